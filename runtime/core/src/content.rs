@@ -1,0 +1,64 @@
+//! The parts of an answer: what a tool returns and what a message carries.
+
+use serde::{Deserialize, Serialize};
+
+/// One part of what a tool answers, in the order in which the model reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    /// Plain text or Markdown.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Bytes with a media type, such as a picture.
+    Blob(Blob),
+    /// Something to be read elsewhere.
+    Link(Link),
+}
+
+/// Bytes and what they are. In JSON the bytes are base64 (RFC 4648, standard alphabet, padded).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// Media type (RFC 6838), such as `image/png`.
+    pub media_type: String,
+    /// The bytes.
+    #[serde(with = "crate::json::base64")]
+    pub data: Vec<u8>,
+}
+
+/// A resource that is named and not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where it is.
+    pub uri: String,
+    /// What it is called.
+    pub name: String,
+    /// Media type, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+}
+
+impl Content {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// The number of bytes that this part puts into a conversation, before any encoding.
+    pub fn byte_len(&self) -> usize {
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Blob(blob) => blob.media_type.len() + blob.data.len(),
+            Self::Link(link) => {
+                link.uri.len() + link.name.len() + link.media_type.as_ref().map_or(0, String::len)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Blob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Blob({}, {} bytes)", self.media_type, self.data.len())
+    }
+}

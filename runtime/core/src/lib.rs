@@ -1,0 +1,44 @@
+//! Vocabulary and seams of Toolcell.
+//!
+//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and three
+//! traits ([`Tool`], [`Provider`], [`EventSink`]); it does no input or output, starts no task, reads no clock and no
+//! environment.
+//!
+//! | concept | module |
+//! |---|---|
+//! | a tool, its description, one call and its answer | [`tool`], [`content`] |
+//! | why a call has no answer | [`error`] |
+//! | what a call may do, and what it did | [`policy`], [`receipt`] |
+//! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
+//! | a conversation and the models that continue it | [`message`], [`provider`] |
+//! | everything that happens in a turn | [`event`] |
+
+pub mod content;
+pub mod error;
+pub mod event;
+pub mod json;
+pub mod message;
+pub mod policy;
+pub mod provider;
+pub mod receipt;
+pub mod schema;
+pub mod tool;
+
+pub use content::{Blob, Content, Link};
+pub use error::{Limit, ToolError};
+pub use event::{Event, EventSink};
+pub use message::{Message, Part};
+pub use policy::{Grants, Limits, Policy};
+pub use provider::{Provider, ProviderError};
+pub use receipt::Receipt;
+pub use schema::Schema;
+pub use tool::{CallContext, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A boxed future, as the object-safe traits of this crate return it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A boxed stream, as [`Provider::stream`] returns it.
+pub type BoxStream<'a, T> = Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

@@ -1,0 +1,176 @@
+//! What a call may do: grants and limits, plain data.
+//!
+//! [`Policy::default`] grants nothing and sets limits that suit ordinary tools. Policies are made by people (the command
+//! line reads them from configuration); nothing that a tool or a model says changes one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Grants and limits of one tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// What the tool may reach. Empty by default.
+    pub grants: Grants,
+    /// How much it may use.
+    pub limits: Limits,
+}
+
+/// What a tool may reach. Everything that is not listed is denied.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grants {
+    /// Directories of the host.
+    pub dirs: Vec<DirGrant>,
+    /// Environment variables, as names and the values that the guest sees.
+    pub env: Vec<(String, String)>,
+    /// HTTP requests.
+    pub http: Vec<HttpGrant>,
+}
+
+/// A directory of the host that a guest sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DirGrant {
+    /// Directory on the host.
+    pub host: PathBuf,
+    /// Absolute path at which the guest sees it, such as `/work`.
+    pub guest: String,
+    /// What the guest may do there.
+    pub access: DirAccess,
+}
+
+/// What a guest may do in a directory and all below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DirAccess {
+    /// List directories and read files. Without it nothing is visible.
+    pub read: bool,
+    /// Change the contents of existing files.
+    pub write: bool,
+    /// Make new files, directories and links.
+    pub create: bool,
+    /// Remove or rename files and directories.
+    pub delete: bool,
+}
+
+/// HTTP requests that a guest may send. Each field narrows the grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpGrant {
+    /// Host: a DNS name, `*.example.com` for every name below it (not `example.com` itself), or an IP address in its
+    /// canonical form. Compared without regard to case, after IDNA to ASCII.
+    pub host: String,
+    /// Ports; empty means the default port of the scheme.
+    #[serde(default)]
+    pub ports: Vec<u16>,
+    /// Schemes, `https` and `http`; empty means `https` alone.
+    #[serde(default)]
+    pub schemes: Vec<String>,
+    /// Methods in capitals; empty means `GET` and `HEAD`.
+    #[serde(default)]
+    pub methods: Vec<String>,
+    /// Prefix of the path, by whole segments; empty means every path.
+    #[serde(default)]
+    pub path: String,
+    /// Whether the name may lead to a private, loopback or link-local address.
+    #[serde(default)]
+    pub private: bool,
+}
+
+/// How much one call may use.
+///
+/// | limit | unit | default | why |
+/// |---|---|---|---|
+/// | `fuel` | about one instruction each | 20,000,000,000 | some ten seconds of work; the wall time ends most runaways first |
+/// | `wall_ms` | milliseconds | 30,000 | longer than a slow web page, shorter than a person's patience |
+/// | `memory` | bytes, all memories together | 256 MiB | a language runtime and a large document beside it |
+/// | `output` | bytes | 4 MiB | more than any context window reads; the loop cuts further for the model |
+/// | `log` | bytes of stdout, stderr and log together | 64 KiB | enough to find an error in |
+/// | `table_elements` | elements, all tables together | 200,000 | the largest language runtimes have some ten thousand |
+/// | `handles` | resources that a guest holds | 1,000 | open files, streams and requests at one time |
+/// | `http_requests` | requests of one call | 64 | a tool that crawls asks for more by name |
+/// | `http_body` | bytes of one response body | 16 MiB | a large document |
+/// | `file_bytes` | bytes written to files in one call | 256 MiB | |
+/// | `file_count` | files and directories made in one call | 10,000 | |
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Units of fuel.
+    pub fuel: u64,
+    /// Wall time in milliseconds, with everything that the call waits for.
+    pub wall_ms: u64,
+    /// Bytes of linear memory, all memories of the call together.
+    pub memory: u64,
+    /// Bytes of an answer.
+    pub output: u64,
+    /// Bytes of standard output, standard error and log messages that are kept; the rest is counted and dropped.
+    pub log: u64,
+    /// Table elements, all tables together.
+    pub table_elements: u64,
+    /// Resources that a guest holds at one time.
+    pub handles: u32,
+    /// HTTP requests of one call.
+    pub http_requests: u32,
+    /// Bytes of one HTTP response body.
+    pub http_body: u64,
+    /// Bytes written to files in one call.
+    pub file_bytes: u64,
+    /// Files and directories made in one call.
+    pub file_count: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: 20_000_000_000,
+            wall_ms: 30_000,
+            memory: 256 << 20,
+            output: 4 << 20,
+            log: 64 << 10,
+            table_elements: 200_000,
+            handles: 1_000,
+            http_requests: 64,
+            http_body: 16 << 20,
+            file_bytes: 256 << 20,
+            file_count: 10_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The wall time as a duration.
+    pub fn wall_time(&self) -> Duration {
+        Duration::from_millis(self.wall_ms)
+    }
+}
+
+impl DirAccess {
+    /// Read only.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        create: false,
+        delete: false,
+    };
+    /// Everything.
+    pub const WRITE: Self = Self {
+        read: true,
+        write: true,
+        create: true,
+        delete: true,
+    };
+
+    /// Whether anything can be changed.
+    pub fn can_change(self) -> bool {
+        self.write || self.create || self.delete
+    }
+}
+
+impl Default for DirAccess {
+    fn default() -> Self {
+        Self::READ
+    }
+}

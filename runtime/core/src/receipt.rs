@@ -1,0 +1,133 @@
+//! What one call used.
+
+use serde::{Deserialize, Serialize};
+
+/// What one call used and did. Every call leaves one, also a failed or cancelled one.
+///
+/// Bytes are bytes, times are microseconds. Lists are cut at [`Receipt::MAX_ENTRIES`], and [`Receipt::omitted`] counts
+/// what was cut.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Units of fuel used; one is about one WebAssembly instruction. The same call with the same input uses the same.
+    pub fuel: u64,
+    /// Wall time from start to end, with everything that the call waited for.
+    pub wall_us: u64,
+    /// Time that the guest and its host calls ran on a processor: the time inside polls of the call.
+    pub cpu_us: u64,
+    /// Largest sum of all linear memories at any moment.
+    pub peak_memory: u64,
+    /// Bytes of arguments given to the guest.
+    pub bytes_in: u64,
+    /// Bytes of content that the guest returned.
+    pub bytes_out: u64,
+    /// Bytes that the guest wrote to standard output, standard error and the log, kept or not.
+    pub log_bytes: u64,
+    /// Hosts contacted, as `host:port`, in order of first contact.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Files opened, by their guest paths, in order of first opening.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileTouched>,
+    /// What the guest asked for and did not get.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// Entries left out of the three lists above.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub omitted: u64,
+}
+
+/// A file that a call opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTouched {
+    /// Path as the guest sees it.
+    pub path: String,
+    /// Whether it was opened for writing, created, renamed or removed.
+    pub write: bool,
+}
+
+/// Something that a guest asked for and did not get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// What kind of thing: `http`, `file`, `env`, `socket`, `dns`, …
+    pub what: String,
+    /// Which one, such as `example.com:443` or `/work/secret.txt`.
+    pub target: String,
+    /// For people: the configuration line that would allow it, if any would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_with: Option<String>,
+}
+
+impl Receipt {
+    /// Entries kept in each list. A guest that opens a million files must not fill the host's memory with their names.
+    pub const MAX_ENTRIES: usize = 64;
+
+    /// Notes a host that was contacted.
+    pub fn note_host(&mut self, host: String) {
+        if !self.hosts.contains(&host) {
+            push_capped(&mut self.hosts, host, &mut self.omitted);
+        }
+    }
+
+    /// Notes a file that was opened; a later opening for writing marks the earlier entry.
+    pub fn note_file(&mut self, path: String, write: bool) {
+        if let Some(known) = self.files.iter_mut().find(|f| f.path == path) {
+            known.write |= write;
+        } else {
+            push_capped(&mut self.files, FileTouched { path, write }, &mut self.omitted);
+        }
+    }
+
+    /// Notes a denial; the same denial counts once.
+    pub fn note_denial(&mut self, denial: Denial) {
+        if !self.denials.contains(&denial) {
+            push_capped(&mut self.denials, denial, &mut self.omitted);
+        }
+    }
+}
+
+fn push_capped<T>(list: &mut Vec<T>, entry: T, omitted: &mut u64) {
+    if list.len() < Receipt::MAX_ENTRIES {
+        list.push(entry);
+    } else {
+        *omitted += 1;
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_cut_at_their_limit_and_the_rest_is_counted() {
+        let mut receipt = Receipt::default();
+        for i in 0..Receipt::MAX_ENTRIES {
+            receipt.note_file(format!("/f{i}"), false);
+        }
+        assert_eq!((receipt.files.len(), receipt.omitted), (Receipt::MAX_ENTRIES, 0));
+        receipt.note_file("/one-more".into(), false);
+        assert_eq!((receipt.files.len(), receipt.omitted), (Receipt::MAX_ENTRIES, 1));
+    }
+
+    #[test]
+    fn a_file_opened_twice_is_listed_once_and_written_if_either_opening_wrote() {
+        let mut receipt = Receipt::default();
+        receipt.note_file("/a".into(), false);
+        receipt.note_file("/a".into(), true);
+        receipt.note_file("/a".into(), false);
+        assert_eq!(
+            receipt.files,
+            [FileTouched {
+                path: "/a".into(),
+                write: true
+            }]
+        );
+    }
+}

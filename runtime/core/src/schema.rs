@@ -1,0 +1,274 @@
+//! JSON Schemas (draft 2020-12) of arguments and answers, from components that nobody vouches for.
+//!
+//! A schema is checked once, when its tool is loaded, and then only read. It cannot make the host fetch anything: only
+//! references inside the document resolve.
+
+use jsonschema::{PatternOptions, Validator};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::json;
+
+/// Longest schema, in bytes of JSON. The largest schemas of real tools have some 30 KiB; a schema of 8 MiB takes
+/// seconds to prepare.
+pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
+
+/// Deepest nesting of a schema.
+pub const MAX_SCHEMA_DEPTH: usize = 64;
+
+/// Most mismatches that are reported at once: enough to repair a call in one go, short enough for a model to read.
+pub const MAX_MISMATCHES: usize = 5;
+
+/// A schema that was checked and is ready to validate.
+pub struct Schema {
+    value: Value,
+    validator: Validator,
+}
+
+/// Why a schema is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// Longer than [`MAX_SCHEMA_BYTES`].
+    #[error("{0} bytes are more than the {MAX_SCHEMA_BYTES} that a schema may have")]
+    TooLong(usize),
+    /// Deeper than [`MAX_SCHEMA_DEPTH`].
+    #[error("it is nested {0} levels deep, and {MAX_SCHEMA_DEPTH} are accepted")]
+    TooDeep(usize),
+    /// No JSON.
+    #[error("it is no JSON: {0}")]
+    Json(String),
+    /// No object schema at the root, as every provider demands of arguments.
+    #[error("its root is not of type `object`")]
+    RootNotObject,
+    /// A reference that leads outside the document.
+    #[error("the reference `{0}` leads outside the schema")]
+    RemoteReference(String),
+    /// Not a schema by the rules of JSON Schema 2020-12, or a reference that leads nowhere.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// One way in which a value does not fit a schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mismatch {
+    /// Where, as a JSON Pointer (RFC 6901); empty for the whole value.
+    pub path: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl Schema {
+    /// Checks the schema of a tool's arguments: its root must be of type `object`.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which says what is wrong with it.
+    pub fn for_arguments(text: &str) -> Result<Self, SchemaError> {
+        let schema = Self::parse(text)?;
+        if schema.value.get("type").and_then(Value::as_str) == Some("object") {
+            Ok(schema)
+        } else {
+            Err(SchemaError::RootNotObject)
+        }
+    }
+
+    /// Checks any schema.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, SchemaError> {
+        if text.len() > MAX_SCHEMA_BYTES {
+            return Err(SchemaError::TooLong(text.len()));
+        }
+        let value: Value = serde_json::from_str(text).map_err(|e| SchemaError::Json(e.to_string()))?;
+        Self::new(value)
+    }
+
+    /// Checks a schema that is already a JSON value.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which says what is wrong with it.
+    pub fn new(value: Value) -> Result<Self, SchemaError> {
+        let depth = json::depth_of(&value);
+        if depth > MAX_SCHEMA_DEPTH {
+            return Err(SchemaError::TooDeep(depth));
+        }
+        if let Some(reference) = remote_reference(&value) {
+            return Err(SchemaError::RemoteReference(reference));
+        }
+        // The plain regex engine: it runs in linear time, and refuses look-around and back-references.
+        let validator = jsonschema::draft202012::options()
+            .with_pattern_options(PatternOptions::regex())
+            .build(&value)
+            .map_err(|e| SchemaError::Invalid(e.to_string()))?;
+        Ok(Self { value, validator })
+    }
+
+    /// The schema as JSON.
+    pub fn as_value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The first [`MAX_MISMATCHES`] ways in which it does not fit.
+    pub fn validate(&self, value: &Value) -> Result<(), Vec<Mismatch>> {
+        let mismatches: Vec<Mismatch> = self
+            .validator
+            .iter_errors(value)
+            .take(MAX_MISMATCHES)
+            .map(|e| Mismatch {
+                path: e.instance_path().to_string(),
+                reason: e.to_string(),
+            })
+            .collect();
+        if mismatches.is_empty() {
+            Ok(())
+        } else {
+            Err(mismatches)
+        }
+    }
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.reason)
+        } else {
+            write!(f, "at {}: {}", self.path, self.reason)
+        }
+    }
+}
+
+impl std::fmt::Debug for Schema {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Schema({})", self.value)
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl Serialize for Schema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value.serialize(serializer)
+    }
+}
+
+/// A `$ref` or `$dynamicRef` that does not start with `#`, anywhere in the document.
+fn remote_reference(schema: &Value) -> Option<String> {
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(map) => {
+                for keyword in ["$ref", "$dynamicRef"] {
+                    if let Some(Value::String(target)) = map.get(keyword)
+                        && !target.starts_with('#')
+                    {
+                        return Some(target.clone());
+                    }
+                }
+                open.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn reasons(schema: &Schema, value: &Value) -> Vec<String> {
+        schema
+            .validate(value)
+            .unwrap_err()
+            .iter()
+            .map(Mismatch::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_refused_with_path_and_reason() {
+        let schema = Schema::for_arguments(
+            r#"{"type":"object","properties":{"n":{"type":"integer","minimum":0}},"required":["n"],"additionalProperties":false}"#,
+        )
+        .unwrap();
+        assert_eq!(schema.validate(&json!({"n": 3})), Ok(()));
+        assert_eq!(
+            reasons(&schema, &json!({"n": -1})),
+            ["at /n: -1 is less than the minimum of 0"]
+        );
+        assert_eq!(reasons(&schema, &json!({})), ["\"n\" is a required property"]);
+    }
+
+    #[test]
+    fn mismatches_are_reported_up_to_their_limit() {
+        let schema = Schema::parse(r#"{"type":"array","items":{"type":"string"}}"#).unwrap();
+        assert_eq!(
+            reasons(&schema, &json!([1, 2, 3, 4, 5, 6, 7])).len(),
+            MAX_MISMATCHES
+        );
+    }
+
+    #[test]
+    fn references_inside_resolve_and_references_outside_are_refused() {
+        assert!(
+            Schema::parse(r##"{"$defs":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/$defs/a"}}}"##)
+                .is_ok()
+        );
+        for outside in ["file:///etc/passwd", "http://169.254.169.254/", "other.json"] {
+            let text = json!({"type": "object", "properties": {"x": {"$ref": outside}}}).to_string();
+            assert_eq!(
+                Schema::parse(&text).unwrap_err(),
+                SchemaError::RemoteReference(outside.into())
+            );
+        }
+    }
+
+    #[test]
+    fn a_schema_is_accepted_up_to_its_length_and_depth_and_refused_beyond() {
+        let of_len = |n: usize| {
+            let empty = r#"{"description":""}"#.len();
+            json!({"description": "x".repeat(n - empty)}).to_string()
+        };
+        assert!(Schema::parse(&of_len(MAX_SCHEMA_BYTES)).is_ok());
+        assert_eq!(
+            Schema::parse(&of_len(MAX_SCHEMA_BYTES + 1)).unwrap_err(),
+            SchemaError::TooLong(MAX_SCHEMA_BYTES + 1)
+        );
+        let of_depth = |n: usize| (1..n).fold(json!({}), |inner, _| json!({"items": inner}));
+        assert!(Schema::new(of_depth(MAX_SCHEMA_DEPTH)).is_ok());
+        assert_eq!(
+            Schema::new(of_depth(MAX_SCHEMA_DEPTH + 1)).unwrap_err(),
+            SchemaError::TooDeep(MAX_SCHEMA_DEPTH + 1)
+        );
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused() {
+        for (text, is) in [
+            ("{", "no JSON"),
+            (r#"{"type":"objekt"}"#, "objekt"),
+            (r#"{"type":"string"}"#, "root is not of type `object`"),
+            (
+                r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/none"}}}"##,
+                "none",
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"pattern":"(a)\\1"}}}"#,
+                "regex",
+            ),
+        ] {
+            let error = Schema::for_arguments(text).unwrap_err().to_string();
+            assert!(error.contains(is), "{text}: {error}");
+        }
+    }
+}

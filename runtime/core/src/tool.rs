@@ -1,0 +1,296 @@
+//! The first seam: a tool. A WebAssembly tool, a tool of an MCP server and a tool of the loop itself are all one
+//! `Arc<dyn Tool>`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{BoxFuture, Content, Receipt, Schema, ToolError};
+
+/// A tool that a model can call.
+pub trait Tool: Send + Sync {
+    /// What the model is told about it. The same for the whole life of the value.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Runs it once.
+    ///
+    /// Dropping the future cancels the call: nothing of it goes on afterwards. Every call files one [`Receipt`] with
+    /// `cx.observer`, also when it fails or is dropped; a tool that has no cell files none.
+    ///
+    /// # Errors
+    /// All but [`ToolError::Host`] are answers for the model.
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+}
+
+/// The name of a tool: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
+///
+/// It is what every provider's wire accepts, and ASCII alone, so that no two names look alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ToolName(String);
+
+/// A name that is no tool name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}` is no tool name: 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+    .0.escape_debug(), ToolName::MAX_LEN
+)]
+pub struct InvalidToolName(pub String);
+
+/// What a model is told about a tool, and what the host knows of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolSpec {
+    /// Name, unique among the tools that are offered together.
+    pub name: ToolName,
+    /// Name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the tool does and when to use it.
+    pub description: String,
+    /// Schema of the arguments; its root is an object.
+    pub input: Arc<Schema>,
+    /// Schema of [`ToolOutput::structured`], if the tool sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Arc<Schema>>,
+    /// What the author claims. Claims grant nothing.
+    pub hints: Hints,
+    /// Further claims of the author, as names and JSON values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, Value>,
+}
+
+/// Claims of a tool's author. They help to decide when to ask a person; they grant nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hints {
+    /// Changes nothing outside itself.
+    pub read_only: bool,
+    /// May delete or overwrite data.
+    pub destructive: bool,
+    /// Calling twice with the same arguments does no more than calling once.
+    pub idempotent: bool,
+    /// Talks to systems that its policy cannot list beforehand.
+    pub open_world: bool,
+}
+
+/// One call of one tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCall {
+    /// Identifier, unique in the session.
+    pub id: String,
+    /// Name of the tool.
+    pub name: ToolName,
+    /// The arguments as a JSON object; they fit the tool's schema.
+    pub arguments: serde_json::Map<String, Value>,
+}
+
+/// What surrounds a call.
+#[derive(Clone)]
+pub struct CallContext {
+    /// What the host shares with every tool of the session, as names and JSON values.
+    pub values: BTreeMap<String, Value>,
+    /// Where logs, progress and the receipt go.
+    pub observer: Arc<dyn CallObserver>,
+}
+
+/// Hears what happens inside one call.
+///
+/// The methods are called from the thread that runs the call and must not block.
+pub trait CallObserver: Send + Sync {
+    /// A line that the tool logged or wrote to standard output or standard error.
+    fn log(&self, _line: LogLine) {}
+    /// How far the call has come.
+    fn progress(&self, _progress: Progress) {}
+    /// What the call used; once, when it ends in whatever way.
+    fn receipt(&self, _receipt: Receipt) {}
+}
+
+/// An observer that hears nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unobserved;
+
+impl CallObserver for Unobserved {}
+
+/// One line of a tool's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// Where it came from.
+    pub source: LogSource,
+    /// The text, without a line end.
+    pub message: String,
+}
+
+/// How much a log line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// The flow of control and the values of variables.
+    Trace,
+    /// For somebody who looks for an error in the tool.
+    Debug,
+    /// For somebody who watches the tool work.
+    Info,
+    /// Something is wrong and the tool goes on.
+    Warn,
+    /// Something is wrong and the call will fail.
+    Error,
+}
+
+/// Where a log line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogSource {
+    /// The `log` interface.
+    Log,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// The host, about the tool: lines dropped, and the like.
+    Host,
+}
+
+/// How far a call has come, in steps of the tool's own choice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Steps done.
+    pub done: u64,
+    /// Steps in all, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// What the tool is doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The answer of a tool that did what it was asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    /// What the model reads, in order.
+    pub content: Vec<Content>,
+    /// A JSON value that fits the tool's output schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+}
+
+impl ToolName {
+    /// Longest name, in bytes. OpenAI and Anthropic refuse longer ones.
+    pub const MAX_LEN: usize = 64;
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// When it is empty, longer than [`ToolName::MAX_LEN`], or has a character that is not allowed.
+    pub fn new(name: impl Into<String>) -> Result<Self, InvalidToolName> {
+        let name = name.into();
+        let mut bytes = name.bytes();
+        let first_is_letter = bytes.next().is_some_and(|b| b.is_ascii_alphabetic());
+        if first_is_letter
+            && name.len() <= Self::MAX_LEN
+            && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        {
+            Ok(Self(name))
+        } else {
+            Err(InvalidToolName(name))
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for ToolName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for ToolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ToolName {
+    type Error = InvalidToolName;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Self::new(name)
+    }
+}
+
+impl From<ToolName> for String {
+    fn from(name: ToolName) -> Self {
+        name.0
+    }
+}
+
+impl ToolOutput {
+    /// An answer of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            content: vec![Content::text(text)],
+            structured: None,
+        }
+    }
+}
+
+impl CallContext {
+    /// A context that shares nothing and hears nothing.
+    pub fn unobserved() -> Self {
+        Self {
+            values: BTreeMap::new(),
+            observer: Arc::new(Unobserved),
+        }
+    }
+}
+
+impl std::fmt::Debug for CallContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallContext")
+            .field("values", &self.values)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for dyn Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tool({})", self.spec().name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_ascii_starts_with_a_letter_and_has_at_most_64_bytes() {
+        for good in ["a", "read_file", "A-1", &"x".repeat(64)] {
+            assert!(ToolName::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "1a",
+            "_a",
+            "a b",
+            "a.b",
+            "lіst",
+            "a\u{1b}[31m",
+            &"x".repeat(65),
+        ] {
+            assert!(ToolName::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_shown_without_its_control_characters() {
+        let message = ToolName::new("a\u{1b}[2Jb").unwrap_err().to_string();
+        assert!(!message.contains('\u{1b}'), "{message:?}");
+    }
+}
