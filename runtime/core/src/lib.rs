@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a tool, its description, one call and its answer | [`tool`], [`content`] |
 //! | why a call has no answer | [`error`] |
-//! | what a call may do, and what it did | [`policy`], [`receipt`] |
+//! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
 //! | everything that happens in a turn | [`event`] |
@@ -16,6 +16,7 @@
 pub mod content;
 pub mod error;
 pub mod event;
+pub mod grant;
 pub mod json;
 pub mod message;
 pub mod policy;
@@ -27,6 +28,7 @@ pub mod tool;
 pub use content::{Blob, Content, Link};
 pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
+pub use grant::Grant;
 pub use message::{Message, Part};
 pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};

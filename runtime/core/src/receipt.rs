@@ -52,7 +52,7 @@ pub struct Denial {
     pub what: String,
     /// Which one, such as `example.com:443` or `/work/secret.txt`.
     pub target: String,
-    /// For people: the configuration line that would allow it, if any would.
+    /// For people: the grant that would allow it, as [`crate::Grant`] is written; absent if none would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_with: Option<String>,
 }

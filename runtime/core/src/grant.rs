@@ -1,0 +1,405 @@
+//! Grants as people write them: one line each, the same in configuration, on the command line, in a lock file and in
+//! the hint of a denial.
+//!
+//! | line | what it grants |
+//! |---|---|
+//! | `read=PATH` | list the directory and read the files below it |
+//! | `write=PATH` | read, change, create and delete below it |
+//! | `read+create=PATH` | any combination of `read`, `modify`, `create`, `delete` |
+//! | `read=PATH:GUEST` | the same, seen by the tool at the absolute path GUEST |
+//! | `env=NAME` | the environment variable of that name |
+//! | `env=NAME=VALUE` | a variable with this value |
+//! | `http=example.com` | `GET` and `HEAD` over `https` on port 443 |
+//! | `http=GET,POST https://*.example.com:8443/api` | these methods, every name below `example.com`, this port, paths below `/api` |
+//! | `http=http://127.0.0.1:8080` | a private address, because the grant names it |
+//! | `http-private=https://intranet.example` | a name that may lead to a private address |
+//! | `http=*` | every public host |
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{DirAccess, HttpGrant};
+
+/// One grant as a person wrote it. [`std::fmt::Display`] prints the shortest line that means the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Grant {
+    /// A directory; the paths stand as they were written.
+    Dir {
+        /// Directory on the host, perhaps relative.
+        host: String,
+        /// Absolute path at which the guest sees it; `None` means the same path, relative ones below `/`.
+        guest: Option<String>,
+        /// What the guest may do there.
+        access: DirAccess,
+    },
+    /// An environment variable.
+    Env {
+        /// Its name.
+        name: String,
+        /// Its value; `None` means the host's own.
+        value: Option<String>,
+    },
+    /// HTTP requests.
+    Http(HttpGrant),
+}
+
+/// A line that is no grant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no grant: {reason}", line.escape_debug())]
+pub struct InvalidGrant {
+    /// The line.
+    pub line: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Grant {
+    /// The path at which a guest sees a directory that was granted as `host`: the path as it was written, taken as
+    /// absolute (`.` is `/`, `./docs` is `/docs`, `/data` is `/data`), so that paths relative to the directory in which
+    /// a person works mean the same to the guest.
+    pub fn guest_path(host: &str) -> String {
+        let mut parts: Vec<&str> = Vec::new();
+        for part in host.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop();
+                }
+                part => parts.push(part),
+            }
+        }
+        format!("/{}", parts.join("/"))
+    }
+}
+
+impl FromStr for Grant {
+    type Err = InvalidGrant;
+
+    fn from_str(line: &str) -> Result<Self, InvalidGrant> {
+        let fail = |reason: String| InvalidGrant {
+            line: line.to_owned(),
+            reason,
+        };
+        let (kind, rest) = line.split_once('=').ok_or_else(|| {
+            fail("it has the form KIND=VALUE, such as `read=.`, `env=LANG` or `http=example.com`".into())
+        })?;
+        let (kind, rest) = (kind.trim(), rest.trim());
+        if rest.is_empty() {
+            return Err(fail(format!("nothing stands after `{kind}=`")));
+        }
+        match kind {
+            "env" => parse_env(rest).map_err(fail),
+            "http" => parse_http(rest, false).map(Self::Http).map_err(fail),
+            "http-private" => parse_http(rest, true).map(Self::Http).map_err(fail),
+            _ => parse_dir(kind, rest).map_err(fail),
+        }
+    }
+}
+
+fn parse_env(rest: &str) -> Result<Grant, String> {
+    let (name, value) = match rest.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (rest, None),
+    };
+    let well_formed = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if well_formed {
+        Ok(Grant::Env {
+            name: name.to_owned(),
+            value,
+        })
+    } else {
+        Err(format!(
+            "`{}` is no name of an environment variable",
+            name.escape_debug()
+        ))
+    }
+}
+
+fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
+    let mut access = DirAccess {
+        read: false,
+        write: false,
+        create: false,
+        delete: false,
+    };
+    for right in kind.split('+') {
+        match right {
+            "read" => access.read = true,
+            "modify" => access.write = true,
+            "create" => access.create = true,
+            "delete" => access.delete = true,
+            "write" => access = DirAccess::WRITE,
+            other => {
+                return Err(format!(
+                    "`{}` is none of read, write, modify, create, delete, env, http, http-private",
+                    other.escape_debug()
+                ));
+            }
+        }
+    }
+    // The guest path is absolute, so `:/` divides; a Windows drive `C:/x` has its colon in second place.
+    let (host, guest) = match rest.rfind(":/") {
+        Some(at) if at > 1 => (&rest[..at], Some(&rest[at + 1..])),
+        _ => (rest, None),
+    };
+    if guest.is_some_and(|g| g.split('/').any(|part| part == "..")) {
+        return Err("the guest path must not contain `..`".into());
+    }
+    Ok(Grant::Dir {
+        host: host.to_owned(),
+        guest: guest.map(Grant::guest_path),
+        access,
+    })
+}
+
+fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
+    let (methods, pattern) = match rest.split_once(char::is_whitespace) {
+        Some((methods, pattern)) => (methods, pattern.trim()),
+        None => ("", rest),
+    };
+    let methods: Vec<String> = methods
+        .split(',')
+        .filter(|m| !m.is_empty())
+        .map(str::to_ascii_uppercase)
+        .collect();
+    if let Some(bad) = methods
+        .iter()
+        .find(|m| !m.bytes().all(|b| b.is_ascii_uppercase()))
+    {
+        return Err(format!("`{}` is no HTTP method", bad.escape_debug()));
+    }
+    let (schemes, after) = match pattern.split_once("://") {
+        Some((scheme @ ("http" | "https"), after)) => (vec![scheme.to_owned()], after),
+        Some((scheme, _)) => {
+            return Err(format!(
+                "the scheme `{}` is neither http nor https",
+                scheme.escape_debug()
+            ));
+        }
+        None => (Vec::new(), pattern),
+    };
+    let (authority, path) = match after.find('/') {
+        Some(at) => (&after[..at], &after[at..]),
+        None => (after, ""),
+    };
+    if path.contains(['?', '#', '*', '\\']) || path.split('/').any(|part| part == ".." || part == ".") {
+        return Err("the path is a plain prefix, without `?`, `#`, `*`, `.` and `..`".into());
+    }
+    if authority.contains('@') {
+        return Err("a grant carries no user name and password".into());
+    }
+    let (host, port) = split_port(authority)?;
+    let host = host.to_ascii_lowercase();
+    check_host_pattern(&host)?;
+    let named_private = host == "localhost" || bracketless(&host).parse::<IpAddr>().is_ok();
+    Ok(HttpGrant {
+        host,
+        ports: port.into_iter().collect(),
+        schemes,
+        methods,
+        path: path.trim_end_matches('/').to_owned(),
+        private: private || named_private,
+    })
+}
+
+/// Divides `host:port`; an IPv6 address stands in brackets (RFC 3986, section 3.2.2).
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
+    let after_host = if authority.starts_with('[') {
+        authority.find(']').map(|at| at + 1).ok_or("`[` without `]`")?
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    let (host, port) = authority.split_at(after_host);
+    match port.strip_prefix(':') {
+        None if port.is_empty() => Ok((host, None)),
+        Some(port) => match port.parse::<u16>() {
+            Ok(port) if port != 0 => Ok((host, Some(port))),
+            _ => Err(format!("`{}` is no port from 1 to 65535", port.escape_debug())),
+        },
+        None => Err(format!("`{}` after the address", port.escape_debug())),
+    }
+}
+
+fn check_host_pattern(host: &str) -> Result<(), String> {
+    if host == "*" || bracketless(host).parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let well_formed = !name.is_empty()
+        && name.len() <= 253
+        && name.split('.').all(|label| {
+            !label.is_empty()
+                && label.len() <= 63
+                && label
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        });
+    if well_formed {
+        Ok(())
+    } else {
+        Err(format!(
+            "`{}` is no host: a name (in its ASCII form), `*.name`, `*` or an IP address is expected",
+            host.escape_debug()
+        ))
+    }
+}
+
+fn bracketless(host: &str) -> &str {
+    host.strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
+impl std::fmt::Display for Grant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dir { host, guest, access } => {
+                if *access == DirAccess::WRITE {
+                    f.write_str("write")?;
+                } else {
+                    let rights = [
+                        (access.read, "read"),
+                        (access.write, "modify"),
+                        (access.create, "create"),
+                        (access.delete, "delete"),
+                    ];
+                    let words: Vec<&str> = rights
+                        .into_iter()
+                        .filter_map(|(on, word)| on.then_some(word))
+                        .collect();
+                    f.write_str(&words.join("+"))?;
+                }
+                write!(f, "={host}")?;
+                guest.as_ref().map_or(Ok(()), |guest| write!(f, ":{guest}"))
+            }
+            Self::Env { name, value: None } => write!(f, "env={name}"),
+            Self::Env {
+                name,
+                value: Some(value),
+            } => write!(f, "env={name}={value}"),
+            Self::Http(grant) => {
+                let named = grant.host == "localhost" || bracketless(&grant.host).parse::<IpAddr>().is_ok();
+                f.write_str(if grant.private && !named {
+                    "http-private="
+                } else {
+                    "http="
+                })?;
+                if !grant.methods.is_empty() {
+                    write!(f, "{} ", grant.methods.join(","))?;
+                }
+                if let [scheme] = grant.schemes.as_slice() {
+                    write!(f, "{scheme}://")?;
+                }
+                f.write_str(&grant.host)?;
+                if let [port] = grant.ports.as_slice() {
+                    write!(f, ":{port}")?;
+                }
+                f.write_str(&grant.path)
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Grant {
+    type Error = InvalidGrant;
+
+    fn try_from(line: String) -> Result<Self, InvalidGrant> {
+        line.parse()
+    }
+}
+
+impl From<Grant> for String {
+    fn from(grant: Grant) -> Self {
+        grant.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(line: &str) -> Grant {
+        line.parse().unwrap()
+    }
+
+    #[test]
+    fn every_form_prints_as_it_was_written() {
+        for line in [
+            "read=.",
+            "write=./out",
+            "read+create=/data:/in",
+            "modify+delete=x",
+            "env=LANG",
+            "env=MODE=a=b",
+            "http=example.com",
+            "http=GET,POST https://*.example.com:8443/api",
+            "http=http://127.0.0.1:8080",
+            "http=http://[::1]:8080/x",
+            "http-private=https://intranet.example",
+            "http=*",
+        ] {
+            assert_eq!(grant(line).to_string(), line);
+        }
+    }
+
+    #[test]
+    fn a_private_address_is_granted_only_where_the_line_names_it() {
+        for (line, private) in [
+            ("http=example.com", false),
+            ("http=*", false),
+            ("http=localhost", true),
+            ("http=10.0.0.1", true),
+            ("http=[fd00::1]", true),
+            ("http-private=example.com", true),
+        ] {
+            let Grant::Http(http) = grant(line) else {
+                panic!("{line}")
+            };
+            assert_eq!(http.private, private, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused_with_a_reason() {
+        for (line, reason) in [
+            ("read", "KIND=VALUE"),
+            ("read=", "nothing stands after"),
+            ("reed=.", "`reed` is none of"),
+            ("read+=x", "`` is none of"),
+            ("read=in:/b/../c", "must not contain `..`"),
+            ("env=1A", "no name of an environment variable"),
+            ("http=ftp://x", "neither http nor https"),
+            ("http=a b c", "no host"),
+            ("http=G3T x", "no HTTP method"),
+            ("http=x:0", "no port"),
+            ("http=x:99999", "no port"),
+            ("http=user@x", "user name"),
+            ("http=*.*.x", "no host"),
+            ("http=exa*mple.com", "no host"),
+            ("http=x/a/../b", "plain prefix"),
+            ("http=[::1", "without"),
+            ("http=exämple.com", "no host"),
+        ] {
+            let error = line.parse::<Grant>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_guest_sees_a_directory_under_the_path_that_was_written() {
+        for (host, guest) in [
+            (".", "/"),
+            ("./docs", "/docs"),
+            ("docs/a/", "/docs/a"),
+            ("/data/x", "/data/x"),
+            ("../up", "/up"),
+        ] {
+            assert_eq!(Grant::guest_path(host), guest, "{host}");
+        }
+    }
+}
