@@ -1,0 +1,144 @@
+//! The shape of the house: who depends on whom, and what stands where.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Which of our packages each package may name in its manifest. Everything else of ours is a wrong edge.
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("toolcell-core", &[]),
+    ("toolcell-sandbox", &["toolcell-core"]),
+    ("toolcell-agent", &["toolcell-core"]),
+    ("toolcell-providers", &["toolcell-core"]),
+    ("toolcell", &["toolcell-core", "toolcell-sandbox", "toolcell-agent", "toolcell-providers"]),
+    ("toolcell-sdk", &["toolcell-sdk-macros"]),
+    ("toolcell-sdk-macros", &[]),
+];
+
+/// The packages of shipped tools are named so, and know the SDK alone.
+const TOOL_PREFIX: &str = "toolcell-tool-";
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace has a root")
+}
+
+/// Every package of the workspace with the names in its manifest, whatever the kind of dependency.
+fn manifests() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let text = |v: &Value| v.as_str().expect("a string").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages");
+    packages
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().expect("dependencies");
+            (text(&package["name"]), dependencies.iter().map(|d| text(&d["name"])).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn packages_depend_on_each_other_as_a_star() {
+    let manifests = manifests();
+    for (package, dependencies) in &manifests {
+        let allowed: &[&str] = if package.starts_with(TOOL_PREFIX) {
+            &["toolcell-sdk"]
+        } else {
+            MAY_DEPEND_ON
+                .iter()
+                .find(|(name, _)| name == package)
+                .unwrap_or_else(|| panic!("{package} has no place in the house: add it to MAY_DEPEND_ON"))
+                .1
+        };
+        for dependency in dependencies.iter().filter(|d| manifests.contains_key(*d)) {
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{package} must not depend on {dependency}; it may depend on {allowed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn wasmtime_stands_in_one_manifest() {
+    let with_wasmtime: Vec<String> = manifests()
+        .into_iter()
+        .filter(|(_, dependencies)| dependencies.iter().any(|d| d == "wasmtime" || d.starts_with("wasmtime-")))
+        .map(|(package, _)| package)
+        .collect();
+    assert_eq!(with_wasmtime, ["toolcell-sandbox"]);
+}
+
+#[test]
+fn core_brings_neither_an_async_runtime_nor_input_and_output() {
+    let manifests = manifests();
+    for heavy in ["tokio", "reqwest", "hyper", "wasmtime", "cap-std", "tracing"] {
+        assert!(!manifests["toolcell-core"].iter().any(|d| d == heavy), "toolcell-core depends on {heavy}");
+    }
+}
+
+#[test]
+fn no_test_file_is_forgotten() {
+    let main = std::fs::read_to_string(root().join("tests/it/main.rs")).expect("main.rs");
+    for entry in std::fs::read_dir(root().join("tests/it")).expect("tests/it") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_str().expect("ASCII").to_owned();
+        if path.extension().is_some_and(|e| e == "rs") && name != "main" {
+            assert!(main.contains(&format!("mod {name};")), "tests/it/main.rs does not name `{name}`");
+        }
+    }
+}
+
+#[test]
+fn each_top_level_folder_has_a_readme_of_a_screen_at_most() {
+    for folder in ["runtime", "wit", "tools", "sdk", "tests"] {
+        let path = root().join(folder).join("README.md");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let lines = text.lines().count();
+        assert!((5..=60).contains(&lines), "{folder}/README.md has {lines} lines");
+    }
+}
+
+#[test]
+fn libraries_read_no_environment_and_never_print() {
+    let forbidden = ["std::env::var", "env::vars", "current_dir(", "home_dir(", "println!", "eprintln!", "print!("];
+    for library in ["core", "sandbox", "agent", "providers"] {
+        for path in rust_files(&root().join("runtime").join(library).join("src")) {
+            let text = std::fs::read_to_string(&path).expect("a source file");
+            let code = text.split("#[cfg(test)]").next().expect("the first part");
+            for (number, line) in code.lines().enumerate() {
+                let line = line.trim_start();
+                if line.starts_with("//") {
+                    continue;
+                }
+                for word in forbidden {
+                    assert!(!line.contains(word), "{}:{}: `{word}`", path.display(), number + 1);
+                }
+            }
+        }
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    assert!(!files.is_empty() || folder.as_os_str().is_empty(), "no sources under {}", folder.display());
+    files
+}
