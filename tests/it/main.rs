@@ -4,4 +4,5 @@
 //! contract in `wit/`, the prebuilt tools, and every command of the README.
 
 mod contract;
+mod dependencies;
 mod house;
