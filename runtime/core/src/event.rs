@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::{LogLine, Progress};
-use crate::{Content, Message, Receipt, ToolError};
+use crate::{Content, Message, Plan, Receipt, ToolError};
 
 /// Version of the JSON form of [`Event`], as [`Event::TurnStarted`] states it. It grows when a reader of the old form
 /// could misread the new one; new kinds of events and new fields may come without that.
@@ -34,6 +34,14 @@ pub enum Event {
         model: String,
         /// What the person said.
         message: Message,
+    },
+    /// Hooks changed what goes to the model in this turn.
+    PromptChanged {
+        /// What stands for the person's message in the conversation from now on.
+        message: Message,
+        /// Text added to the system prompt for this turn; empty means none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        instructions: String,
     },
     /// A request goes to the model.
     StepStarted {
@@ -71,6 +79,52 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
+    /// A request ended without a complete answer.
+    StepInterrupted {
+        /// Number of the step.
+        step: u32,
+        /// What there was of the answer, without calls and without reasoning that was cut off; absent when there was
+        /// nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Message>,
+        /// Why.
+        reason: String,
+    },
+    /// The loop itself says something to the model.
+    Reminder {
+        /// What made it necessary.
+        kind: ReminderKind,
+        /// What the model reads.
+        text: String,
+        /// Whether it stays in the conversation; otherwise it goes into the next request alone.
+        stored: bool,
+    },
+    /// The turn will end with this outcome; one last request without tools comes first.
+    Closing {
+        /// The outcome.
+        outcome: TurnOutcome,
+    },
+    /// A call waits for a decision.
+    ApprovalRequested {
+        /// Identifier of the call.
+        id: String,
+        /// Name of the tool.
+        tool: String,
+        /// Exactly what will be executed when it is approved.
+        arguments: Value,
+        /// The rule that asks, in words for a person.
+        reason: String,
+    },
+    /// A decision on a call that waited for one.
+    ApprovalDecided {
+        /// Identifier of the call.
+        id: String,
+        /// Whether it may run.
+        approved: bool,
+        /// Why, in words that the model may read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// A call begins.
     CallStarted {
         /// Identifier of the call.
@@ -96,6 +150,17 @@ pub enum Event {
         #[serde(flatten)]
         progress: Progress,
     },
+    /// A call failed and is run again, because its tool claims to be idempotent.
+    CallRetried {
+        /// Identifier of the call.
+        id: String,
+        /// Which attempt comes next; the first retry is 2.
+        attempt: u32,
+        /// How long the pause is, in milliseconds.
+        delay_ms: u64,
+        /// Why.
+        reason: String,
+    },
     /// A call has ended. Each started call ends exactly once.
     CallFinished {
         /// Identifier of the call.
@@ -114,6 +179,42 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
     },
+    /// The session has touched more kinds of data and ways out than before.
+    FlowChanged {
+        /// Identifier of the call that did it.
+        id: String,
+        /// All kinds together, this call included.
+        flow: Flow,
+    },
+    /// The model changed its plan.
+    PlanUpdated {
+        /// The whole plan.
+        plan: Plan,
+    },
+    /// The older part of the conversation is being summarised.
+    SummaryStarted {
+        /// How many messages will be replaced.
+        messages: usize,
+        /// Tokens of the conversation, as far as known.
+        tokens: u64,
+    },
+    /// Messages at the beginning of the conversation were replaced. The journal keeps the originals.
+    Compacted {
+        /// How many messages were replaced, from the first.
+        removed: usize,
+        /// What stands for them.
+        replacement: Vec<Message>,
+        /// What the request for the summary cost, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// The results of old calls were taken out of the conversation. The journal keeps them.
+    ResultsPruned {
+        /// Identifiers of the calls.
+        calls: Vec<String>,
+        /// Bytes saved.
+        bytes: u64,
+    },
     /// Something that a person should know.
     Notice {
         /// How much it matters.
@@ -127,6 +228,9 @@ pub enum Event {
         outcome: TurnOutcome,
         /// The final answer; what there was of it when the turn ended early.
         text: String,
+        /// What the model handed over beside the text, through a tool that ends the turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
         /// Steps taken.
         steps: u32,
         /// Tokens of all steps together.
@@ -146,6 +250,60 @@ pub enum NoticeLevel {
     Error,
 }
 
+/// Why the loop reminds the model of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReminderKind {
+    /// It answered without calling a tool, and the turn ends through a tool alone.
+    NoToolCall,
+    /// It answered without calling a tool and is asked to go on.
+    Continue,
+    /// Its answer was empty.
+    EmptyAnswer,
+    /// A call was cut off by the limit of tokens and was not executed.
+    CallCut,
+    /// All calls of a step failed; it shall answer from what it knows.
+    AllToolsFailed,
+    /// It repeats the same call with the same result.
+    Repeating,
+    /// The limit of steps is reached; it shall answer without tools.
+    StepLimit,
+    /// The provider failed; the request is made again.
+    ProviderFailed,
+    /// The plan, after a summary took it out of sight.
+    Plan,
+}
+
+/// Kinds of data and ways out that a session has touched. All three together are what an attack on a model needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Flow {
+    /// Private data was read.
+    pub reads_private: bool,
+    /// Content that strangers can write was read.
+    pub untrusted_content: bool,
+    /// Data could be sent outside.
+    pub can_send_out: bool,
+}
+
+impl Flow {
+    /// Both together.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            reads_private: self.reads_private || other.reads_private,
+            untrusted_content: self.untrusted_content || other.untrusted_content,
+            can_send_out: self.can_send_out || other.can_send_out,
+        }
+    }
+
+    /// Whether all three are there.
+    pub fn is_complete(self) -> bool {
+        self.reads_private && self.untrusted_content && self.can_send_out
+    }
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
@@ -157,6 +315,42 @@ pub enum TurnOutcome {
     StepLimit {
         /// The limit.
         steps: u32,
+    },
+    /// The model asks the person; the next message is the answer.
+    Asked {
+        /// The question.
+        question: String,
+        /// Answers to choose from; perhaps none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        suggestions: Vec<String>,
+    },
+    /// All calls of a step failed; the answer was given without tools.
+    ToolsFailed,
+    /// The model repeated one call with one result.
+    Repeating {
+        /// Name of the tool.
+        tool: String,
+        /// How often.
+        times: u32,
+    },
+    /// The same error came again and again.
+    Failing {
+        /// The error.
+        error: String,
+        /// How often, without a success in between.
+        times: u32,
+    },
+    /// A budget of the run is used up.
+    Budget {
+        /// Which one, with its value.
+        reason: String,
+    },
+    /// A hook ended the turn.
+    Aborted {
+        /// Name of the hook.
+        by: String,
+        /// Why.
+        reason: String,
     },
     /// The deadline passed.
     Deadline {
@@ -180,6 +374,20 @@ pub enum TurnOutcome {
         /// The chain of causes.
         message: String,
     },
+}
+
+impl Event {
+    /// Whether a later event holds all that this one says: pieces of an answer and the progress of a call. A journal
+    /// leaves them out.
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self,
+            Self::TextDelta { .. }
+                | Self::ReasoningDelta { .. }
+                | Self::CallProgress { .. }
+                | Self::Retry { .. }
+        )
+    }
 }
 
 impl<F: Fn(&Event) + Send + Sync> EventSink for F {

@@ -11,7 +11,7 @@
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
-//! | everything that happens in a turn | [`event`] |
+//! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
 
 pub mod content;
 pub mod error;
@@ -19,6 +19,7 @@ pub mod event;
 pub mod grant;
 pub mod json;
 pub mod message;
+pub mod plan;
 pub mod policy;
 pub mod provider;
 pub mod receipt;
@@ -30,6 +31,7 @@ pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
 pub use grant::Grant;
 pub use message::{Message, Part};
+pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};
 pub use receipt::Receipt;

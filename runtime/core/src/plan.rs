@@ -1,0 +1,79 @@
+//! What a model intends to do, in steps that a person can follow.
+
+use serde::{Deserialize, Serialize};
+
+/// A plan: a goal and the steps that lead to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What shall be reached.
+    pub goal: String,
+    /// The steps, in order.
+    pub steps: Vec<PlanStep>,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStep {
+    /// What is to be done.
+    pub description: String,
+    /// Whether it is done.
+    #[serde(default)]
+    pub completed: bool,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+}
+
+impl Plan {
+    /// Position of the first step that is not done; `None` when all are.
+    pub fn current(&self) -> Option<usize> {
+        self.steps.iter().position(|step| !step.completed)
+    }
+}
+
+/// The plan as a model and a person read it: the goal, then one line a step.
+impl std::fmt::Display for Plan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Goal: {}", self.goal)?;
+        let current = self.current();
+        for (i, step) in self.steps.iter().enumerate() {
+            let mark = match (step.completed, current == Some(i)) {
+                (true, _) => "x",
+                (false, true) => ">",
+                (false, false) => " ",
+            };
+            write!(f, "\n{}. [{mark}] {}", i + 1, step.description)?;
+            if let Some(result) = &step.result {
+                write!(f, ": {result}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_reads_as_goal_and_steps_with_the_current_one_marked() {
+        let step = |description: &str, completed, result: Option<&str>| PlanStep {
+            description: description.into(),
+            completed,
+            result: result.map(str::to_owned),
+        };
+        let plan = Plan {
+            goal: "Ship it".into(),
+            steps: vec![
+                step("Build", true, Some("no warnings")),
+                step("Test", false, None),
+                step("Tag", false, None),
+            ],
+        };
+        assert_eq!(plan.current(), Some(1));
+        assert_eq!(
+            plan.to_string(),
+            "Goal: Ship it\n1. [x] Build: no warnings\n2. [>] Test\n3. [ ] Tag"
+        );
+    }
+}
