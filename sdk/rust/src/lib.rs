@@ -1,1 +1,93 @@
-//! Placeholder.
+//! Write tools for Toolcell in Rust: a function becomes a tool.
+//!
+//! ```
+//! use toolcell_sdk::{Result, ToolError, tool};
+//!
+//! /// Divides one number by another.
+//! #[tool(read_only, idempotent)]
+//! fn divide(
+//!     /// The number to divide.
+//!     dividend: f64,
+//!     /// The number to divide by; not zero.
+//!     divisor: f64,
+//! ) -> Result<String> {
+//!     if divisor == 0.0 {
+//!         return Err(ToolError::invalid("`divisor` is zero"));
+//!     }
+//!     Ok((dividend / divisor).to_string())
+//! }
+//!
+//! toolcell_sdk::export!(divide);
+//!
+//! # fn main() {
+//! assert_eq!(divide(6.0, 3.0).unwrap(), "2");
+//! # }
+//! ```
+//!
+//! The crate type is `cdylib`, the target `wasm32-wasip2`, and `toolcell-sdk` is the only dependency that is needed:
+//!
+//! ```sh
+//! cargo build --release --target wasm32-wasip2
+//! toolcell call target/wasm32-wasip2/release/divide.wasm '{"dividend": 6, "divisor": 3}'
+//! ```
+//!
+//! # What the model is told
+//!
+//! - The name is the name of the function, the description its doc comment: [`tool`] has the options.
+//! - The schema of the arguments comes from the parameters: their types ([`Parameter`]) and their doc comments. An
+//!   `Option` may be left out, `#[default(10)]` names a value for a parameter that was left out, integers carry their
+//!   range, and no other arguments are accepted.
+//! - Structures and enums become parameters with [`input`] over them, and answers with [`output`] over them.
+//!
+//! # What a tool answers
+//!
+//! Text, a serialisable value (the model reads it as JSON; an object is also handed over as structured output, with its
+//! schema), or an [`Output`] of several parts; see [`Answer`]. `Result` of any of these: `?` makes a [`ToolError`] of
+//! every [`std::error::Error`].
+//!
+//! # Inside a call
+//!
+//! Files, environment, clocks and random numbers are those of `std`, empty or denied until the policy of the tool grants
+//! them. [`log`] and [`progress`] reach the person who runs the tool. A `&`[`Context`] parameter carries the identifier
+//! of the call and what the host shares with every tool. Each call runs in an instance of its own: nothing in memory
+//! outlives it.
+//!
+//! # Tests
+//!
+//! A tool is still a plain function, so a test calls it; [`testing`] calls it with JSON, as the host does.
+
+mod answer;
+mod arguments;
+#[allow(clippy::all, missing_docs, unreachable_pub, unsafe_code, rustdoc::all)]
+#[doc(hidden)]
+pub mod bindings;
+mod component;
+mod context;
+mod error;
+pub mod log;
+mod output;
+pub mod progress;
+mod schema;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+mod tool;
+
+pub use schemars;
+pub use serde;
+pub use serde_json;
+pub use toolcell_sdk_macros::{input, output, tool};
+
+pub use answer::Answer;
+pub use arguments::{Arguments, Parameter};
+pub use context::Context;
+pub use error::{ErrorKind, Result, ResultExt, ToolError};
+pub use output::{Content, Output};
+pub use tool::{Definition, Hints, Tool};
+
+/// What the macros write into an author's crate. No part of the interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::answer::{answer, answer_schema};
+    pub use crate::component::{Entry, assert_distinct_names, definitions, run};
+    pub use crate::schema::Parameters;
+}

@@ -1,0 +1,348 @@
+//! `#[tool]`: a function, and a type of the same name that implements `Tool`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{
+    Attribute, Expr, ExprLit, FnArg, GenericArgument, Ident, ItemFn, Lit, LitStr, Meta, Pat, PatType,
+    PathArguments, ReturnType, Type,
+};
+
+use crate::options::{Options, check_name};
+
+/// One parameter of the function.
+struct Parameter {
+    name: LitStr,
+    variable: Ident,
+    kind: Kind,
+    docs: String,
+}
+
+enum Kind {
+    /// One argument of this type.
+    Value(Type),
+    /// A string that the function borrows.
+    Str(Span),
+    /// One argument of this type, with a value for being absent.
+    Default(Type, Expr),
+    /// All arguments in one value.
+    All(Type),
+    /// `&Context`.
+    Context,
+}
+
+pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
+    let mut function = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            let error = syn::Error::new(error.span(), "`#[tool]` goes over a function").into_compile_error();
+            return quote!(#error #item);
+        }
+    };
+    // The function stays even if it is no tool, so that one mistake is one error.
+    let tool = expand_tool(options, &mut function).unwrap_or_else(syn::Error::into_compile_error);
+    quote!(#function #tool)
+}
+
+fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<TokenStream> {
+    // First, because the compiler accepts these attributes nowhere else.
+    let parameters = take_parameters(function);
+    let options = Options::parse(options)?;
+    let parameters = parameters?;
+    check_signature(function, &parameters)?;
+
+    let ident = &function.sig.ident;
+    let visibility = &function.vis;
+    let name = match options.name {
+        Some(name) => name,
+        None => check_name(LitStr::new(&ident.to_string(), ident.span()))?,
+    };
+    let description = docs_of(&function.attrs);
+    if description.is_empty() {
+        return Err(syn::Error::new(
+            ident.span(),
+            "a tool needs a description for the model: write a doc comment (`///`) over the function",
+        ));
+    }
+    let title = match options.title {
+        Some(title) => quote!(::core::option::Option::Some(#title)),
+        None => quote!(::core::option::Option::None),
+    };
+    let Options {
+        read_only,
+        destructive,
+        idempotent,
+        open_world,
+        ..
+    } = options;
+    let input_schema = input_schema(&parameters);
+    let decode = parameters.iter().map(decode);
+    let pass = parameters.iter().map(pass);
+    let call = quote!(#ident(#(#pass),*));
+    let (answer_type, answer) = answer(&function.sig.output, call);
+    let output_type = options.output.unwrap_or(answer_type);
+    let output_schema =
+        quote_spanned!(output_type.span()=> ::toolcell_sdk::__private::answer_schema::<#output_type>());
+    let doc = format!("The tool `{}`.", name.value());
+
+    Ok(quote! {
+        #[doc = #doc]
+        #[allow(non_camel_case_types, unreachable_pub)]
+        #[derive(Debug, Clone, Copy)]
+        #visibility struct #ident {}
+
+        impl ::toolcell_sdk::Tool for #ident {
+            const NAME: &'static str = #name;
+
+            fn definition() -> ::toolcell_sdk::Definition {
+                ::toolcell_sdk::Definition {
+                    name: #name,
+                    title: #title,
+                    description: #description,
+                    input_schema: #input_schema,
+                    output_schema: #output_schema,
+                    hints: ::toolcell_sdk::Hints {
+                        read_only: #read_only,
+                        destructive: #destructive,
+                        idempotent: #idempotent,
+                        open_world: #open_world,
+                    },
+                }
+            }
+
+            #[allow(unused_variables, unused_mut, clippy::unit_arg, clippy::let_unit_value)]
+            fn call(
+                mut __arguments: ::toolcell_sdk::Arguments,
+                __context: &::toolcell_sdk::Context,
+            ) -> ::core::result::Result<::toolcell_sdk::Output, ::toolcell_sdk::ToolError> {
+                #(#decode)*
+                __arguments.finish()?;
+                #answer
+            }
+        }
+    })
+}
+
+/// Takes the parameters and their attributes off the function.
+fn take_parameters(function: &mut ItemFn) -> syn::Result<Vec<Parameter>> {
+    let mut parameters = Vec::new();
+    let mut first_error: Option<syn::Error> = None;
+    for input in &mut function.sig.inputs {
+        let parameter = match input {
+            FnArg::Receiver(receiver) => Err(syn::Error::new(
+                receiver.span(),
+                "a tool is a plain function and has no `self`",
+            )),
+            FnArg::Typed(parameter) => take_parameter(parameter),
+        };
+        match parameter {
+            Ok(parameter) => parameters.push(parameter),
+            Err(error) => match &mut first_error {
+                Some(first) => first.combine(error),
+                None => first_error = Some(error),
+            },
+        }
+    }
+    match first_error {
+        Some(error) => Err(error),
+        None => Ok(parameters),
+    }
+}
+
+fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
+    let attributes = std::mem::take(&mut parameter.attrs);
+    let Pat::Ident(pattern) = parameter.pat.as_ref() else {
+        return Err(syn::Error::new(
+            parameter.pat.span(),
+            "a parameter of a tool needs a plain name",
+        ));
+    };
+    let ident = &pattern.ident;
+    let mut name = LitStr::new(ident.to_string().trim_start_matches("r#"), ident.span());
+    let mut kind = kind_of_type(&parameter.ty)?;
+    for attribute in &attributes {
+        let path = attribute.path();
+        if path.is_ident("doc") {
+            continue;
+        } else if path.is_ident("default") {
+            kind = Kind::Default((*parameter.ty).clone(), attribute.parse_args()?);
+        } else if path.is_ident("rename") {
+            name = attribute.parse_args()?;
+        } else if path.is_ident("arguments") {
+            kind = Kind::All((*parameter.ty).clone());
+        } else {
+            parameter.attrs.push(attribute.clone());
+        }
+    }
+    Ok(Parameter {
+        name,
+        variable: format_ident!("__argument_{}", ident.to_string().trim_start_matches("r#")),
+        kind,
+        docs: docs_of(&attributes),
+    })
+}
+
+fn kind_of_type(ty: &Type) -> syn::Result<Kind> {
+    let Type::Reference(reference) = ty else {
+        return Ok(Kind::Value(ty.clone()));
+    };
+    let last = match reference.elem.as_ref() {
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    };
+    match last.as_deref() {
+        _ if reference.mutability.is_some() => {}
+        Some("Context") => return Ok(Kind::Context),
+        Some("str") => return Ok(Kind::Str(ty.span())),
+        _ => {}
+    }
+    Err(syn::Error::new(
+        ty.span(),
+        "a parameter of a tool owns its value; only `&str` and `&toolcell_sdk::Context` are borrowed",
+    ))
+}
+
+fn check_signature(function: &ItemFn, parameters: &[Parameter]) -> syn::Result<()> {
+    let signature = &function.sig;
+    let refuse = |span: Span, why: &str| Err(syn::Error::new(span, why));
+    if let Some(token) = &signature.asyncness {
+        return refuse(
+            token.span,
+            "a tool is no `async` function: the host suspends a call while it waits",
+        );
+    }
+    if let Some(token) = &signature.unsafety {
+        return refuse(token.span, "a tool is no `unsafe` function");
+    }
+    if !signature.generics.params.is_empty() {
+        return refuse(signature.generics.span(), "a tool has no generic parameters");
+    }
+    let all = parameters.iter().find(|p| matches!(p.kind, Kind::All(_)));
+    let others = parameters
+        .iter()
+        .filter(|p| !matches!(p.kind, Kind::All(_) | Kind::Context))
+        .count();
+    if let Some(all) = all
+        && others > 0
+    {
+        return refuse(
+            all.name.span(),
+            "`#[arguments]` takes all arguments, so there can be no other parameter",
+        );
+    }
+    Ok(())
+}
+
+fn input_schema(parameters: &[Parameter]) -> TokenStream {
+    let mut add = Vec::new();
+    for parameter in parameters {
+        let Parameter { name, docs, .. } = parameter;
+        match &parameter.kind {
+            Kind::Value(ty) => add.push(quote_spanned!(ty.span()=> __parameters.add::<#ty>(#name, #docs);)),
+            Kind::Str(_) => add.push(quote!(__parameters.add::<::std::string::String>(#name, #docs);)),
+            Kind::Default(ty, value) => add.push(quote_spanned! {ty.span()=>
+                __parameters.add_with_default::<#ty>(#name, #docs, &{ let value: #ty = #value; value });
+            }),
+            Kind::All(ty) => {
+                return quote_spanned!(ty.span()=> ::toolcell_sdk::__private::Parameters::all::<#ty>());
+            }
+            Kind::Context => {}
+        }
+    }
+    quote! {{
+        #[allow(unused_mut)]
+        let mut __parameters = ::toolcell_sdk::__private::Parameters::new();
+        #(#add)*
+        __parameters.finish()
+    }}
+}
+
+fn decode(parameter: &Parameter) -> TokenStream {
+    let Parameter { name, variable, .. } = parameter;
+    match &parameter.kind {
+        Kind::Value(ty) => quote_spanned!(ty.span()=> let #variable = __arguments.take::<#ty>(#name)?;),
+        Kind::Str(_) => quote!(let #variable = __arguments.take::<::std::string::String>(#name)?;),
+        Kind::Default(ty, value) => {
+            quote_spanned!(ty.span()=> let #variable = __arguments.take_or::<#ty>(#name, || #value)?;)
+        }
+        Kind::All(ty) => quote_spanned!(ty.span()=> let #variable = __arguments.take_all::<#ty>()?;),
+        Kind::Context => TokenStream::new(),
+    }
+}
+
+fn pass(parameter: &Parameter) -> TokenStream {
+    let variable = &parameter.variable;
+    match parameter.kind {
+        Kind::Str(span) => quote_spanned!(span=> &#variable),
+        Kind::Context => quote!(__context),
+        _ => quote!(#variable),
+    }
+}
+
+/// The type of the answer, without a `Result` around it, and the code that makes an `Output` of the call.
+fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
+    let unit: Type = syn::parse_quote!(());
+    let ty = match output {
+        ReturnType::Default => return (unit, quote!({ #call; ::toolcell_sdk::__private::answer(()) })),
+        ReturnType::Type(_, ty) => ty,
+    };
+    match result_of(ty) {
+        Some(inner) => {
+            let inner = inner.unwrap_or(unit);
+            let answer = quote_spanned!(inner.span()=> ::toolcell_sdk::__private::answer::<#inner>);
+            (
+                inner,
+                quote! {
+                    match #call {
+                        ::core::result::Result::Ok(value) => #answer(value),
+                        ::core::result::Result::Err(error) => ::core::result::Result::Err(error.into()),
+                    }
+                },
+            )
+        }
+        None => {
+            let answer = quote_spanned!(ty.span()=> ::toolcell_sdk::__private::answer::<#ty>);
+            ((**ty).clone(), quote!(#answer(#call)))
+        }
+    }
+}
+
+/// `Some` if the type is called `Result`, with its first type argument.
+fn result_of(ty: &Type) -> Option<Option<Type>> {
+    let Type::Path(path) = ty else { return None };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|segment| segment.ident == "Result")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return Some(None);
+    };
+    Some(arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    }))
+}
+
+/// The text of the doc comments, as people would read it: the space after `///` is no part of it.
+fn docs_of(attributes: &[Attribute]) -> String {
+    let mut lines = Vec::new();
+    for attribute in attributes {
+        if attribute.path().is_ident("doc")
+            && let Meta::NameValue(meta) = &attribute.meta
+            && let Expr::Lit(ExprLit {
+                lit: Lit::Str(text), ..
+            }) = &meta.value
+        {
+            lines.extend(
+                text.value()
+                    .lines()
+                    .map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned()),
+            );
+            if text.value().is_empty() {
+                lines.push(String::new());
+            }
+        }
+    }
+    lines.join("\n").trim().to_owned()
+}

@@ -1,0 +1,117 @@
+//! What a tool may return.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Output, ToolError, schema};
+
+/// What a tool may return, by itself or in a `Result`.
+///
+/// - `String`, `&'static str`: text.
+/// - `()`: the model reads `Done.`
+/// - A structure with [`#[output]`](macro@crate::output) over it, or anything else that is [`Serialize`] and
+///   [`JsonSchema`]: the model reads it as compact JSON. If it is a JSON object, it is also the structured output, and
+///   its schema the output schema of the tool.
+/// - [`Output`]: several parts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the answer of a tool",
+    label = "no answer of a tool",
+    note = "a tool returns text, `()`, `toolcell_sdk::Output`, or a type with `#[toolcell_sdk::output]` over it (`Serialize` and `JsonSchema`); or a `Result` of one of these"
+)]
+pub trait Answer: Sized {
+    /// Makes content of the value.
+    ///
+    /// # Errors
+    /// If the value cannot be written as JSON.
+    fn into_output(self) -> Result<Output, ToolError>;
+
+    /// JSON Schema of [`Output::structured`], if it is set.
+    fn output_schema() -> Option<Value>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + JsonSchema> Answer for T {
+    fn into_output(self) -> Result<Output, ToolError> {
+        Ok(from_value(serde_json::to_value(self)?))
+    }
+
+    fn output_schema() -> Option<Value> {
+        // Clients of the Model Context Protocol accept nothing but objects as structured output.
+        schema::of_output::<T>().filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"))
+    }
+}
+
+impl Answer for Output {
+    fn into_output(self) -> Result<Output, ToolError> {
+        Ok(self)
+    }
+
+    fn output_schema() -> Option<Value> {
+        None
+    }
+}
+
+/// [`Answer::into_output`] as a function, for the macro.
+#[doc(hidden)]
+pub fn answer<T: Answer>(value: T) -> Result<Output, ToolError> {
+    value.into_output()
+}
+
+/// [`Answer::output_schema`] as a function, for the macro.
+#[doc(hidden)]
+pub fn answer_schema<T: Answer>() -> Option<Value> {
+    T::output_schema()
+}
+
+fn from_value(value: Value) -> Output {
+    match value {
+        Value::String(text) => Output::new().text(text),
+        Value::Null => Output::new().text("Done."),
+        Value::Object(_) => Output {
+            structured: Some(value.clone()),
+            ..Output::new().text(value.to_string())
+        },
+        _ => Output::new().text(value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn text_is_text_and_nothing_is_said_in_a_word() {
+        assert_eq!(answer("yes"), Ok(Output::new().text("yes")));
+        assert_eq!(answer(String::from("yes")), Ok(Output::new().text("yes")));
+        assert_eq!(answer(()), Ok(Output::new().text("Done.")));
+        assert_eq!(answer_schema::<String>(), None);
+        assert_eq!(answer_schema::<()>(), None);
+    }
+
+    #[test]
+    fn an_object_is_text_and_structured_output_with_a_schema() {
+        let output = answer(BTreeMap::from([("a", 1_u8)])).unwrap();
+        assert_eq!(output.to_text(), r#"{"a":1}"#);
+        assert_eq!(output.structured, Some(json!({"a": 1})));
+        let schema = answer_schema::<BTreeMap<String, u8>>().unwrap();
+        assert_eq!(schema["type"], "object");
+    }
+
+    #[test]
+    fn a_list_is_text_alone() {
+        let output = answer(vec![1, 2]).unwrap();
+        assert_eq!((output.to_text().as_str(), output.structured), ("[1,2]", None));
+        assert_eq!(answer_schema::<Vec<u8>>(), None);
+    }
+
+    #[test]
+    fn what_cannot_be_json_is_an_error() {
+        let error = answer(BTreeMap::from([(vec![1_u8], 1_u8)])).unwrap_err();
+        assert!(error.message().contains("key must be a string"), "{error}");
+    }
+}

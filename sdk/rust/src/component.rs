@@ -1,0 +1,203 @@
+//! From tools to a component: what the exports of the contract do.
+
+use crate::bindings::exports::toolcell::tool::tools as wire;
+use crate::bindings::toolcell::tool::types;
+use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError};
+
+/// Makes a component of tools, in the order in which the model shall see them. Once in a crate.
+///
+/// ```
+/// # use toolcell_sdk::tool;
+/// /// Answers yes.
+/// #[tool]
+/// fn yes() -> &'static str {
+///     "yes"
+/// }
+///
+/// /// Answers no.
+/// #[tool]
+/// fn no() -> &'static str {
+///     "no"
+/// }
+///
+/// toolcell_sdk::export!(yes, no);
+/// # fn main() {}
+/// ```
+///
+/// Two tools of one name do not compile:
+///
+/// ```compile_fail
+/// # use toolcell_sdk::tool;
+/// # /// Answers yes.
+/// # #[tool]
+/// # fn yes() -> &'static str {
+/// #     "yes"
+/// # }
+/// toolcell_sdk::export!(yes, yes);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export {
+    ($($tool:ty),+ $(,)?) => {
+        #[allow(unsafe_code)]
+        const _: () = {
+            const TOOLS: &[$crate::__private::Entry] = &[$($crate::__private::Entry::of::<$tool>()),+];
+            $crate::__private::assert_distinct_names(TOOLS);
+
+            struct Component;
+
+            impl $crate::bindings::exports::toolcell::tool::tools::Guest for Component {
+                fn definitions() -> ::std::vec::Vec<$crate::bindings::exports::toolcell::tool::tools::Definition> {
+                    $crate::__private::definitions(TOOLS)
+                }
+
+                fn run(
+                    call: $crate::bindings::exports::toolcell::tool::tools::Call,
+                ) -> ::std::result::Result<
+                    $crate::bindings::exports::toolcell::tool::tools::Output,
+                    $crate::bindings::exports::toolcell::tool::tools::ToolError,
+                > {
+                    $crate::__private::run(TOOLS, call)
+                }
+            }
+
+            #[cfg(target_family = "wasm")]
+            $crate::bindings::__export_provider!(Component with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// One tool of a component.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    name: &'static str,
+    definition: fn() -> Definition,
+    call: fn(Arguments, &Context) -> Result<Output, ToolError>,
+}
+
+impl Entry {
+    /// The entry of a tool.
+    pub const fn of<T: Tool>() -> Self {
+        Self {
+            name: T::NAME,
+            definition: T::definition,
+            call: T::call,
+        }
+    }
+}
+
+/// Stops the compiler if two tools have the same name.
+pub const fn assert_distinct_names(tools: &[Entry]) {
+    let mut i = 0;
+    while i < tools.len() {
+        let mut j = 0;
+        while j < i {
+            assert!(
+                !same(tools[i].name.as_bytes(), tools[j].name.as_bytes()),
+                "two tools have the same name"
+            );
+            j += 1;
+        }
+        i += 1;
+    }
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// The export `definitions`.
+pub fn definitions(tools: &[Entry]) -> Vec<wire::Definition> {
+    tools.iter().map(|tool| (tool.definition)().into()).collect()
+}
+
+/// The export `run`.
+///
+/// # Errors
+/// What the tool says, or what is wrong with the call.
+pub fn run(tools: &[Entry], call: wire::Call) -> Result<wire::Output, wire::ToolError> {
+    let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
+        return Err(ToolError::invalid(format_args!("this component has no tool `{}`", call.name)).into());
+    };
+    let arguments = Arguments::parse(&call.arguments)?;
+    let values = call.context.into_iter().filter_map(|(name, json)| {
+        // A value that is no JSON is the host's mistake and no reason to refuse the call.
+        Some((name, serde_json::from_str(&json).ok()?))
+    });
+    let output = (tool.call)(arguments, &Context::new(call.id, values))?;
+    Ok(output.into())
+}
+
+impl From<Definition> for wire::Definition {
+    fn from(definition: Definition) -> Self {
+        Self {
+            name: definition.name.into(),
+            title: definition.title.map(Into::into),
+            description: definition.description.into(),
+            input_schema: definition.input_schema.to_string(),
+            output_schema: definition.output_schema.map(|schema| schema.to_string()),
+            hints: definition.hints.into(),
+            annotations: Vec::new(),
+        }
+    }
+}
+
+impl From<Hints> for types::Hints {
+    fn from(hints: Hints) -> Self {
+        let mut flags = Self::empty();
+        flags.set(Self::READ_ONLY, hints.read_only);
+        flags.set(Self::DESTRUCTIVE, hints.destructive);
+        flags.set(Self::IDEMPOTENT, hints.idempotent);
+        flags.set(Self::OPEN_WORLD, hints.open_world);
+        flags
+    }
+}
+
+impl From<Output> for wire::Output {
+    fn from(output: Output) -> Self {
+        Self {
+            content: output.content.into_iter().map(Into::into).collect(),
+            structured: output.structured.map(|value| value.to_string()),
+        }
+    }
+}
+
+impl From<Content> for types::Content {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::Text(text) => Self::Text(text),
+            Content::Blob { media_type, data } => Self::Blob(types::Blob { media_type, data }),
+            Content::Link {
+                uri,
+                name,
+                media_type,
+            } => Self::Link(types::Link {
+                uri,
+                name,
+                media_type,
+            }),
+        }
+    }
+}
+
+impl From<ToolError> for wire::ToolError {
+    fn from(error: ToolError) -> Self {
+        let message = error.message().to_owned();
+        match error.kind() {
+            ErrorKind::InvalidArguments => Self::InvalidArguments(message),
+            ErrorKind::Denied => Self::Denied(message),
+            ErrorKind::Unavailable => Self::Unavailable(message),
+            ErrorKind::Failed => Self::Failed(message),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What surrounds a call.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What surrounds a call. A tool asks for it with a parameter of the type `&Context`, which the model does not see.
+///
+/// ```
+/// use toolcell_sdk::{Context, tool};
+///
+/// /// Greets the user in the user's language.
+/// #[tool]
+/// fn greet(context: &Context) -> &'static str {
+///     match context.value::<String>("locale").as_deref() {
+///         Some("de") => "Guten Tag",
+///         _ => "Good day",
+///     }
+/// }
+/// # assert_eq!(greet(&Context::default()), "Good day");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Context {
+    call_id: String,
+    values: Vec<(String, Value)>,
+}
+
+impl Context {
+    /// A context with values of its own, for tests.
+    pub fn new(call_id: impl Into<String>, values: impl IntoIterator<Item = (String, Value)>) -> Self {
+        Self {
+            call_id: call_id.into(),
+            values: values.into_iter().collect(),
+        }
+    }
+
+    /// Identifier of this call, unique in the session.
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
+    /// What the host shares with every tool of the session under a name (such as `session` or `locale`); `None` if it
+    /// shares nothing of this name and type.
+    pub fn value<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let (_, value) = self.values.iter().find(|(known, _)| known == name)?;
+        T::deserialize(value).ok()
+    }
+}

@@ -1,0 +1,214 @@
+//! JSON Schemas (2020-12) of parameters and answers: what schemars makes of the types, in the plain form that every
+//! model provider understands.
+//!
+//! - Types are written where they are used; only recursive ones stay behind a `$ref`.
+//! - A property that may be left out is not also allowed to be `null`.
+//! - Integers carry their range as `minimum` and `maximum`, and not as a `format` that the standard does not know.
+//! - An object of the arguments accepts no other properties than those it lists.
+
+use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::Parameter;
+use crate::arguments::absent;
+
+/// Collects the parameters of a tool, for the macro.
+pub struct Parameters {
+    generator: SchemaGenerator,
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+}
+
+impl Parameters {
+    /// No parameters.
+    #[expect(clippy::new_without_default, reason = "written by the macro alone")]
+    pub fn new() -> Self {
+        Self {
+            generator: generator(SchemaSettings::draft2020_12().for_deserialize()),
+            properties: Map::new(),
+            required: Vec::new(),
+        }
+    }
+
+    /// Adds a parameter. It is required unless its type has a value for being absent, as `Option` has.
+    pub fn add<T: Parameter>(&mut self, name: &str, description: &str) {
+        if absent::<T>().is_none() {
+            self.required.push(name.into());
+        }
+        self.insert::<T>(name, description, None);
+    }
+
+    /// Adds a parameter with a value for being absent.
+    pub fn add_with_default<T: Parameter + Serialize>(&mut self, name: &str, description: &str, default: &T) {
+        self.insert::<T>(name, description, serde_json::to_value(default).ok());
+    }
+
+    /// The schema of all parameters together.
+    pub fn finish(mut self) -> Value {
+        let mut schema = json!({
+            "type": "object",
+            "properties": self.properties,
+            "additionalProperties": false,
+        });
+        if !self.required.is_empty() {
+            schema["required"] = self.required.into();
+        }
+        let definitions = self.generator.take_definitions(false);
+        if !definitions.is_empty() {
+            schema["$defs"] = definitions.into();
+        }
+        simplify(&mut schema, true);
+        schema
+    }
+
+    /// The schema of one type that holds all parameters.
+    pub fn all<T: Parameter>() -> Value {
+        let mut generator = generator(SchemaSettings::draft2020_12().for_deserialize());
+        let mut schema = generator.root_schema_for::<T>().to_value();
+        if let Value::Object(schema) = &mut schema {
+            // What the type says about itself; the tool has a description of its own.
+            schema.remove("title");
+            schema.remove("description");
+        }
+        simplify(&mut schema, true);
+        schema
+    }
+
+    fn insert<T: Parameter>(&mut self, name: &str, description: &str, default: Option<Value>) {
+        let mut schema = match self.generator.subschema_for::<T>().to_value() {
+            Value::Object(schema) => schema,
+            // The schema `true`, of a parameter that takes any value.
+            _ => Map::new(),
+        };
+        if !description.is_empty() {
+            schema.insert("description".into(), description.into());
+        }
+        if let Some(default) = default {
+            schema.insert("default".into(), default);
+        }
+        self.properties.insert(name.into(), schema.into());
+    }
+}
+
+/// The schema of an answer.
+pub(crate) fn of_output<T: Serialize + JsonSchema>() -> Option<Value> {
+    let mut schema = generator(SchemaSettings::draft2020_12().for_serialize())
+        .into_root_schema_for::<T>()
+        .to_value();
+    if let Value::Object(schema) = &mut schema {
+        schema.remove("title");
+    }
+    simplify(&mut schema, false);
+    Some(schema)
+}
+
+fn generator(mut settings: SchemaSettings) -> SchemaGenerator {
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings.into_generator()
+}
+
+/// Brings a schema and all schemas inside it into the plain form. `closed`: objects accept no other properties.
+fn simplify(schema: &mut Value, closed: bool) {
+    let Value::Object(map) = schema else { return };
+    integer_range(map);
+    optional_without_null(map);
+
+    // Next to one of these, `additionalProperties` would not see the properties that they list.
+    let combined = ["allOf", "anyOf", "oneOf", "$ref"]
+        .iter()
+        .any(|keyword| map.contains_key(*keyword));
+    let is_record = map.contains_key("properties");
+    if closed && is_record && !combined && !map.contains_key("additionalProperties") {
+        map.insert("additionalProperties".into(), false.into());
+    }
+    for (keyword, value) in map.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("properties" | "patternProperties" | "$defs", Value::Object(schemas)) => {
+                schemas.values_mut().for_each(|schema| simplify(schema, closed));
+            }
+            ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
+                schemas
+                    .iter_mut()
+                    .for_each(|schema| simplify(schema, closed && !is_record));
+            }
+            ("prefixItems", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(|schema| simplify(schema, closed));
+            }
+            ("items" | "additionalProperties" | "not", schema) => simplify(schema, closed),
+            _ => {}
+        }
+    }
+}
+
+/// Writes the range of an integer type out. Limits that no JSON number of common libraries keeps are left out.
+fn integer_range(map: &mut Map<String, Value>) {
+    let (minimum, maximum) = match map.get("format").and_then(Value::as_str) {
+        Some("int8") => (Some(i64::from(i8::MIN)), Some(i64::from(i8::MAX))),
+        Some("int16") => (Some(i64::from(i16::MIN)), Some(i64::from(i16::MAX))),
+        Some("int32") => (Some(i64::from(i32::MIN)), Some(i64::from(i32::MAX))),
+        Some("uint8") => (Some(0), Some(i64::from(u8::MAX))),
+        Some("uint16") => (Some(0), Some(i64::from(u16::MAX))),
+        // `usize` has 32 bits where the tool runs.
+        Some("uint32" | "uint") => (Some(0), Some(i64::from(u32::MAX))),
+        Some("uint64" | "uint128") => (Some(0), None),
+        Some("int" | "int64" | "int128" | "float" | "double") => (None, None),
+        _ => return,
+    };
+    map.remove("format");
+    for (keyword, limit) in [("minimum", minimum), ("maximum", maximum)] {
+        if let Some(limit) = limit
+            && !map.contains_key(keyword)
+        {
+            map.insert(keyword.into(), limit.into());
+        }
+    }
+}
+
+/// Takes `null` out of the properties that may be left out.
+fn optional_without_null(map: &mut Map<String, Value>) {
+    let required = map.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        required
+            .as_array()
+            .is_some_and(|names| names.iter().any(|required| required == name))
+    };
+    let Some(Value::Object(properties)) = map.get_mut("properties") else {
+        return;
+    };
+    for (name, property) in properties.iter_mut() {
+        if let Value::Object(property) = property
+            && !is_required(name)
+        {
+            without_null(property);
+        }
+    }
+}
+
+fn without_null(schema: &mut Map<String, Value>) {
+    if schema.get("default") == Some(&Value::Null) {
+        schema.remove("default");
+    }
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if types.len() == 1 {
+            schema["type"] = types.remove(0);
+        }
+    }
+    if let Some(Value::Array(values)) = schema.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if let Some(Value::Array(cases)) = schema.get_mut("anyOf") {
+        cases.retain(|case| case.get("type").and_then(Value::as_str) != Some("null"));
+        if let [Value::Object(only)] = cases.as_mut_slice() {
+            let only = std::mem::take(only);
+            schema.remove("anyOf");
+            for (keyword, value) in only {
+                // The words at the parameter are about this use of the type and win.
+                schema.entry(keyword).or_insert(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Calls tools as the host does, in tests that run without one.
+//!
+//! ```
+//! use toolcell_sdk::serde_json::json;
+//! use toolcell_sdk::{testing, tool};
+//!
+//! /// Repeats a text.
+//! #[tool]
+//! fn repeat(text: String, #[default(2)] times: u8) -> String {
+//!     text.repeat(times.into())
+//! }
+//!
+//! assert_eq!(testing::definition::<repeat>().name, "repeat");
+//! let output = testing::call::<repeat>(json!({"text": "ab"})).unwrap();
+//! assert_eq!(output.to_text(), "abab");
+//! let error = testing::call::<repeat>(json!({"text": "ab", "times": 256})).unwrap_err();
+//! assert_eq!(error.message(), "`times`: invalid value: integer `256`, expected u8");
+//! ```
+
+use std::cell::RefCell;
+
+use serde_json::Value;
+
+use crate::log::Level;
+use crate::{Arguments, Context, Definition, Output, Tool, ToolError};
+
+thread_local! {
+    static LOGS: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the model is told about a tool.
+pub fn definition<T: Tool>() -> Definition {
+    T::definition()
+}
+
+/// Calls a tool with a JSON object, in an empty context.
+///
+/// # Errors
+/// What the tool says, or what is wrong with the arguments.
+pub fn call<T: Tool>(arguments: Value) -> Result<Output, ToolError> {
+    call_in::<T>(&Context::default(), arguments)
+}
+
+/// Calls a tool in a context.
+///
+/// # Errors
+/// What the tool says, or what is wrong with the arguments.
+pub fn call_in<T: Tool>(context: &Context, arguments: Value) -> Result<Output, ToolError> {
+    T::call(Arguments::parse(&arguments.to_string())?, context)
+}
+
+/// Takes the messages that this thread logged so far.
+pub fn logs() -> Vec<(Level, String)> {
+    LOGS.take()
+}
+
+pub(crate) fn keep_log(level: Level, message: String) {
+    LOGS.with_borrow_mut(|logs| logs.push((level, message)));
+}

@@ -1,0 +1,39 @@
+//! The bindings are checked in, so that an author's build needs neither the contract's files nor a generator. This
+//! test generates them again and fails on a difference; `TOOLCELL_BLESS=1` writes them instead.
+
+use std::path::Path;
+
+use wit_bindgen_core::wit_parser::Resolve;
+use wit_bindgen_core::{Files, WorldGenerator as _};
+
+#[test]
+fn the_checked_in_bindings_are_what_the_contract_generates() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_dir(root.join("wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("provider")).unwrap();
+
+    let mut files = Files::default();
+    wit_bindgen_rust::Opts {
+        format: true,
+        pub_export_macro: true,
+        export_macro_name: Some("__export_provider".into()),
+        default_bindings_module: Some("toolcell_sdk::bindings".into()),
+        runtime_path: Some("::wit_bindgen::rt".into()),
+        ..Default::default()
+    }
+    .build()
+    .generate(&mut resolve, world, &mut files)
+    .unwrap();
+    let (_, generated) = files.iter().find(|(name, _)| name.ends_with(".rs")).unwrap();
+
+    let path = root.join("src/bindings.rs");
+    if std::env::var_os("TOOLCELL_BLESS").is_some() {
+        std::fs::write(&path, generated).unwrap();
+    }
+    let checked_in = std::fs::read(&path).unwrap_or_default();
+    assert!(
+        checked_in == generated,
+        "src/bindings.rs differs from what wit/ generates; run this test with TOOLCELL_BLESS=1"
+    );
+}
