@@ -1,1 +1,28 @@
-//! Placeholder.
+//! Models behind [`toolcell_core::Provider`].
+//!
+//! | provider | module | what it is |
+//! |---|---|---|
+//! | [`openai::OpenAi`] | [`openai`] | Chat Completions: OpenAI and every server that speaks the same |
+//! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
+//! | [`offline::Offline`] | [`offline`] | no model at all: finds the tool by the words of the request |
+//!
+//! All options are plain values. Nothing here reads the environment (the one exception is the system's certificate
+//! store, where `SSL_CERT_FILE` and `SSL_CERT_DIR` name another), and nothing is printed. Keys are kept in [`ApiKey`] and
+//! are cut out of every error.
+
+mod answer;
+mod echo;
+mod emit;
+mod error;
+mod framing;
+mod http;
+mod key;
+pub mod offline;
+mod opaque;
+pub mod openai;
+mod said;
+pub mod scripted;
+
+pub use error::SetupError;
+pub use http::{HttpOptions, RetryPolicy};
+pub use key::ApiKey;

@@ -1,0 +1,190 @@
+//! The HTTP client of a provider: TLS roots, time limits, no surprises.
+//!
+//! Redirects are not followed (a key must not travel to another host) and the environment's proxy is not used.
+
+use std::sync::{Arc, OnceLock};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use rustls::RootCertStore;
+use url::Url;
+
+use super::HttpOptions;
+use crate::SetupError;
+
+/// A base URL that was checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    base: String,
+    pub(crate) host: String,
+}
+
+impl Endpoint {
+    /// The URL of a path below the base.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}/{path}", self.base)
+    }
+}
+
+/// Checks a base URL: `http` or `https`, with a host, without user, query and fragment.
+pub(crate) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
+    let refused = |reason: &str| {
+        // A password in the URL does not belong into an error.
+        let shown = match Url::parse(base_url) {
+            Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
+                let _ = url.set_username("");
+                let _ = url.set_password(None);
+                url.to_string()
+            }
+            _ => base_url.to_owned(),
+        };
+        SetupError::BaseUrl {
+            url: shown,
+            reason: reason.into(),
+        }
+    };
+    let url = Url::parse(base_url.trim()).map_err(|e| refused(&e.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refused("it must begin with `http://` or `https://`"));
+    }
+    let host = url.host_str().ok_or_else(|| refused("it has no host"))?.to_owned();
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refused("a user or password in it is not used; set a key instead"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(refused("it must end with its path"));
+    }
+    Ok(Endpoint {
+        base: url.as_str().trim_end_matches('/').to_owned(),
+        host,
+    })
+}
+
+/// A header from text; `secret` values are not shown by `Debug` and not kept in HTTP/2 tables.
+pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<(HeaderName, HeaderValue), SetupError> {
+    let refused = || SetupError::Header { name: name.into() };
+    let header: HeaderName = name.parse().map_err(|_| refused())?;
+    let mut value: HeaderValue = value.parse().map_err(|_| refused())?;
+    value.set_sensitive(secret);
+    Ok((header, value))
+}
+
+/// Builds the client.
+pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &options.headers {
+        let (name, value) = header(name, value, true)?;
+        headers.insert(name, value);
+    }
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls()?)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .connect_timeout(options.connect_timeout)
+        .user_agent(concat!("toolcell/", env!("CARGO_PKG_VERSION")))
+        .default_headers(headers)
+        .no_proxy();
+    if let Some(proxy) = &options.proxy {
+        // The URL may hold a password, so the cause is told without it.
+        let proxy = reqwest::Proxy::all(proxy).map_err(|e| SetupError::Proxy {
+            reason: chain(&e.without_url()),
+        })?;
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(|e| SetupError::Client {
+        reason: chain(&e.without_url()),
+    })
+}
+
+/// TLS 1.2 and 1.3, certificates verified with no way out.
+fn tls() -> Result<rustls::ClientConfig, SetupError> {
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|e| SetupError::Client { reason: e.to_string() })?
+        .with_root_certificates(roots())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Mozilla's roots and those of the operating system, where it has some: containers often have none, and companies add
+/// their own. Read once a process; the file of the system takes some milliseconds.
+fn roots() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    ROOTS
+        .get_or_init(|| {
+            let mut roots = RootCertStore {
+                roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+            };
+            let native = rustls_native_certs::load_native_certs();
+            for error in &native.errors {
+                tracing::debug!(%error, "a certificate store of the system was not read");
+            }
+            let (_, refused) = roots.add_parsable_certificates(native.certs);
+            tracing::debug!(count = roots.len(), refused, "TLS roots are loaded");
+            Arc::new(roots)
+        })
+        .clone()
+}
+
+/// An error with all its causes on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_is_taken_with_or_without_a_slash_at_its_end() {
+        for url in ["https://example.com/v1", "https://example.com/v1/"] {
+            assert_eq!(endpoint(url).unwrap().at("chat"), "https://example.com/v1/chat");
+        }
+        assert_eq!(endpoint("http://localhost:1").unwrap().at("x"), "http://localhost:1/x");
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_refused_without_its_password() {
+        for (url, is) in [
+            ("example.com", "relative URL without a base"),
+            ("ftp://example.com", "must begin with"),
+            ("https://u:geheim@example.com", "user or password"),
+            ("https://example.com?x=1", "end with its path"),
+            ("http://", "empty host"),
+        ] {
+            let error = endpoint(url).unwrap_err().to_string();
+            assert!(error.contains(is), "{url}: {error}");
+            assert!(!error.contains("geheim"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_or_header_that_cannot_be_used_is_refused() {
+        let refused = |options: HttpOptions| client(&options).unwrap_err().to_string();
+        let proxy = HttpOptions {
+            proxy: Some("://".into()),
+            ..HttpOptions::default()
+        };
+        assert!(refused(proxy).starts_with("the proxy cannot be used"));
+        let header = HttpOptions {
+            headers: vec![("x-a".into(), "a\nb".into())],
+            ..HttpOptions::default()
+        };
+        assert_eq!(
+            refused(header),
+            "the value of the header `x-a` has characters that HTTP does not carry"
+        );
+        assert!(client(&HttpOptions::default()).is_ok());
+    }
+}

@@ -1,0 +1,372 @@
+//! One request to a model with its retries, as every wire does it.
+//!
+//! A [`Wire`] says what to send and how to read the answer; everything else is here: time limits, retries before the
+//! first delta, the end of the stream, and errors without secrets.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use toolcell_core::ProviderError;
+use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
+
+use super::client::{chain, client};
+use super::failure::{bounded, of_response};
+use super::retry::Failure;
+use super::{HttpOptions, failure};
+use crate::answer::Answer;
+use crate::emit::Emitter;
+use crate::framing::{Event, Framing, FramingError, Reader};
+use crate::{ApiKey, SetupError};
+
+/// Longest body of an error that is read, in bytes; the rest is not waited for.
+const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// Longest body of an answer that comes in one piece though a stream was asked for, in bytes.
+const MAX_WHOLE_BODY: usize = 64 << 20;
+
+/// How long a stream may go on after everything that matters was read. Servers exist that neither send the end marker
+/// nor close the connection; what may still come is the usage.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What goes over the wire.
+pub(crate) struct Outgoing {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Value,
+}
+
+/// How far a decoder has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More must come.
+    Open,
+    /// The answer is complete; what may follow is of little worth.
+    Settled,
+    /// The wire's end marker was read.
+    Done,
+}
+
+/// Reads the events of one answer.
+pub(crate) trait Decoder: Send {
+    /// Takes one event.
+    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure>;
+
+    /// Everything was read and the answer is complete.
+    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure>;
+}
+
+/// One request of one provider.
+pub(crate) trait Wire: Send + Sync {
+    type Decoder: Decoder;
+
+    const FRAMING: Framing;
+
+    /// What to send.
+    fn outgoing(&self) -> Outgoing;
+
+    /// A decoder for the answer.
+    fn decoder(&self) -> Self::Decoder;
+
+    /// An empty answer to be filled.
+    fn answer(&self) -> Answer;
+
+    /// Changes the request so that a server that refused it may accept it. `false` when there is nothing to change.
+    fn adapt(&mut self, _error: &ProviderError) -> bool {
+        false
+    }
+}
+
+/// A provider's connection.
+pub(crate) struct Http {
+    provider: String,
+    client: reqwest::Client,
+    options: HttpOptions,
+    key: Option<ApiKey>,
+}
+
+impl Http {
+    pub(crate) fn new(provider: &str, options: HttpOptions, key: Option<ApiKey>) -> Result<Self, SetupError> {
+        Ok(Self {
+            provider: provider.into(),
+            client: client(&options)?,
+            options,
+            key,
+        })
+    }
+
+    /// Sends a request, and again where that may help, and reads the answer.
+    pub(crate) async fn exchange<W: Wire>(&self, mut wire: W, out: &mut Emitter) -> Result<Completion, ProviderError> {
+        let deadline = self.options.deadline.map(|d| Instant::now() + d);
+        let mut attempt = 1;
+        let mut retries = 0;
+        loop {
+            let failure = match self.attempt(&wire, deadline, out).await {
+                Ok(completion) => return Ok(completion),
+                Err(failure) => self.without_secrets(failure),
+            };
+            if out.has_emitted() {
+                return Err(failure.error);
+            }
+            let pause = if wire.adapt(&failure.error) {
+                Duration::ZERO
+            } else {
+                retries += 1;
+                match self.options.retry.pause(retries, &failure, fastrand::f64()) {
+                    Some(pause) => pause,
+                    None => return Err(failure.error),
+                }
+            };
+            if deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
+                return Err(failure.error);
+            }
+            attempt += 1;
+            tracing::debug!(provider = self.provider, attempt, ?pause, "a request is sent again");
+            out.emit(Delta::Retry {
+                attempt,
+                delay_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                reason: failure.error.to_string(),
+            })
+            .await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn attempt<W: Wire>(
+        &self,
+        wire: &W,
+        deadline: Option<Instant>,
+        out: &mut Emitter,
+    ) -> Result<Completion, Failure> {
+        let Outgoing { url, headers, body } = wire.outgoing();
+        let body = serde_json::to_vec(&body).map_err(|e| {
+            Failure::fatal(self.error(ProviderErrorKind::InvalidRequest, format!("it is no JSON: {e}")))
+        })?;
+        let request = self
+            .client
+            .post(url)
+            .headers(HeaderMap::from_iter(headers))
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        let response = self
+            .in_time(deadline, request.send())
+            .await?
+            .map_err(|error| self.of_transport(error))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refused(response, deadline).await);
+        }
+        let media_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|v| v.to_str().ok())
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        if media_type.starts_with("text/html") {
+            let page = self.start_of(response, deadline).await;
+            return Err(Failure::fatal(self.error(
+                ProviderErrorKind::Protocol,
+                format!(
+                    "a web page came instead of an answer, so the base URL is probably wrong: {}",
+                    bounded(&page)
+                ),
+            )));
+        }
+        // Asked for a stream, some servers answer in one piece all the same.
+        let whole = W::FRAMING == Framing::Sse && media_type.starts_with("application/json");
+        self.read(wire, response, whole, deadline, out).await
+    }
+
+    async fn read<W: Wire>(
+        &self,
+        wire: &W,
+        mut response: reqwest::Response,
+        whole: bool,
+        deadline: Option<Instant>,
+        out: &mut Emitter,
+    ) -> Result<Completion, Failure> {
+        let mut decoder = wire.decoder();
+        let mut answer = wire.answer();
+        let mut reader = Reader::new(W::FRAMING);
+        let mut collected = Vec::new();
+        let mut progress = Progress::Open;
+        let mut linger: Option<Instant> = None;
+        while progress != Progress::Done {
+            let until = [deadline, linger].into_iter().flatten().min();
+            let chunk = match self.in_time(until, response.chunk()).await {
+                Ok(Ok(chunk)) => chunk,
+                // What was missing is worth less than the answer.
+                _ if progress == Progress::Settled => None,
+                Ok(Err(error)) => return Err(self.cut_off(&chain(&error.without_url()))),
+                Err(failure) => return Err(failure),
+            };
+            let ended = chunk.is_none();
+            let chunk = chunk.unwrap_or_default();
+            if whole {
+                if collected.len() + chunk.len() > MAX_WHOLE_BODY {
+                    return Err(Failure::fatal(self.error(
+                        ProviderErrorKind::Protocol,
+                        format!("the answer is longer than {MAX_WHOLE_BODY} bytes"),
+                    )));
+                }
+                collected.extend_from_slice(&chunk);
+                if ended {
+                    let data = String::from_utf8(std::mem::take(&mut collected))
+                        .map_err(|_| self.of_framing(FramingError::NotUtf8))?;
+                    let event = Event {
+                        name: String::new(),
+                        data,
+                    };
+                    progress = self.take(&mut decoder, event, &mut answer, out).await?;
+                }
+            } else {
+                reader.push(&chunk);
+                if ended {
+                    reader.end();
+                }
+                while progress != Progress::Done
+                    && let Some(event) = reader.next().map_err(|e| self.of_framing(e))?
+                {
+                    let next = self.take(&mut decoder, event, &mut answer, out).await?;
+                    // An answer that was complete stays so.
+                    if next != Progress::Open {
+                        progress = next;
+                    }
+                }
+            }
+            if progress == Progress::Settled && linger.is_none() {
+                linger = Some(Instant::now() + LINGER);
+            }
+            if ended {
+                break;
+            }
+        }
+        if progress == Progress::Open {
+            return Err(self.cut_off("the connection was closed"));
+        }
+        let completion = decoder.finish(&mut answer);
+        for delta in answer.take_deltas() {
+            out.emit(delta).await;
+        }
+        completion
+    }
+
+    async fn take<D: Decoder>(
+        &self,
+        decoder: &mut D,
+        event: Event,
+        answer: &mut Answer,
+        out: &mut Emitter,
+    ) -> Result<Progress, Failure> {
+        let progress = decoder.event(event, answer);
+        for delta in answer.take_deltas() {
+            out.emit(delta).await;
+        }
+        answer.check_size()?;
+        progress
+    }
+
+    /// The error of a response whose status is not 2xx.
+    async fn refused(&self, response: reqwest::Response, deadline: Option<Instant>) -> Failure {
+        let status = response.status().as_u16();
+        let headers = response.headers().clone();
+        let body = self.start_of(response, deadline).await;
+        of_response(&self.provider, status, &headers, &body)
+    }
+
+    /// The first [`MAX_ERROR_BODY`] bytes of a body, or as much as comes in time.
+    async fn start_of(&self, mut response: reqwest::Response, deadline: Option<Instant>) -> String {
+        let linger = Instant::now() + LINGER;
+        let until = deadline.map_or(linger, |deadline| deadline.min(linger));
+        let mut body: Vec<u8> = Vec::new();
+        while body.len() < MAX_ERROR_BODY
+            && let Ok(Ok(Some(chunk))) = timeout_at(until, response.chunk()).await
+        {
+            let chunk: Bytes = chunk;
+            let room = MAX_ERROR_BODY - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        }
+        String::from_utf8_lossy(&body).into_owned()
+    }
+
+    /// Waits for `work`, at most the idle timeout and at most until the deadline.
+    async fn in_time<T>(&self, deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+        let idle = Instant::now() + self.options.idle_timeout;
+        let (until, message) = match deadline {
+            Some(deadline) if deadline < idle => (
+                deadline,
+                format!(
+                    "not finished within the deadline of {:?}",
+                    self.options.deadline.unwrap_or(LINGER)
+                ),
+            ),
+            _ => (idle, format!("nothing came for {:?}", self.options.idle_timeout)),
+        };
+        timeout_at(until, work)
+            .await
+            .map_err(|_| Failure::fatal(self.error(ProviderErrorKind::Timeout, message)))
+    }
+
+    fn of_transport(&self, error: reqwest::Error) -> Failure {
+        let kind = match () {
+            () if error.is_builder() => ProviderErrorKind::InvalidRequest,
+            () if error.is_connect() && error.is_timeout() => ProviderErrorKind::Timeout,
+            () => ProviderErrorKind::Network,
+        };
+        // Without the URL: a key may stand in its query.
+        let message = chain(&error.without_url());
+        Failure {
+            transient: kind != ProviderErrorKind::InvalidRequest,
+            error: self.error(kind, message),
+        }
+    }
+
+    fn of_framing(&self, error: FramingError) -> Failure {
+        Failure::fatal(self.error(FramingError::KIND, error.to_string()))
+    }
+
+    fn cut_off(&self, why: &str) -> Failure {
+        Failure::transient(self.error(ProviderErrorKind::Truncated, why))
+    }
+
+    fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
+        ProviderError::new(&self.provider, kind, message)
+    }
+
+    /// A server may repeat the key that it was sent.
+    fn without_secrets(&self, mut failure: Failure) -> Failure {
+        if let Some(key) = &self.key {
+            failure.error.message = key.redact(&failure.error.message);
+        }
+        for (_, value) in &self.options.headers {
+            // Short values are words such as `true` rather than secrets.
+            if value.len() >= 8 {
+                failure.error.message = failure.error.message.replace(value.as_str(), "***");
+            }
+        }
+        failure
+    }
+}
+
+/// The error for an event that is no JSON or not what the wire prescribes.
+pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str) -> Failure {
+    Failure::fatal(ProviderError::new(
+        provider,
+        ProviderErrorKind::Protocol,
+        format!("{why}: {}", bounded(data)),
+    ))
+}
+
+/// The error for an error object inside a stream.
+pub(crate) fn error_in_stream(provider: &str, value: &Value) -> Failure {
+    failure::in_stream(provider, value)
+}
+
+impl std::fmt::Debug for Http {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}

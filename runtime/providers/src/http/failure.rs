@@ -1,0 +1,301 @@
+//! What a provider says when it does not answer, in the one shape that the loop decides by.
+
+use std::time::SystemTime;
+
+use reqwest::header::HeaderMap;
+use serde_json::Value;
+use toolcell_core::ProviderError;
+use toolcell_core::provider::ProviderErrorKind;
+
+use super::retry::{Failure, MAX_RETRY_AFTER, is_transient, retry_after};
+
+/// Longest message that is taken over from a provider, in characters.
+const MAX_MESSAGE_CHARS: usize = 500;
+
+/// What the body of an error says, as far as it says something.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) message: String,
+    /// `code`, `type` and `status` fields, in lower case.
+    pub(crate) codes: Vec<String>,
+}
+
+/// The error for a response whose status is not 2xx.
+pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> Failure {
+    let said = read(body);
+    let kind = kind_of(status, &said);
+    let wait = retry_after(headers, SystemTime::now());
+    let mut message = if said.message.is_empty() {
+        format!("status {status} without an explanation")
+    } else {
+        said.message.clone()
+    };
+    if (300..400).contains(&status) {
+        message = format!("status {status} leads elsewhere, and redirects are not followed; set the final base URL");
+    }
+    if let Some(wait) = wait.filter(|wait| *wait > MAX_RETRY_AFTER) {
+        message.push_str(&format!(" (asks to wait {} s)", wait.as_secs()));
+    }
+    let error = ProviderError {
+        status: Some(status),
+        retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        ..ProviderError::new(provider, kind, message)
+    };
+    // A quota that is used up does not come back by waiting a second.
+    let hopeless = said.codes.iter().any(|code| code == "insufficient_quota");
+    Failure {
+        transient: !hopeless && is_transient(status, headers, kind),
+        error,
+    }
+}
+
+/// The error for an error object inside a stream whose status was 200.
+pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
+    let said = said(value);
+    let number = said.codes.iter().find_map(|code| code.parse().ok());
+    let status = number.filter(|n| (400..600).contains(n)).unwrap_or(200);
+    let kind = kind_of(status, &said);
+    let message = if said.message.is_empty() {
+        bounded(&value.to_string())
+    } else {
+        said.message
+    };
+    Failure {
+        error: ProviderError::new(provider, kind, message),
+        transient: matches!(kind, ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited)
+            && !said.codes.iter().any(|code| code == "insufficient_quota"),
+    }
+}
+
+fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
+    for code in &said.codes {
+        match code.as_str() {
+            "context_length_exceeded"
+            | "exceed_context_size_error"
+            | "context_window_exceeded"
+            | "model_context_window_exceeded"
+            | "request_too_large" => return ProviderErrorKind::ContextLength,
+            "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "resource_exhausted" => {
+                return ProviderErrorKind::RateLimited;
+            }
+            "overloaded_error" | "server_error" | "api_error" | "internal" | "unavailable" | "timeout_error" => {
+                return ProviderErrorKind::Unavailable;
+            }
+            "invalid_api_key" | "authentication_error" | "permission_error" | "unauthenticated"
+            | "permission_denied" => return ProviderErrorKind::Unauthorized,
+            "invalid_prompt" | "invalid_request_error" if status == 200 => {
+                return kind_of_message(&said.message).unwrap_or(ProviderErrorKind::InvalidRequest);
+            }
+            _ => {}
+        }
+    }
+    match status {
+        401 | 403 => ProviderErrorKind::Unauthorized,
+        429 => ProviderErrorKind::RateLimited,
+        408 | 409 | 500.. => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::Unavailable),
+        413 => ProviderErrorKind::ContextLength,
+        300..500 => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::InvalidRequest),
+        _ => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::Unavailable),
+    }
+}
+
+/// The kind that only the words of a message tell. Several servers have no code for a context that is too long; these
+/// are the words of Anthropic, Gemini, vLLM, llama.cpp, LM Studio, Ollama and Mistral.
+pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
+    let message = message.to_ascii_lowercase();
+    [
+        "prompt is too long",
+        "maximum context length",
+        "exceeds the maximum number of tokens",
+        "exceeds the available context size",
+        "context length exceeded",
+        "exceed context limit",
+        "exceeds the context window",
+        "exceeds the context length",
+        "input length exceeds",
+        "too many tokens",
+        "too large for model",
+    ]
+    .iter()
+    .any(|words| message.contains(words))
+    .then_some(ProviderErrorKind::ContextLength)
+}
+
+/// Reads the body of an error: JSON in any of the usual shapes, a page of HTML, or text.
+fn read(body: &str) -> Said {
+    match serde_json::from_str::<Value>(body) {
+        Ok(value) => said(&value),
+        Err(_) => Said {
+            message: bounded(&without_tags(body)),
+            codes: Vec::new(),
+        },
+    }
+}
+
+fn said(value: &Value) -> Said {
+    // Gemini answers a stream's request with a list of one error.
+    let value = match value {
+        Value::Array(items) => items.first().unwrap_or(&Value::Null),
+        other => other,
+    };
+    let inner = match value.get("error") {
+        Some(Value::Null) | None => value,
+        Some(error) => error,
+    };
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        _ => None,
+    };
+    let message = text(inner)
+        .or_else(|| inner.get("message").and_then(text))
+        .or_else(|| inner.get("detail").map(|d| text(d).unwrap_or_else(|| d.to_string())))
+        .or_else(|| value.get("message").and_then(text))
+        .unwrap_or_default();
+    let codes = ["code", "type", "status"]
+        .iter()
+        .filter_map(|name| match inner.get(name)? {
+            Value::String(code) => Some(code.to_ascii_lowercase()),
+            Value::Number(code) => Some(code.to_string()),
+            _ => None,
+        })
+        .collect();
+    Said {
+        message: bounded(&message),
+        codes,
+    }
+}
+
+/// One line of printable text with at most [`MAX_MESSAGE_CHARS`] characters.
+pub(crate) fn bounded(text: &str) -> String {
+    let mut line = String::new();
+    for (count, word) in text.split_whitespace().enumerate() {
+        if count > 0 {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()));
+        // Bytes are at least as many as characters.
+        if line.len() > MAX_MESSAGE_CHARS * 4 {
+            break;
+        }
+    }
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// The words of a page, without what stands in angle brackets and without styles and scripts.
+fn without_tags(page: &str) -> String {
+    let mut words = String::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        words.push_str(&rest[..start]);
+        words.push(' ');
+        let tag = &rest[start..];
+        let hidden = ["style", "script"].into_iter().find(|name| {
+            tag.get(1..=name.len())
+                .is_some_and(|found| found.eq_ignore_ascii_case(name))
+        });
+        let end = match hidden {
+            Some(name) => tag.find(&format!("</{name}")).map(|at| at + name.len() + 2),
+            None => tag.find('>').map(|at| at + 1),
+        };
+        let Some(end) = end else { return words };
+        rest = &tag[end..];
+        if hidden.is_some() {
+            rest = rest.strip_prefix('>').unwrap_or(rest);
+        }
+    }
+    words.push_str(rest);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(status: u16, body: &str) -> ProviderError {
+        of_response("p", status, &HeaderMap::new(), body).error
+    }
+
+    #[test]
+    fn the_kind_follows_status_and_code() {
+        use ProviderErrorKind::*;
+        for (status, body, kind) in [
+            (401, "{}", Unauthorized),
+            (403, "no", Unauthorized),
+            (429, "{}", RateLimited),
+            (408, "", Unavailable),
+            (500, "", Unavailable),
+            (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
+            (404, "", InvalidRequest),
+            (422, "", InvalidRequest),
+            (413, "", ContextLength),
+            (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, ContextLength),
+            (400, r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"x"}}"#, ContextLength),
+            (400, r#"{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000"}}"#, ContextLength),
+            (400, r#"{"object":"error","message":"This model's maximum context length is 4096 tokens","code":400}"#, ContextLength),
+            (400, r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#, InvalidRequest),
+        ] {
+            assert_eq!(error(status, body).kind, kind, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn the_message_is_found_in_every_usual_shape() {
+        for (body, message) in [
+            (r#"{"error":{"message":"a"}}"#, "a"),
+            (r#"{"error":"a"}"#, "a"),
+            (r#"{"error":null,"message":"a"}"#, "a"),
+            (r#"{"detail":"a"}"#, "a"),
+            (r#"{"detail":[{"msg":"a"}]}"#, r#"[{"msg":"a"}]"#),
+            ("plain\r\n\u{1b}[31m text", "plain [31m text"),
+            (
+                "<html><head><style>b{}</style><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>",
+                "502 Bad Gateway nginx",
+            ),
+            ("", "status 400 without an explanation"),
+        ] {
+            assert_eq!(error(400, body).message, message, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_kept_up_to_its_limit_and_cut_with_a_mark_beyond() {
+        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE_CHARS)), "é".repeat(MAX_MESSAGE_CHARS));
+        let cut = bounded(&"é".repeat(MAX_MESSAGE_CHARS + 1));
+        assert_eq!(cut, format!("{}…", "é".repeat(MAX_MESSAGE_CHARS)));
+    }
+
+    #[test]
+    fn a_used_up_quota_is_not_tried_again() {
+        let body = r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#;
+        let failure = of_response("p", 429, &HeaderMap::new(), body);
+        assert_eq!(failure.error.kind, ProviderErrorKind::RateLimited);
+        assert!(!failure.transient);
+        assert!(of_response("p", 429, &HeaderMap::new(), "{}").transient);
+    }
+
+    #[test]
+    fn an_error_that_asks_to_wait_long_says_how_long() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "3600".parse().unwrap());
+        let error = of_response("p", 429, &headers, r#"{"error":{"message":"slow"}}"#).error;
+        assert_eq!(error.message, "slow (asks to wait 3600 s)");
+        assert_eq!(error.retry_after_ms, Some(3_600_000));
+    }
+
+    #[test]
+    fn an_error_inside_a_stream_keeps_its_code() {
+        for (value, kind, transient) in [
+            (r#"{"error":{"message":"m","code":503}}"#, ProviderErrorKind::Unavailable, true),
+            (r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#, ProviderErrorKind::ContextLength, false),
+            (r#"{"error":{"message":"m","type":"invalid_request_error"}}"#, ProviderErrorKind::InvalidRequest, false),
+            (r#"{"error":"m"}"#, ProviderErrorKind::Unavailable, true),
+        ] {
+            let failure = in_stream("p", &serde_json::from_str(value).unwrap());
+            assert_eq!((failure.error.kind, failure.transient), (kind, transient), "{value}");
+            assert_eq!(failure.error.message, "m");
+        }
+    }
+}

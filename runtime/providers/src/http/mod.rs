@@ -1,0 +1,13 @@
+//! Everything that the wires share of HTTP: the client, retries, time limits, and errors in one shape.
+
+mod client;
+mod exchange;
+mod failure;
+mod options;
+mod retry;
+
+pub(crate) use client::{Endpoint, endpoint, header};
+pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Wire, error_in_stream, malformed};
+pub(crate) use retry::Failure;
+pub use options::HttpOptions;
+pub use retry::RetryPolicy;

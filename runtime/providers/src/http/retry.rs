@@ -1,0 +1,194 @@
+//! When a request is sent again, and after which pause.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use toolcell_core::ProviderError;
+use toolcell_core::provider::ProviderErrorKind;
+
+/// Longest pause that a server may ask for. A longer one is the person's to decide: the request fails and the error says
+/// how long the server wants to be left alone.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+
+/// When a request is sent again. Only ever before the first piece of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// Most retries of one request. Default: 2.
+    pub retries: u32,
+    /// Pause before the first retry where the server names none; it doubles each time. Default: 0.5 seconds.
+    pub first_pause: Duration,
+    /// Longest pause of our own choice. Default: 8 seconds.
+    pub longest_pause: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 2,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(8),
+        }
+    }
+}
+
+/// What an attempt that failed says about another one.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ProviderError,
+    /// Whether the same request may succeed later.
+    pub(crate) transient: bool,
+}
+
+impl Failure {
+    pub(crate) fn fatal(error: ProviderError) -> Self {
+        Self {
+            error,
+            transient: false,
+        }
+    }
+
+    pub(crate) fn transient(error: ProviderError) -> Self {
+        Self {
+            error,
+            transient: true,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause before retry number `retry` (the first is 1), or `None` when there shall be none. `random` is in 0..1
+    /// and shortens our own pauses by up to a quarter, so that many clients do not come back at once.
+    pub(crate) fn pause(&self, retry: u32, failure: &Failure, random: f64) -> Option<Duration> {
+        if !failure.transient || retry > self.retries {
+            return None;
+        }
+        match failure.error.retry_after() {
+            Some(asked) if asked > MAX_RETRY_AFTER => None,
+            Some(asked) => Some(asked),
+            None => {
+                let doubled = self.first_pause.saturating_mul(1 << (retry - 1).min(20));
+                Some(doubled.min(self.longest_pause).mul_f64(1.0 - random / 4.0))
+            }
+        }
+    }
+}
+
+/// Whether a response of this status may become a good one by waiting. `x-should-retry` of the server wins.
+pub(crate) fn is_transient(status: u16, headers: &HeaderMap, kind: ProviderErrorKind) -> bool {
+    match headers.get("x-should-retry").map(|v| v.as_bytes()) {
+        Some(b"true") => return true,
+        Some(b"false") => return false,
+        _ => {}
+    }
+    // An error that is told by its code rather than its status, such as a context that is too long, stays what it is.
+    matches!(status, 408 | 409 | 429 | 500..)
+        && matches!(
+            kind,
+            ProviderErrorKind::RateLimited | ProviderErrorKind::Unavailable | ProviderErrorKind::Timeout
+        )
+}
+
+/// How long a response asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |value: &reqwest::header::HeaderValue| value.to_str().ok().map(|s| s.trim().to_owned());
+    let seconds = |number: &str, scale: f64| {
+        let number: f64 = number.parse().ok()?;
+        Duration::try_from_secs_f64(number * scale).ok()
+    };
+    if let Some(wait) = headers
+        .get("retry-after-ms")
+        .and_then(text)
+        .and_then(|ms| seconds(&ms, 0.001))
+    {
+        return Some(wait);
+    }
+    let value = headers.get(RETRY_AFTER).and_then(text)?;
+    seconds(&value, 1.0).or_else(|| {
+        let date = httpdate::parse_http_date(&value).ok()?;
+        Some(date.duration_since(now).unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(name: &'static str, value: &str) -> Option<Duration> {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        retry_after(&headers, now)
+    }
+
+    fn limited(retry_after_ms: Option<u64>) -> Failure {
+        Failure::transient(ProviderError {
+            retry_after_ms,
+            ..ProviderError::new("p", ProviderErrorKind::RateLimited, "slow down")
+        })
+    }
+
+    #[test]
+    fn a_server_says_how_long_to_wait_in_milliseconds_seconds_or_as_a_date() {
+        assert_eq!(asked("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(asked("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(asked("retry-after", "0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(
+            asked("retry-after", "Sun, 06 Nov 1994 08:50:37 GMT"),
+            Some(Duration::from_secs(60))
+        );
+        assert_eq!(
+            asked("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"),
+            Some(Duration::ZERO)
+        );
+        for nonsense in ["soon", "-1", "NaN", "1e300", ""] {
+            assert_eq!(asked("retry-after", nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_pause_that_the_server_asks_for_is_kept_up_to_two_minutes_and_refused_beyond() {
+        let policy = RetryPolicy::default();
+        assert_eq!(
+            policy.pause(1, &limited(Some(120_000)), 0.5),
+            Some(MAX_RETRY_AFTER)
+        );
+        assert_eq!(policy.pause(1, &limited(Some(120_001)), 0.5), None);
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_are_shortened_by_chance() {
+        let policy = RetryPolicy {
+            retries: 40,
+            ..RetryPolicy::default()
+        };
+        let pause = |retry, random| policy.pause(retry, &limited(None), random).unwrap().as_millis();
+        assert_eq!([1, 2, 3, 4, 5, 6, 40].map(|n| pause(n, 0.0)), [500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        assert_eq!(pause(1, 1.0), 375);
+    }
+
+    #[test]
+    fn retries_end_after_their_number_and_never_begin_for_an_error_that_stays() {
+        let policy = RetryPolicy::default();
+        assert!(policy.pause(2, &limited(None), 0.0).is_some());
+        assert!(policy.pause(3, &limited(None), 0.0).is_none());
+        let fatal = Failure::fatal(limited(None).error);
+        assert!(policy.pause(1, &fatal, 0.0).is_none());
+    }
+
+    #[test]
+    fn only_the_listed_statuses_are_transient_unless_the_server_says_otherwise() {
+        let none = HeaderMap::new();
+        for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+            assert!(is_transient(status, &none, ProviderErrorKind::Unavailable), "{status}");
+        }
+        for status in [400, 401, 403, 404, 413, 422] {
+            assert!(!is_transient(status, &none, ProviderErrorKind::Unavailable), "{status}");
+        }
+        assert!(!is_transient(500, &none, ProviderErrorKind::ContextLength));
+        let mut says = HeaderMap::new();
+        says.insert("x-should-retry", "false".parse().unwrap());
+        assert!(!is_transient(500, &says, ProviderErrorKind::Unavailable));
+        says.insert("x-should-retry", "true".parse().unwrap());
+        assert!(is_transient(400, &says, ProviderErrorKind::InvalidRequest));
+    }
+}

@@ -1,0 +1,154 @@
+//! Chat Completions (<https://platform.openai.com/docs/api-reference/chat>), streamed: OpenAI and every server that
+//! speaks the same, such as Ollama, vLLM, llama.cpp, LM Studio, SGLang, LiteLLM, OpenRouter and Groq.
+//!
+//! The wire is spoken as its widest common part; what a server refuses (`stream_options`, `parallel_tool_calls`, …) is
+//! left out from then on, and what it does differently in its answer is understood.
+
+mod request;
+mod stream;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use reqwest::header::{HeaderName, HeaderValue};
+use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::{BoxStream, Provider, ProviderError};
+
+use crate::answer::Answer;
+use crate::emit;
+use crate::framing::Framing;
+use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::{ApiKey, HttpOptions, SetupError};
+use request::Dialect;
+use stream::ChatDecoder;
+
+/// Base URL of OpenAI itself.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+
+/// The name under which what the provider must get back is kept.
+const WIRE: &str = "openai_chat";
+
+/// Settings of [`OpenAi`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Name of the provider in errors and traces. Default: `openai`.
+    pub provider: String,
+    /// Name of the model.
+    pub model: String,
+    /// Where the server is, with its version, such as `http://localhost:11434/v1`. Default: [`OPENAI_BASE_URL`].
+    pub base_url: String,
+    /// The key. Only OpenAI itself is known to need one.
+    pub api_key: Option<ApiKey>,
+    /// The connection.
+    pub http: HttpOptions,
+}
+
+impl Options {
+    /// A model at OpenAI, without a key yet.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            provider: "openai".into(),
+            model: model.into(),
+            base_url: OPENAI_BASE_URL.into(),
+            api_key: None,
+            http: HttpOptions::default(),
+        }
+    }
+}
+
+/// A model behind a Chat Completions endpoint.
+#[derive(Debug)]
+pub struct OpenAi {
+    info: ProviderInfo,
+    endpoint: Endpoint,
+    authorization: Option<(HeaderName, HeaderValue)>,
+    http: Http,
+    /// [`Dialect`] as learnt from the server's refusals.
+    dialect: AtomicU8,
+}
+
+impl OpenAi {
+    /// Checks the settings; sends nothing.
+    ///
+    /// # Errors
+    /// [`SetupError::MissingKey`] for OpenAI itself without a key, and what is wrong with URL, proxy or headers.
+    pub fn new(options: Options) -> Result<Self, SetupError> {
+        let endpoint = endpoint(&options.base_url)?;
+        let is_openai = endpoint.host == "api.openai.com";
+        if is_openai && options.api_key.is_none() {
+            return Err(SetupError::MissingKey {
+                provider: options.provider,
+                host: endpoint.host,
+            });
+        }
+        let authorization = match &options.api_key {
+            Some(key) => Some(header("authorization", &format!("Bearer {}", key.expose()), true)?),
+            None => None,
+        };
+        Ok(Self {
+            http: Http::new(&options.provider, options.http, options.api_key)?,
+            info: ProviderInfo {
+                provider: options.provider,
+                model: options.model,
+            },
+            endpoint,
+            authorization,
+            dialect: AtomicU8::new(Dialect::of_server(is_openai).bits()),
+        })
+    }
+}
+
+impl Provider for OpenAi {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
+        let exchange = Exchange {
+            provider: self,
+            dialect: Dialect::from_bits(self.dialect.load(Ordering::Relaxed)),
+            request,
+        };
+        emit::stream(|mut out| async move { self.http.exchange(exchange, &mut out).await })
+    }
+}
+
+struct Exchange<'a> {
+    provider: &'a OpenAi,
+    dialect: Dialect,
+    request: Request,
+}
+
+impl Wire for Exchange<'_> {
+    type Decoder = ChatDecoder;
+
+    const FRAMING: Framing = Framing::Sse;
+
+    fn outgoing(&self) -> Outgoing {
+        Outgoing {
+            url: self.provider.endpoint.at("chat/completions"),
+            headers: self.provider.authorization.iter().cloned().collect(),
+            body: request::body(&self.request, &self.provider.info.model, self.dialect),
+        }
+    }
+
+    fn decoder(&self) -> ChatDecoder {
+        ChatDecoder::new(&self.provider.info.provider)
+    }
+
+    fn answer(&self) -> Answer {
+        Answer::to(&self.request, &self.provider.info.provider)
+    }
+
+    fn adapt(&mut self, error: &ProviderError) -> bool {
+        if error.kind != ProviderErrorKind::InvalidRequest {
+            return false;
+        }
+        let Some(adapted) = self.dialect.without_what(&error.message) else {
+            return false;
+        };
+        self.dialect = adapted;
+        self.provider.dialect.store(adapted.bits(), Ordering::Relaxed);
+        true
+    }
+}

@@ -1,0 +1,261 @@
+//! The body of a Chat Completions request.
+
+use serde_json::{Value, json};
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Content, Message, Part, ToolSpec};
+
+use super::WIRE;
+use crate::{echo, opaque, said};
+
+/// What a server understands beside the common part of the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect(u8);
+
+impl Dialect {
+    /// `stream_options`, which asks for the usage.
+    const STREAM_OPTIONS: Self = Self(1);
+    /// `parallel_tool_calls`.
+    const PARALLEL_CALLS: Self = Self(2);
+    /// `max_completion_tokens` in place of the older `max_tokens`.
+    const COMPLETION_TOKENS: Self = Self(4);
+    /// `prompt_cache_key`.
+    const CACHE_KEY: Self = Self(8);
+    /// `reasoning_effort`.
+    const EFFORT: Self = Self(16);
+    /// `temperature`, which reasoning models refuse.
+    const TEMPERATURE: Self = Self(32);
+
+    pub(super) fn of_server(is_openai: bool) -> Self {
+        let common = Self::STREAM_OPTIONS.0 | Self::PARALLEL_CALLS.0 | Self::EFFORT.0 | Self::TEMPERATURE.0;
+        let own = Self::COMPLETION_TOKENS.0 | Self::CACHE_KEY.0;
+        Self(if is_openai { common | own } else { common })
+    }
+
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    fn has(self, what: Self) -> bool {
+        self.0 & what.0 != 0
+    }
+
+    /// The dialect without the field that a refusal names; `None` when it names none that was sent.
+    pub(super) fn without_what(self, refusal: &str) -> Option<Self> {
+        for (name, what) in [
+            ("stream_options", Self::STREAM_OPTIONS),
+            ("parallel_tool_calls", Self::PARALLEL_CALLS),
+            ("max_completion_tokens", Self::COMPLETION_TOKENS),
+            ("prompt_cache_key", Self::CACHE_KEY),
+            ("reasoning_effort", Self::EFFORT),
+            ("temperature", Self::TEMPERATURE),
+        ] {
+            if self.has(what) && refusal.contains(name) {
+                return Some(Self(self.0 & !what.0));
+            }
+        }
+        // "Use `max_completion_tokens` instead": the one field that a server can also miss.
+        (!self.has(Self::COMPLETION_TOKENS) && refusal.contains("max_tokens") && refusal.contains("max_completion_tokens"))
+            .then_some(Self(self.0 | Self::COMPLETION_TOKENS.0))
+    }
+}
+
+/// The body for a request. The same request gives the same bytes.
+pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
+    let mut body = json!({
+        "model": model,
+        "messages": messages(request),
+        "stream": true,
+    });
+    if dialect.has(Dialect::STREAM_OPTIONS) {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+        match &request.tool_choice {
+            ToolChoice::Auto => {}
+            ToolChoice::None => body["tool_choice"] = "none".into(),
+            ToolChoice::Required => body["tool_choice"] = "required".into(),
+            ToolChoice::Tool(name) => {
+                body["tool_choice"] = json!({"type": "function", "function": {"name": name}});
+            }
+        }
+        if let Some(parallel) = request.parallel_calls
+            && dialect.has(Dialect::PARALLEL_CALLS)
+        {
+            body["parallel_tool_calls"] = parallel.into();
+        }
+    }
+    if let Some(limit) = request.max_output_tokens {
+        let field = if dialect.has(Dialect::COMPLETION_TOKENS) {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        };
+        body[field] = limit.into();
+    }
+    if let Some(temperature) = request.temperature
+        && dialect.has(Dialect::TEMPERATURE)
+    {
+        body["temperature"] = temperature.into();
+    }
+    if let Some(effort) = &request.reasoning_effort
+        && dialect.has(Dialect::EFFORT)
+    {
+        body["reasoning_effort"] = json!(effort);
+    }
+    if let Some(schema) = &request.response_schema {
+        body["response_format"] = json!({
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema},
+        });
+    }
+    if let Some(session) = &request.session
+        && dialect.has(Dialect::CACHE_KEY)
+    {
+        body["prompt_cache_key"] = json!(session);
+    }
+    body
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.input,
+        },
+    })
+}
+
+fn messages(request: &Request) -> Vec<Value> {
+    let mut messages = Vec::new();
+    if !request.instructions.is_empty() {
+        messages.push(json!({"role": "system", "content": request.instructions}));
+    }
+    // Pictures of results wait here until all results of the step are said: nothing may stand between those.
+    let mut pictures = Vec::new();
+    for message in &request.messages {
+        if !matches!(**message, Message::Tool { .. }) {
+            push_pictures(&mut messages, &mut pictures);
+        }
+        match &**message {
+            Message::User { content } => messages.push(json!({"role": "user", "content": user(content)})),
+            Message::Assistant { parts } => messages.push(assistant(parts)),
+            Message::Tool {
+                call_id,
+                name,
+                content,
+                is_error: _,
+            } => messages.push(json!({
+                "role": "tool",
+                "tool_call_id": call_id,
+                "content": result(content, name, &mut pictures),
+            })),
+        }
+    }
+    push_pictures(&mut messages, &mut pictures);
+    messages
+}
+
+/// Content of a user message: a plain string where it is one text, because the smallest servers know nothing else.
+fn user(content: &[Content]) -> Value {
+    if let [Content::Text { text }] = content {
+        return json!(text);
+    }
+    content.iter().map(user_part).collect()
+}
+
+fn user_part(content: &Content) -> Value {
+    let text = |text: String| json!({"type": "text", "text": text});
+    match content {
+        Content::Text { text: t } => text(t.clone()),
+        Content::Link(link) => text(said::link(link)),
+        Content::Blob(blob) if said::is_picture(&blob.media_type) => {
+            json!({"type": "image_url", "image_url": {"url": said::data_url(blob)}})
+        }
+        Content::Blob(blob) => match blob.media_type.as_str() {
+            "application/pdf" => json!({
+                "type": "file",
+                "file": {"filename": "document.pdf", "file_data": said::data_url(blob)},
+            }),
+            "audio/wav" | "audio/mpeg" => json!({
+                "type": "input_audio",
+                "input_audio": {
+                    "data": said::base64(&blob.data),
+                    "format": if blob.media_type == "audio/wav" { "wav" } else { "mp3" },
+                },
+            }),
+            _ => text(said::blob(blob)),
+        },
+    }
+}
+
+fn assistant(parts: &[Part]) -> Value {
+    let mut text = String::new();
+    let mut calls = Vec::new();
+    let mut message = json!({"role": "assistant", "content": null});
+    for part in parts {
+        match part {
+            Part::Text { text: more } => text.push_str(more),
+            Part::Call(call) => calls.push(json!({
+                "id": call.id,
+                "type": "function",
+                "function": {"name": echo::name(&call.name), "arguments": echo::arguments_text(&call.arguments)},
+            })),
+            Part::Reasoning { .. } => {}
+        }
+    }
+    // Models that think between their calls are confused, and some servers refuse, when their thoughts are missing
+    // beside the calls; thoughts of plain answers are wanted by none.
+    for part in parts {
+        if let Part::Reasoning { text, opaque } = part
+            && let Some(given) = opaque::for_wire(WIRE, opaque)
+        {
+            if let Some(details) = given.get("details") {
+                message["reasoning_details"] = details.clone();
+            }
+            if let Some(field) = given.get("field").and_then(Value::as_str)
+                && !calls.is_empty()
+            {
+                let before = message[field].as_str().unwrap_or_default();
+                message[field] = format!("{before}{text}").into();
+            }
+        }
+    }
+    if !text.is_empty() || calls.is_empty() {
+        message["content"] = text.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+/// A result as text, the only thing that this wire carries in it; pictures follow in a message of the user.
+fn result(content: &[Content], name: &str, pictures: &mut Vec<Value>) -> String {
+    let mut lines = Vec::new();
+    for part in content {
+        match part {
+            Content::Text { text } => lines.push(text.clone()),
+            Content::Link(link) => lines.push(said::link(link)),
+            Content::Blob(blob) if said::is_picture(&blob.media_type) => {
+                lines.push(format!("[{}, shown in the next message]", blob.media_type));
+                pictures.push(json!({"type": "text", "text": format!("Picture from the result of `{}`:", echo::name(name))}));
+                pictures.push(user_part(part));
+            }
+            Content::Blob(blob) => lines.push(said::blob(blob)),
+        }
+    }
+    lines.join("\n")
+}
+
+fn push_pictures(messages: &mut Vec<Value>, pictures: &mut Vec<Value>) {
+    if !pictures.is_empty() {
+        messages.push(json!({"role": "user", "content": std::mem::take(pictures)}));
+    }
+}

@@ -1,0 +1,260 @@
+//! The stream of a Chat Completions answer, as OpenAI and the servers that speak the same send it.
+
+use serde_json::{Value, json};
+use toolcell_core::ProviderError;
+use toolcell_core::provider::{Completion, ProviderErrorKind, StopReason, Usage};
+
+use super::WIRE;
+use crate::answer::Answer;
+use crate::framing::Event;
+use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::opaque;
+
+/// Reads the chunks of one answer.
+pub(super) struct ChatDecoder {
+    provider: String,
+    calls: Vec<Seen>,
+    /// The field that reasoning came in.
+    reasoning_field: Option<&'static str>,
+    reasoning_details: Vec<Value>,
+    refused: bool,
+    finish: Option<String>,
+    usage: Option<Usage>,
+    any_choice: bool,
+}
+
+/// What the stream says of a call, to tell its pieces from those of others.
+struct Seen {
+    index: Option<u64>,
+    id: Option<String>,
+    position: usize,
+}
+
+impl ChatDecoder {
+    pub(super) fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.into(),
+            calls: Vec::new(),
+            reasoning_field: None,
+            reasoning_details: Vec::new(),
+            refused: false,
+            finish: None,
+            usage: None,
+            any_choice: false,
+        }
+    }
+
+    fn choice(&mut self, choice: &Value, answer: &mut Answer) {
+        self.any_choice = true;
+        // `message` is that of an answer in one piece.
+        let delta = choice.get("delta").or_else(|| choice.get("message"));
+        if let Some(delta) = delta {
+            self.delta(delta, answer);
+        }
+        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+            self.finish = Some(reason.to_owned());
+        }
+    }
+
+    fn delta(&mut self, delta: &Value, answer: &mut Answer) {
+        for field in ["reasoning_content", "reasoning"] {
+            if let Some(text) = delta.get(field).and_then(Value::as_str)
+                && !text.is_empty()
+            {
+                // Some servers send the same text in both fields.
+                if *self.reasoning_field.get_or_insert(field) == field {
+                    answer.reasoning(text);
+                    self.keep_reasoning(answer);
+                }
+            }
+        }
+        if let Some(details) = delta.get("reasoning_details").and_then(Value::as_array)
+            && !details.is_empty()
+        {
+            for detail in details {
+                join_detail(&mut self.reasoning_details, detail);
+            }
+            self.keep_reasoning(answer);
+        }
+        match delta.get("content") {
+            Some(Value::String(text)) => answer.text(text),
+            // Mistral's servers send a list of parts.
+            Some(Value::Array(parts)) => {
+                for text in parts.iter().filter_map(|p| p.get("text")?.as_str()) {
+                    answer.text(text);
+                }
+            }
+            _ => {}
+        }
+        if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
+            self.refused = true;
+            answer.text(refusal);
+        }
+        if let Some(calls) = delta.get("tool_calls").and_then(Value::as_array) {
+            for call in calls {
+                self.call(call, answer);
+            }
+        }
+    }
+
+    fn keep_reasoning(&self, answer: &mut Answer) {
+        let mut kept = serde_json::Map::new();
+        if let Some(field) = self.reasoning_field {
+            kept.insert("field".into(), field.into());
+        }
+        if !self.reasoning_details.is_empty() {
+            kept.insert("details".into(), json!(self.reasoning_details));
+        }
+        answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
+    }
+
+    fn call(&mut self, call: &Value, answer: &mut Answer) {
+        let function = call.get("function").unwrap_or(call);
+        let index = call.get("index").and_then(Value::as_u64);
+        let id = text_of(call.get("id"));
+        let name = text_of(function.get("name"));
+        let position = match self.find(index, id, name) {
+            Some(position) => {
+                if let (Some(more), Some(known)) = (name, answer.call_at(position)) {
+                    // A name comes whole, whole again in every piece, or in pieces.
+                    if known.name != more && known.arguments.is_empty() {
+                        known.name.push_str(more);
+                    }
+                }
+                position
+            }
+            None => {
+                let position = answer.call(id, name.unwrap_or_default());
+                self.calls.push(Seen {
+                    index,
+                    id: id.map(str::to_owned),
+                    position,
+                });
+                position
+            }
+        };
+        match function.get("arguments") {
+            Some(Value::String(fragment)) => answer.arguments(position, fragment),
+            Some(object @ Value::Object(_)) => answer.arguments(position, &object.to_string()),
+            _ => {}
+        }
+    }
+
+    /// The call that a piece belongs to; `None` for a new one.
+    fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let same_id = |seen: &&Seen| id.is_some() && seen.id.as_deref() == id;
+        let seen = match index {
+            // Some servers say index 0 of every call and tell them apart by identifier alone.
+            Some(_) => self.calls.iter().rev().find(|seen| {
+                seen.index == index && (id.is_none() || seen.id.is_none() || same_id(seen))
+            }),
+            None if id.is_some() => self.calls.iter().find(same_id),
+            // Without both, a name begins a call and its absence goes on with the last one.
+            None if name.is_some() => None,
+            None => self.calls.last(),
+        };
+        seen.map(|seen| seen.position)
+    }
+}
+
+impl Decoder for ChatDecoder {
+    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            return if self.any_choice {
+                Ok(Progress::Done)
+            } else {
+                Err(malformed(&self.provider, "the answer ended without any content", data))
+            };
+        }
+        if data.is_empty() {
+            return Ok(Progress::Open);
+        }
+        let chunk: Value = serde_json::from_str(data)
+            .map_err(|e| malformed(&self.provider, format_args!("a chunk is no JSON ({e})"), data))?;
+        if chunk.get("error").is_some_and(|e| !e.is_null()) || event.name == "error" {
+            return Err(error_in_stream(&self.provider, &chunk));
+        }
+        match chunk.get("choices").and_then(Value::as_array) {
+            Some(choices) => {
+                // Only one answer is asked for; a further one would be mixed into it.
+                let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+                if let Some(choice) = choices.iter().find(first) {
+                    self.choice(choice, answer);
+                }
+            }
+            None if chunk.get("usage").is_some() || chunk.get("object").is_some() => {}
+            None => return Err(malformed(&self.provider, "a chunk has no `choices`", data)),
+        }
+        if let Some(counted) = chunk.get("usage").filter(|u| u.is_object()) {
+            self.usage = Some(usage(counted));
+        }
+        if self.finish.as_deref() == Some("error") {
+            return Err(error_in_stream(&self.provider, &chunk));
+        }
+        Ok(match self.finish {
+            Some(_) => Progress::Settled,
+            None => Progress::Open,
+        })
+    }
+
+    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+        for position in 0..answer.calls_len() {
+            if answer.call_at(position).is_some_and(|call| call.name.is_empty()) {
+                return Err(Failure::fatal(ProviderError::new(
+                    &self.provider,
+                    ProviderErrorKind::Protocol,
+                    "a call has no name",
+                )));
+            }
+        }
+        let stop = match self.finish.as_deref() {
+            _ if self.refused => StopReason::Refused,
+            None | Some("stop" | "tool_calls" | "function_call" | "eos" | "") => StopReason::Complete,
+            Some("length" | "max_tokens") => StopReason::MaxTokens,
+            Some("content_filter") => StopReason::Refused,
+            Some(other) => StopReason::Other(other.to_owned()),
+        };
+        Ok(answer.complete(stop, self.usage))
+    }
+}
+
+fn text_of(value: Option<&Value>) -> Option<&str> {
+    value.and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// Pieces of one detail carry the same index and type; their texts belong together.
+fn join_detail(details: &mut Vec<Value>, piece: &Value) {
+    let same = |name: &str, other: &Value| other.get(name) == piece.get(name);
+    if let Some(last) = details.last_mut()
+        && last.get("index").is_some()
+        && same("index", last)
+        && same("type", last)
+        && let (Some(last), Some(piece)) = (last.as_object_mut(), piece.as_object())
+    {
+        for (name, value) in piece {
+            match (last.get_mut(name), value) {
+                (Some(Value::String(before)), Value::String(more)) if matches!(name.as_str(), "text" | "summary" | "data") => {
+                    before.push_str(more);
+                }
+                (Some(_), Value::Null) => {}
+                _ => {
+                    last.insert(name.clone(), value.clone());
+                }
+            }
+        }
+    } else {
+        details.push(piece.clone());
+    }
+}
+
+fn usage(value: &Value) -> Usage {
+    let count = |path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    Usage {
+        input: count("/prompt_tokens"),
+        cache_read: count("/prompt_tokens_details/cached_tokens").max(count("/prompt_cache_hit_tokens")),
+        cache_write: count("/prompt_tokens_details/cache_write_tokens"),
+        output: count("/completion_tokens"),
+        reasoning: count("/completion_tokens_details/reasoning_tokens"),
+    }
+}

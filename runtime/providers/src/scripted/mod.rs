@@ -1,0 +1,264 @@
+//! Turns from a script: a provider whose answers are known beforehand, for tests and demonstrations.
+//!
+//! It answers request after request with the steps of a [`Script`] and checks each request on the way: what the step
+//! expects, and what must hold of every request of the loop ([`check`]). A request that breaks a rule is answered with
+//! an error that says which, and [`Scripted::assert_complete`] repeats it.
+//!
+//! # The file
+//!
+//! A JSON object; unknown names are errors. Everything but `steps` may be left out.
+//!
+//! ```
+//! # let text = r#"
+//! {
+//!   "model": "demo",
+//!   "position": "order",
+//!   "steps": [
+//!     {
+//!       "expect": {"user": "How many words", "tools": ["text_count"]},
+//!       "reasoning": "I should count them.",
+//!       "text": "Let me count. ",
+//!       "calls": [{"name": "text_count", "arguments": {"path": "README.md"}}],
+//!       "usage": {"input": 120, "output": 18},
+//!       "delay_ms": 20
+//!     },
+//!     {
+//!       "expect": {"results": ["1234"]},
+//!       "text": "It has 1234 words.",
+//!       "chunk": 4
+//!     }
+//!   ]
+//! }
+//! # "#;
+//! # toolcell_providers::scripted::Script::parse(text).unwrap();
+//! ```
+//!
+//! A step answers with `reasoning`, `text` and `calls` in this order, in pieces of `chunk` characters, then with `error` or
+//! an end: `stop` is `complete` (default), `max_tokens`, `refused`, `paused` or the provider's own word. `arguments` is an
+//! object, or a string that is sent as it stands. All names are documented at [`Script`], [`Step`], [`Expect`].
+
+pub mod check;
+mod script;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use toolcell_core::message::CallRequest;
+use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, ProviderInfo, Request, StopReason};
+use toolcell_core::{BoxStream, Part, Provider, ProviderError};
+
+pub use script::{Expect, Failure, Position, Script, ScriptedCall, Step};
+
+use crate::emit::{self, Emitter};
+use crate::{SetupError, opaque};
+
+/// A provider that answers from a script.
+#[derive(Debug)]
+pub struct Scripted {
+    info: ProviderInfo,
+    script: Script,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Vec<Request>,
+    failures: Vec<String>,
+    played: Vec<bool>,
+}
+
+impl Scripted {
+    /// A provider for a script.
+    pub fn new(script: Script) -> Self {
+        let state = State {
+            played: vec![false; script.steps.len()],
+            ..State::default()
+        };
+        Self {
+            info: ProviderInfo {
+                provider: "scripted".into(),
+                model: script.model.clone(),
+            },
+            script,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Reads a script from a file.
+    ///
+    /// # Errors
+    /// [`SetupError::Script`] with the path, and with line and column where the text does not fit.
+    pub fn from_file(path: &Path) -> Result<Self, SetupError> {
+        let refused = |why: String| SetupError::Script {
+            reason: format!("{}: {why}", path.display()),
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| refused(e.to_string()))?;
+        let script = Script::parse(&text).map_err(|e| match e {
+            SetupError::Script { reason } => refused(reason),
+            other => other,
+        })?;
+        Ok(Self::new(script))
+    }
+
+    /// All requests so far, in order.
+    pub fn requests(&self) -> Vec<Request> {
+        self.state().requests.clone()
+    }
+
+    /// Whether every step was played and every request kept the rules.
+    ///
+    /// # Errors
+    /// What is missing or broken, in words.
+    pub fn complete(&self) -> Result<(), String> {
+        let state = self.state();
+        if let Some(failure) = state.failures.first() {
+            return Err(failure.clone());
+        }
+        match state.played.iter().position(|played| !played) {
+            Some(step) => Err(format!(
+                "step {} of {} was never asked for",
+                step + 1,
+                state.played.len()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// [`Scripted::complete`] for tests.
+    ///
+    /// # Panics
+    /// When a step was not played or a request broke a rule.
+    #[track_caller]
+    pub fn assert_complete(&self) {
+        if let Err(why) = self.complete() {
+            panic!("the script of `{}` is not complete: {why}", self.info.model);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is whole after each of its changes, so a panic elsewhere leaves it usable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the step for a request and checks the request.
+    fn accept(&self, request: &Request) -> Result<&Step, String> {
+        let mut state = self.state();
+        let number = state.requests.len();
+        state.requests.push(request.clone());
+        let index = match self.script.position {
+            Position::Order => number,
+            Position::Conversation => check::answers_in(request),
+        };
+        let total = self.script.steps.len();
+        let checked = check::request(request).and_then(|()| {
+            let step = self
+                .script
+                .steps
+                .get(index)
+                .ok_or_else(|| format!("the script has {total} steps, and step {} is asked for", index + 1))?;
+            step.expect
+                .check(request)
+                .map_err(|why| format!("step {}: {why}", index + 1))?;
+            Ok(step)
+        });
+        match checked {
+            Ok(step) => {
+                state.played[index] = true;
+                Ok(step)
+            }
+            Err(why) => {
+                let why = format!("request {}: {why}", number + 1);
+                state.failures.push(why.clone());
+                Err(why)
+            }
+        }
+    }
+
+    async fn play(&self, request: Request, mut out: Emitter) -> Result<Completion, ProviderError> {
+        let step = self
+            .accept(&request)
+            .map_err(|why| ProviderError::new("scripted", ProviderErrorKind::Protocol, why))?;
+        for (attempt, pause) in (2..).zip(&step.retries_ms) {
+            out.emit(Delta::Retry {
+                attempt,
+                delay_ms: *pause,
+                reason: "the script says so".into(),
+            })
+            .await;
+            tokio::time::sleep(Duration::from_millis(*pause)).await;
+        }
+        let mut parts = Vec::new();
+        if !step.reasoning.is_empty() {
+            for piece in step.pieces(&step.reasoning) {
+                step.pause().await;
+                out.emit(Delta::Reasoning(piece)).await;
+            }
+            parts.push(Part::Reasoning {
+                text: step.reasoning.clone(),
+                opaque: opaque::of("scripted", check::answers_in(&request).into()),
+            });
+        }
+        if !step.text.is_empty() {
+            for piece in step.pieces(&step.text) {
+                step.pause().await;
+                out.emit(Delta::Text(piece)).await;
+            }
+            parts.push(Part::Text {
+                text: step.text.clone(),
+            });
+        }
+        for (index, call) in step.calls.iter().enumerate() {
+            step.pause().await;
+            out.emit(Delta::CallStarted {
+                index,
+                name: call.name.clone(),
+            })
+            .await;
+            let arguments = call.arguments_text();
+            for fragment in step.pieces(&arguments) {
+                step.pause().await;
+                out.emit(Delta::CallArguments { index, fragment }).await;
+            }
+            parts.push(Part::Call(CallRequest {
+                id: call
+                    .id
+                    .clone()
+                    .unwrap_or_else(|| format!("call_{}_{}", check::answers_in(&request) + 1, index + 1)),
+                name: call.name.clone(),
+                arguments,
+                opaque: serde_json::Value::Null,
+            }));
+        }
+        if step.text.is_empty() && step.calls.is_empty() {
+            step.pause().await;
+        }
+        if let Some(failure) = &step.error {
+            return Err(failure.error());
+        }
+        if step.hang {
+            std::future::pending::<()>().await;
+        }
+        if step.stop == StopReason::MaxTokens
+            && let Some(Part::Call(call)) = parts.last()
+            && toolcell_core::json::parse_object(&call.arguments).is_err()
+        {
+            parts.pop();
+        }
+        Ok(Completion {
+            parts,
+            stop: step.stop.clone(),
+            usage: step.usage,
+        })
+    }
+}
+
+impl Provider for Scripted {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
+        emit::stream(|out| self.play(request, out))
+    }
+}
