@@ -64,6 +64,7 @@ pub mod bindings;
 mod component;
 mod context;
 mod error;
+pub mod files;
 pub mod log;
 mod output;
 pub mod progress;

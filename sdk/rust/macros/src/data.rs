@@ -14,12 +14,15 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         let error = syn::Error::new_spanned(options, "this attribute has no options").into_compile_error();
         return quote!(#error #item);
     }
-    let derive = match direction {
-        Direction::Input => quote!(Deserialize),
-        Direction::Output => quote!(Serialize),
+    let derives = match direction {
+        // Serialize, so that a value can stand in `#[default(...)]`.
+        Direction::Input => {
+            quote!(::toolcell_sdk::serde::Deserialize, ::toolcell_sdk::serde::Serialize)
+        }
+        Direction::Output => quote!(::toolcell_sdk::serde::Serialize),
     };
     quote! {
-        #[derive(::toolcell_sdk::serde::#derive, ::toolcell_sdk::schemars::JsonSchema)]
+        #[derive(#derives, ::toolcell_sdk::schemars::JsonSchema)]
         #[serde(crate = "::toolcell_sdk::serde")]
         #[schemars(crate = "::toolcell_sdk::schemars")]
         #item

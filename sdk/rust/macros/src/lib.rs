@@ -42,7 +42,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into()).into()
 }
 
-/// Makes a parameter type of a structure or an enum: derives `serde::Deserialize` and `schemars::JsonSchema`.
+/// Makes a parameter type of a structure or an enum: derives `serde::Deserialize`, `schemars::JsonSchema`, and
+/// `serde::Serialize` for values in `#[default(...)]`.
 ///
 /// Attributes of both, such as `#[serde(rename_all = "snake_case")]`, go below it. Doc comments of fields and variants
 /// reach the model.

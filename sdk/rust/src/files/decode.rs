@@ -1,0 +1,234 @@
+//! Bytes to text, piece by piece.
+
+/// How the text of a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8 without a byte order mark.
+    Utf8,
+    /// UTF-8 with a byte order mark.
+    Utf8Bom,
+    /// UTF-16, little end first, with a byte order mark.
+    Utf16Le,
+    /// UTF-16, big end first, with a byte order mark.
+    Utf16Be,
+}
+
+impl Encoding {
+    /// The encoding that the first bytes of a file announce, and the length of the announcement.
+    pub fn sniff(start: &[u8]) -> (Self, usize) {
+        match start {
+            [0xEF, 0xBB, 0xBF, ..] => (Self::Utf8Bom, 3),
+            [0xFF, 0xFE, ..] => (Self::Utf16Le, 2),
+            [0xFE, 0xFF, ..] => (Self::Utf16Be, 2),
+            _ => (Self::Utf8, 0),
+        }
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Utf8 => "UTF-8",
+            Self::Utf8Bom => "UTF-8 with a byte order mark",
+            Self::Utf16Le => "UTF-16 (little-endian)",
+            Self::Utf16Be => "UTF-16 (big-endian)",
+        }
+    }
+
+    /// The bytes of a text in this encoding, without a byte order mark.
+    pub fn encode(self, text: &str) -> Vec<u8> {
+        match self {
+            Self::Utf8 | Self::Utf8Bom => text.as_bytes().to_vec(),
+            Self::Utf16Le => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+            Self::Utf16Be => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+        }
+    }
+
+    /// The byte order mark.
+    pub fn mark(self) -> &'static [u8] {
+        match self {
+            Self::Utf8 => &[],
+            Self::Utf8Bom => &[0xEF, 0xBB, 0xBF],
+            Self::Utf16Le => &[0xFF, 0xFE],
+            Self::Utf16Be => &[0xFE, 0xFF],
+        }
+    }
+}
+
+/// Makes text of bytes that come in pieces. Bytes that are no text become U+FFFD and are counted.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    encoding: Encoding,
+    /// Bytes whose character is not complete yet.
+    rest: Vec<u8>,
+    /// The first half of a UTF-16 pair.
+    high: Option<u16>,
+    pub(crate) replaced: u64,
+}
+
+impl Decoder {
+    pub(crate) fn new(encoding: Encoding) -> Self {
+        Self {
+            encoding,
+            rest: Vec::new(),
+            high: None,
+            replaced: 0,
+        }
+    }
+
+    /// Decodes the next piece. `last`: what is not complete now will never be.
+    pub(crate) fn push(&mut self, bytes: &[u8], last: bool, text: &mut String) {
+        match self.encoding {
+            Encoding::Utf8 | Encoding::Utf8Bom => self.push_utf8(bytes, last, text),
+            Encoding::Utf16Le => self.push_utf16(bytes, last, u16::from_le_bytes, text),
+            Encoding::Utf16Be => self.push_utf16(bytes, last, u16::from_be_bytes, text),
+        }
+    }
+
+    fn push_utf8(&mut self, mut bytes: &[u8], last: bool, text: &mut String) {
+        // The character that the previous piece ended in is completed byte by byte.
+        while !self.rest.is_empty() && !bytes.is_empty() {
+            self.rest.push(bytes[0]);
+            bytes = &bytes[1..];
+            match std::str::from_utf8(&self.rest) {
+                Ok(character) => {
+                    text.push_str(character);
+                    self.rest.clear();
+                }
+                Err(error) => {
+                    if let Some(bad) = error.error_len() {
+                        self.replace(text);
+                        self.rest.drain(..bad);
+                        let retry = std::mem::take(&mut self.rest);
+                        self.push_utf8(&retry, false, text);
+                    }
+                }
+            }
+        }
+        while !bytes.is_empty() {
+            match std::str::from_utf8(bytes) {
+                Ok(good) => {
+                    text.push_str(good);
+                    bytes = &[];
+                }
+                Err(error) => {
+                    let (good, bad) = bytes.split_at(error.valid_up_to());
+                    text.push_str(std::str::from_utf8(good).unwrap_or_default());
+                    match error.error_len() {
+                        Some(len) => {
+                            self.replace(text);
+                            bytes = &bad[len..];
+                        }
+                        None => {
+                            self.rest = bad.to_vec();
+                            bytes = &[];
+                        }
+                    }
+                }
+            }
+        }
+        if last && !self.rest.is_empty() {
+            self.rest.clear();
+            self.replace(text);
+        }
+    }
+
+    fn push_utf16(&mut self, bytes: &[u8], last: bool, unit: fn([u8; 2]) -> u16, text: &mut String) {
+        for byte in bytes {
+            self.rest.push(*byte);
+            if let [a, b] = self.rest[..] {
+                self.rest.clear();
+                self.push_unit(unit([a, b]), text);
+            }
+        }
+        if last && (self.high.take().is_some() || !self.rest.is_empty()) {
+            self.rest.clear();
+            self.replace(text);
+        }
+    }
+
+    fn push_unit(&mut self, unit: u16, text: &mut String) {
+        if let Some(high) = self.high.take() {
+            if let Some(Ok(character)) = char::decode_utf16([high, unit]).next() {
+                text.push(character);
+                return;
+            }
+            self.replace(text);
+        }
+        match char::from_u32(unit.into()) {
+            Some(character) => text.push(character),
+            // A first half waits for its second one.
+            None if unit < 0xDC00 => self.high = Some(unit),
+            None => self.replace(text),
+        }
+    }
+
+    fn replace(&mut self, text: &mut String) {
+        self.replaced += 1;
+        text.push(char::REPLACEMENT_CHARACTER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes in pieces of every size; the result must not depend on it.
+    fn decode(encoding: Encoding, bytes: &[u8]) -> (String, u64) {
+        let mut results = (1..=bytes.len().max(1)).map(|size| {
+            let mut decoder = Decoder::new(encoding);
+            let mut text = String::new();
+            for piece in bytes.chunks(size) {
+                decoder.push(piece, false, &mut text);
+            }
+            decoder.push(&[], true, &mut text);
+            (text, decoder.replaced)
+        });
+        let first = results.next().unwrap();
+        assert!(
+            results.all(|result| result == first),
+            "{bytes:?} decodes differently in other pieces"
+        );
+        first
+    }
+
+    #[test]
+    fn text_survives_whatever_pieces_it_comes_in() {
+        let text = "a\u{e4}\u{20ac}\u{1f600}\nz";
+        for encoding in [Encoding::Utf8, Encoding::Utf16Le, Encoding::Utf16Be] {
+            assert_eq!(decode(encoding, &encoding.encode(text)), (text.to_owned(), 0));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_as_the_standard_library_does() {
+        for bytes in [
+            &b"a\xffb"[..],
+            b"\xe4\xf6\xfc",
+            b"\xe2\x82",
+            b"\xf0\x9f\x98A",
+            b"\xe2\x82\xe2\x82\xac",
+            b"\xf0\x9f\xf0\x9f\x98\x80",
+            b"",
+        ] {
+            let lossy = String::from_utf8_lossy(bytes);
+            let (text, replaced) = decode(Encoding::Utf8, bytes);
+            assert_eq!(text, lossy);
+            assert_eq!(
+                replaced,
+                lossy.matches(char::REPLACEMENT_CHARACTER).count() as u64
+            );
+        }
+    }
+
+    #[test]
+    fn half_pairs_and_half_units_of_utf16_are_replaced() {
+        assert_eq!(decode(Encoding::Utf16Be, b"\xd8\x3d\0A"), ("\u{fffd}A".into(), 1));
+        assert_eq!(decode(Encoding::Utf16Be, b"\xde\0\0A"), ("\u{fffd}A".into(), 1));
+        assert_eq!(decode(Encoding::Utf16Be, b"\0A\xd8\x3d"), ("A\u{fffd}".into(), 1));
+        assert_eq!(decode(Encoding::Utf16Be, b"\0A\0"), ("A\u{fffd}".into(), 1));
+        assert_eq!(
+            decode(Encoding::Utf16Be, b"\xd8\x3d\xd8\x3d\xde\0"),
+            ("\u{fffd}\u{1f600}".into(), 1)
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! What there is instead of a path that does not exist.
+
+use std::fs;
+use std::path::Path;
+
+/// Most names that are listed.
+const MAX_NAMES: usize = 8;
+
+/// Most names of a directory that are looked at.
+const MAX_LOOKED_AT: usize = 2000;
+
+/// Says that a path does not exist, and names what is near.
+pub(crate) fn missing(path: &Path) -> String {
+    let shown = path.display();
+    // The last part that is missing, in the deepest directory that exists.
+    let mut missing = path;
+    while let Some(parent) = missing.parent() {
+        let directory = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        if let Some(names) = names_in(directory) {
+            let wanted = missing
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
+            let place = if missing == path {
+                String::new()
+            } else {
+                format!(", nor does `{}`", missing.display())
+            };
+            return match near(&wanted, &names) {
+                _ if names.is_empty() => {
+                    format!(
+                        "`{shown}` does not exist{place}; `{}` is empty",
+                        directory.display()
+                    )
+                }
+                near if near.is_empty() => format!(
+                    "`{shown}` does not exist{place}; `{}` has {}",
+                    directory.display(),
+                    listed(&names)
+                ),
+                near => format!("`{shown}` does not exist{place}; near names: {}", near.join(", ")),
+            };
+        }
+        missing = parent;
+    }
+    format!("`{shown}` does not exist")
+}
+
+fn names_in(directory: &Path) -> Option<Vec<String>> {
+    let entries = fs::read_dir(directory).ok()?;
+    let mut names: Vec<String> = entries
+        .take(MAX_LOOKED_AT)
+        .flatten()
+        .map(|entry| {
+            let mut name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                name.push('/');
+            }
+            name
+        })
+        .collect();
+    names.sort();
+    Some(names)
+}
+
+fn listed(names: &[String]) -> String {
+    let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// The names that may have been meant, nearest first.
+fn near(wanted: &str, names: &[String]) -> Vec<String> {
+    let wanted = wanted.to_lowercase();
+    let allowed = (wanted.chars().count() / 3).max(1);
+    let mut near: Vec<(usize, &String)> = names
+        .iter()
+        .filter_map(|name| {
+            let plain = name.trim_end_matches('/').to_lowercase();
+            let stem = |name: &str| {
+                name.rsplit_once('.')
+                    .map_or(name.to_owned(), |(stem, _)| stem.to_owned())
+            };
+            let distance = if !wanted.is_empty() && stem(&plain) == stem(&wanted) {
+                1
+            } else {
+                distance(&wanted, &plain)
+            };
+            (distance <= allowed).then_some((distance, name))
+        })
+        .collect();
+    near.sort();
+    near.into_iter()
+        .take(MAX_NAMES)
+        .map(|(_, name)| name.clone())
+        .collect()
+}
+
+/// The edits (Levenshtein) between two names.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replace = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_near_by_edits_and_by_another_ending() {
+        let names = ["Cargo.toml", "README.md", "src/"].map(String::from);
+        assert_eq!(near("cargo.tml", &names), ["Cargo.toml"]);
+        assert_eq!(near("readme.txt", &names), ["README.md"]);
+        assert_eq!(near("scr", &names), Vec::<String>::new());
+        assert_eq!(near("sr", &names), ["src/"]);
+    }
+
+    #[test]
+    fn a_missing_path_says_what_there_is() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+        let said = missing(Path::new(&format!("{root}/fils/decode.rs")));
+        assert!(
+            said.contains("nor does") && said.ends_with("near names: files/"),
+            "{said}"
+        );
+        let said = missing(Path::new(&format!("{root}/files/no-such-thing")));
+        assert!(said.ends_with("has decode.rs, near.rs, text.rs"), "{said}");
+    }
+}

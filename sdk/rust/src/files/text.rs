@@ -1,0 +1,279 @@
+//! Text files of any size, read piece by piece.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::decode::{Decoder, Encoding};
+use super::{explain, open};
+use crate::{Result, ToolError};
+
+/// Bytes read at a time: few calls to the host, little memory.
+const CHUNK: usize = 64 << 10;
+
+/// Reads a text file piece by piece, in any [`Encoding`]. Bytes that are no text become U+FFFD and are counted.
+#[derive(Debug)]
+pub struct TextReader {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    encoding: Encoding,
+    decoder: Decoder,
+    chunk: Vec<u8>,
+    /// The part of `chunk` that is not decoded yet; only before the first piece.
+    start: usize,
+    ended: bool,
+}
+
+impl TextReader {
+    /// Opens a text file.
+    ///
+    /// # Errors
+    /// As [`open`](super::open); for a binary file, one that has a zero byte among its first and is not UTF-16.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = open(path)?;
+        match Self::from_file(path, file)? {
+            Ok(reader) => Ok(reader),
+            Err(binary) => Err(ToolError::failed(format_args!(
+                "`{}` is a binary file of {} bytes and no text",
+                path.display(),
+                binary.len
+            ))),
+        }
+    }
+
+    /// Reads an open file as text; a binary one comes back with what was read of it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn from_file(path: impl AsRef<Path>, mut file: File) -> Result<std::result::Result<Self, Binary>> {
+        let path = path.as_ref();
+        let len = file.metadata().map(|metadata| metadata.len()).unwrap_or_default();
+        let mut chunk = Vec::new();
+        fill(&mut file, &mut chunk).map_err(|error| explain(path, &error))?;
+        let (encoding, start) = Encoding::sniff(&chunk);
+        let is_utf16 = matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be);
+        if !is_utf16 && chunk.contains(&0) {
+            return Ok(Err(Binary { start: chunk, len }));
+        }
+        Ok(Ok(Self {
+            path: path.to_owned(),
+            file,
+            len,
+            encoding,
+            decoder: Decoder::new(encoding),
+            chunk,
+            start,
+            ended: false,
+        }))
+    }
+
+    /// Size of the file in bytes, when it was opened.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a size on disk, not a number of elements"
+    )]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// How the text is written.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// How many times bytes so far were no text.
+    pub fn replaced(&self) -> u64 {
+        self.decoder.replaced
+    }
+
+    /// Adds the next piece to `text`. `false`: there was none.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_chunk(&mut self, text: &mut String) -> Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.chunk.is_empty() {
+            fill(&mut self.file, &mut self.chunk).map_err(|error| explain(&self.path, &error))?;
+        }
+        // The first piece is followed by a look for more; an empty one is the end.
+        self.ended = self.chunk.is_empty();
+        self.decoder.push(&self.chunk[self.start..], self.ended, text);
+        self.chunk.clear();
+        self.start = 0;
+        Ok(true)
+    }
+
+    /// Reads line by line; of each line, `max_bytes` are kept.
+    pub fn lines(self, max_bytes: usize) -> Lines {
+        Lines {
+            reader: self,
+            max_bytes,
+            text: String::new(),
+            at: 0,
+        }
+    }
+}
+
+/// A file that is no text.
+#[derive(Debug)]
+pub struct Binary {
+    /// Its first bytes.
+    pub start: Vec<u8>,
+    /// Its size in bytes.
+    pub len: u64,
+}
+
+/// The lines of a text file.
+#[derive(Debug)]
+pub struct Lines {
+    reader: TextReader,
+    max_bytes: usize,
+    text: String,
+    at: usize,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line {
+    /// The text without the line end, perhaps cut.
+    pub text: String,
+    /// Bytes of text that were cut off.
+    pub cut: usize,
+    /// Whether a line end stands after it.
+    pub ended: bool,
+}
+
+impl Lines {
+    /// The next line; `None` after the last one. A line end at the end of the file starts no other line.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn next_line(&mut self) -> Result<Option<Line>> {
+        let mut line = Line::default();
+        let mut is_empty = true;
+        loop {
+            if self.at == self.text.len() {
+                self.text.clear();
+                self.at = 0;
+                if !self.reader.read_chunk(&mut self.text)? {
+                    return Ok((!is_empty).then_some(line));
+                }
+                continue;
+            }
+            is_empty = false;
+            let rest = &self.text[self.at..];
+            let end = rest.find('\n');
+            let piece = &rest[..end.unwrap_or(rest.len())];
+            let room = self.max_bytes.saturating_sub(line.text.len() + line.cut);
+            let kept = piece.floor_char_boundary(room);
+            line.text.push_str(&piece[..kept]);
+            line.cut += piece.len() - kept;
+            self.at += piece.len();
+            if end.is_some() {
+                self.at += 1;
+                line.ended = true;
+                if line.cut == 0 && line.text.ends_with('\r') {
+                    line.text.pop();
+                }
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    /// The file that the lines come from.
+    pub fn reader(&self) -> &TextReader {
+        &self.reader
+    }
+}
+
+fn fill(file: &mut File, chunk: &mut Vec<u8>) -> io::Result<()> {
+    chunk.clear();
+    file.take(CHUNK as u64).read_to_end(chunk)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of its own for each test.
+    fn file(name: &str, bytes: &[u8]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("toolcell-sdk-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn lines(name: &str, bytes: &[u8], max: usize) -> Vec<(String, usize, bool)> {
+        let path = file(name, bytes);
+        let mut lines = TextReader::open(&path).unwrap().lines(max);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_line().unwrap() {
+            all.push((line.text, line.cut, line.ended));
+        }
+        std::fs::remove_file(path).unwrap();
+        all
+    }
+
+    #[test]
+    fn lines_end_at_each_line_end_and_at_the_end_of_the_file() {
+        assert_eq!(
+            lines("ends", b"a\r\n\nb", 9),
+            [
+                ("a".into(), 0, true),
+                (String::new(), 0, true),
+                ("b".into(), 0, false)
+            ]
+        );
+        assert_eq!(lines("last", b"a\n", 9), [("a".into(), 0, true)]);
+        assert_eq!(lines("none", b"", 9), []);
+    }
+
+    #[test]
+    fn a_line_is_kept_up_to_its_limit_and_cut_beyond() {
+        assert_eq!(
+            lines("limit", b"abc\nabcd\n", 3),
+            [("abc".into(), 0, true), ("abc".into(), 1, true)]
+        );
+        let long = vec![b'x'; 3 * CHUNK];
+        assert_eq!(lines("long", &long, 5), [("xxxxx".into(), 3 * CHUNK - 5, false)]);
+    }
+
+    #[test]
+    fn every_encoding_is_read_also_across_pieces() {
+        let text = "\u{e4}\u{1f600}\n".repeat(CHUNK / 4);
+        for encoding in [
+            Encoding::Utf8,
+            Encoding::Utf8Bom,
+            Encoding::Utf16Le,
+            Encoding::Utf16Be,
+        ] {
+            let path = file(
+                &format!("{encoding:?}"),
+                &[encoding.mark(), &encoding.encode(&text)].concat(),
+            );
+            let mut reader = TextReader::open(&path).unwrap();
+            let mut read = String::new();
+            while reader.read_chunk(&mut read).unwrap() {}
+            assert!(read == text, "{encoding:?}");
+            assert_eq!((reader.encoding(), reader.replaced()), (encoding, 0));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_with_a_zero_byte_is_no_text() {
+        let path = file("binary", b"\x7fELF\0\0");
+        let error = TextReader::open(&path).unwrap_err();
+        assert!(
+            error
+                .message()
+                .ends_with("is a binary file of 6 bytes and no text"),
+            "{error}"
+        );
+        std::fs::remove_file(path).unwrap();
+    }
+}
