@@ -116,10 +116,11 @@ pub struct Completion {
 }
 
 /// Why a model stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// It was done, or it waits for the results of its calls.
+    #[default]
     Complete,
     /// It reached the limit of tokens. A call that was cut off is not among the parts.
     MaxTokens,
