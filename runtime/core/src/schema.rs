@@ -9,6 +9,10 @@ use serde_json::Value;
 
 use crate::json;
 
+mod work;
+
+pub use work::{MAX_CHAIN, MAX_CHECKS};
+
 /// Longest schema, in bytes of JSON. The largest schemas of real tools have some 30 KiB; a schema of 8 MiB takes
 /// seconds to prepare.
 pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
@@ -44,6 +48,9 @@ pub enum SchemaError {
     /// A reference that leads outside the document.
     #[error("the reference `{0}` leads outside the schema")]
     RemoteReference(String),
+    /// A schema inside with an `$id` of its own: references below it would mean something else.
+    #[error("it holds a schema with an `$id` of its own, `{0}`")]
+    NestedId(String),
     /// Not a schema by the rules of JSON Schema 2020-12, or a reference that leads nowhere.
     #[error("{0}")]
     Invalid(String),
@@ -96,6 +103,9 @@ impl Schema {
         if let Some(reference) = remote_reference(&value) {
             return Err(SchemaError::RemoteReference(reference));
         }
+        if let Some(id) = nested_id(&value) {
+            return Err(SchemaError::NestedId(id));
+        }
         // The plain regex engine: it runs in linear time, and refuses look-around and back-references.
         let validator = jsonschema::draft202012::options()
             .with_pattern_options(PatternOptions::regex())
@@ -112,8 +122,17 @@ impl Schema {
     /// Checks a value.
     ///
     /// # Errors
-    /// The first [`MAX_MISMATCHES`] ways in which it does not fit.
+    /// The first [`MAX_MISMATCHES`] ways in which it does not fit; or one that says that the check itself would be too
+    /// much work, beyond [`MAX_CHECKS`] or [`MAX_CHAIN`].
     pub fn validate(&self, value: &Value) -> Result<(), Vec<Mismatch>> {
+        if work::bounded(&self.value, value).is_err() {
+            return Err(vec![Mismatch {
+                path: String::new(),
+                reason:
+                    "checking it against the schema would take too long; send less, or nest it less deeply"
+                        .into(),
+            }]);
+        }
         let mismatches: Vec<Mismatch> = self
             .validator
             .iter_errors(value)
@@ -172,6 +191,28 @@ fn remote_reference(schema: &Value) -> Option<String> {
                     {
                         return Some(target.clone());
                     }
+                }
+                open.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// An `$id` anywhere but at the root.
+fn nested_id(schema: &Value) -> Option<String> {
+    let mut open: Vec<&Value> = schema
+        .as_object()
+        .into_iter()
+        .flat_map(|map| map.values())
+        .collect();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(map) => {
+                if let Some(Value::String(id)) = map.get("$id") {
+                    return Some(id.clone());
                 }
                 open.extend(map.values());
             }
@@ -250,6 +291,27 @@ mod tests {
             Schema::new(of_depth(MAX_SCHEMA_DEPTH + 1)).unwrap_err(),
             SchemaError::TooDeep(MAX_SCHEMA_DEPTH + 1)
         );
+    }
+
+    #[test]
+    fn a_schema_that_asks_for_endless_work_costs_a_mismatch_and_no_time() {
+        let schema = Schema::for_arguments(
+            r##"{"type":"object","properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}"##,
+        )
+        .unwrap();
+        let value = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
+        let reasons = reasons(&schema, &value);
+        assert!(reasons[0].contains("too long"), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_schema_inside_has_no_identity_of_its_own() {
+        let nested = json!({"$defs": {"a": {"$id": "http://example.com/a"}}});
+        assert_eq!(
+            Schema::new(nested).unwrap_err(),
+            SchemaError::NestedId("http://example.com/a".into())
+        );
+        assert!(Schema::new(json!({"$id": "http://example.com/root"})).is_ok());
     }
 
     #[test]
