@@ -1,0 +1,164 @@
+//! `files_list`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use toolcell_sdk::{Result, tool};
+
+use crate::walk::{Kind, Pattern, Walk};
+
+/// Most entries that are listed. More than this nobody reads; the rest is counted.
+const MAX_LISTED: usize = 500;
+
+/// List a directory: every entry with its path, directories with a `/` at the end, files with their size in bytes.
+///
+/// Use it to find out which files there are. To find files by what is in them, use `files_search`.
+#[tool(title = "List files", read_only, idempotent)]
+pub(crate) fn files_list(
+    /// Path of the directory.
+    #[default(".".into())]
+    path: String,
+    /// Levels of directories to list; 1 is the directory alone.
+    #[default(1)]
+    depth: u8,
+    /// List only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`), at any
+    /// depth unless `depth` is given as well.
+    glob: Option<String>,
+    /// List entries whose name starts with a dot, too.
+    #[default(false)]
+    hidden: bool,
+) -> Result<String> {
+    let pattern = glob.as_deref().map(Pattern::parse).transpose()?;
+    let depth = match (&pattern, depth) {
+        (Some(_), 1) => usize::from(u8::MAX),
+        (_, depth) => usize::from(depth.max(1)),
+    };
+    let mut listed = String::new();
+    let (mut files, mut directories) = (0_usize, 0_usize);
+    let complete = Walk { depth, hidden }.visit(Path::new(&path), &mut |entry| {
+        match (&pattern, entry.kind) {
+            (Some(pattern), Kind::File | Kind::Other) if !pattern.matches(&entry.relative) => {
+                return Ok(true);
+            }
+            (Some(_), Kind::Directory) => return Ok(true),
+            (None, Kind::Directory) => directories += 1,
+            (_, Kind::File | Kind::Other) => files += 1,
+        }
+        if files + directories <= MAX_LISTED {
+            let name = &entry.relative;
+            let _ = match entry.kind {
+                Kind::Directory => writeln!(listed, "{name}/"),
+                Kind::File => writeln!(listed, "{name}\t{}", entry.size),
+                Kind::Other => writeln!(listed, "{name}\t(link or special file)"),
+            };
+        }
+        Ok(true)
+    })?;
+    let total = files + directories;
+    if total > MAX_LISTED {
+        let _ = writeln!(
+            listed,
+            "[{} more entries are left out; name a directory further down or a narrower glob]",
+            total - MAX_LISTED
+        );
+    }
+    if !complete {
+        listed.push_str("[the tree is too large and was not walked to its end]\n");
+    }
+    Ok(match (total, &glob) {
+        (0, Some(glob)) => format!("No file below `{path}` matches `{glob}`."),
+        (0, None) => format!(
+            "`{path}` is empty{}.",
+            if hidden {
+                ""
+            } else {
+                " (apart from hidden entries)"
+            }
+        ),
+        _ => listed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    fn tree() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("src/deep")).unwrap();
+        fs::write(root.path().join("b.txt"), "12345").unwrap();
+        fs::write(root.path().join("a.md"), "").unwrap();
+        fs::write(root.path().join(".hidden"), "x").unwrap();
+        fs::write(root.path().join("src/deep/c.rs"), "x").unwrap();
+        root
+    }
+
+    fn list(root: &tempfile::TempDir, more: Value) -> String {
+        let mut arguments = json!({"path": root.path()});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        testing::call::<files_list>(arguments).unwrap().to_text()
+    }
+
+    #[test]
+    fn entries_are_sorted_files_first_with_sizes() {
+        let root = tree();
+        assert_eq!(list(&root, json!({})), "a.md\t0\nb.txt\t5\nsrc/\n");
+        assert_eq!(
+            list(&root, json!({"hidden": true})),
+            ".hidden\t1\na.md\t0\nb.txt\t5\nsrc/\n"
+        );
+        assert_eq!(
+            list(&root, json!({"depth": 9})),
+            "a.md\t0\nb.txt\t5\nsrc/\nsrc/deep/\nsrc/deep/c.rs\t1\n"
+        );
+    }
+
+    #[test]
+    fn a_glob_finds_files_at_any_depth_and_says_when_there_are_none() {
+        let root = tree();
+        assert_eq!(list(&root, json!({"glob": "*.rs"})), "src/deep/c.rs\t1\n");
+        assert!(list(&root, json!({"glob": "*.py"})).ends_with("matches `*.py`."));
+        assert!(list(&tempfile::tempdir().unwrap(), json!({})).contains("is empty"));
+    }
+
+    #[test]
+    fn entries_are_listed_up_to_the_limit_and_counted_beyond() {
+        let root = tempfile::tempdir().unwrap();
+        for i in 0..MAX_LISTED {
+            fs::write(root.path().join(format!("{i}")), "").unwrap();
+        }
+        assert!(!list(&root, json!({})).contains("left out"));
+        fs::write(root.path().join("one more"), "").unwrap();
+        let listed = list(&root, json!({}));
+        assert_eq!(listed.lines().count(), MAX_LISTED + 1);
+        assert!(listed.contains("[1 more entries are left out;"), "{listed}");
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error_with_near_names() {
+        let root = tree();
+        let path = root.path().join("scr");
+        let error = testing::call::<files_list>(json!({"path": path})).unwrap_err();
+        assert!(
+            error.message().ends_with("has .hidden, a.md, b.txt, src/"),
+            "{error}"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_listed_and_not_followed() {
+        let root = tree();
+        std::os::unix::fs::symlink(root.path(), root.path().join("src/loop")).unwrap();
+        let listed = list(&root, json!({"depth": 9}));
+        assert!(listed.contains("src/loop\t(link or special file)\n"), "{listed}");
+        assert_eq!(listed.lines().count(), 6);
+    }
+}

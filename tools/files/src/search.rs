@@ -1,0 +1,344 @@
+//! `files_search`.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use regex::{Regex, RegexBuilder};
+use toolcell_sdk::files::{self, Lines, TextReader};
+use toolcell_sdk::{Result, ToolError, log, tool};
+
+use crate::walk::{Kind, Pattern, Walk};
+
+/// Most bytes of the answer.
+const MAX_TEXT: usize = 200_000;
+
+/// Most bytes of a line that are searched.
+const MAX_LINE: usize = 1 << 20;
+
+/// Most bytes of a line that are shown.
+const MAX_SHOWN: usize = 400;
+
+/// Files up to this many bytes are searched as one text first: most files have no match and need no look at lines.
+const MAX_WHOLE: u64 = 8 << 20;
+
+/// Memory for a compiled regular expression, in bytes.
+const MAX_REGEX: usize = 4 << 20;
+
+/// Search text files for a regular expression, line by line.
+///
+/// The answer has `path:line:text` for each line that matches and `path-line-text` for lines around it. Binary and
+/// hidden files are skipped. Use it to find where something stands; read on with `files_read`.
+#[tool(title = "Search files", read_only, idempotent)]
+pub(crate) fn files_search(
+    /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
+    pattern: String,
+    /// Directory to search with everything below it, or one file.
+    #[default(".".into())]
+    path: String,
+    /// Search only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`).
+    glob: Option<String>,
+    /// Take upper and lower case as the same.
+    #[default(false)]
+    ignore_case: bool,
+    /// Lines shown before and after each match.
+    #[default(0)]
+    context: u8,
+    /// The most matching lines to show.
+    #[default(200)]
+    max_matches: u32,
+    /// Search files and directories whose name starts with a dot, too.
+    #[default(false)]
+    hidden: bool,
+) -> Result<String> {
+    let regex = RegexBuilder::new(&pattern)
+        .case_insensitive(ignore_case)
+        .multi_line(true)
+        .crlf(true)
+        .size_limit(MAX_REGEX)
+        .build()
+        .map_err(|error| ToolError::invalid(format_args!("`pattern`: {error}")))?;
+    let glob = glob.as_deref().map(Pattern::parse).transpose()?;
+    let mut search = Search {
+        // These mean the ends of the text searched, so a whole file may not match where a line does.
+        whole_first: !pattern.contains(r"\A") && !pattern.contains(r"\z"),
+        regex,
+        context: context.into(),
+        max_matches: max_matches.max(1),
+        ..Search::default()
+    };
+    let start = Path::new(&path);
+    let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
+        search.file(start, &path)?
+    } else {
+        Walk {
+            depth: usize::MAX,
+            hidden,
+        }
+        .visit(start, &mut |entry| {
+            let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
+            if entry.kind != Kind::File || !wanted {
+                return Ok(true);
+            }
+            let shown = entry
+                .path
+                .strip_prefix(".")
+                .unwrap_or(&entry.path)
+                .display()
+                .to_string();
+            search.file(&entry.path, &shown)
+        })?
+    };
+    Ok(search.finish(&pattern, complete))
+}
+
+struct Search {
+    regex: Regex,
+    whole_first: bool,
+    context: usize,
+    max_matches: u32,
+    text: String,
+    matches: u32,
+    files: u64,
+    binary: u64,
+    unreadable: u64,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            regex: Regex::new("").expect("the empty expression is valid"),
+            whole_first: true,
+            context: 0,
+            max_matches: 1,
+            text: String::new(),
+            matches: 0,
+            files: 0,
+            binary: 0,
+            unreadable: 0,
+        }
+    }
+}
+
+impl Search {
+    /// Searches one file. `false`: the answer is full.
+    fn file(&mut self, path: &Path, shown: &str) -> Result<bool> {
+        let reader = match files::open(path).and_then(|file| TextReader::from_file(path, file)) {
+            Ok(Ok(reader)) => reader,
+            Ok(Err(_)) => {
+                self.binary += 1;
+                return Ok(true);
+            }
+            Err(error) => {
+                log::warn(&error);
+                self.unreadable += 1;
+                return Ok(true);
+            }
+        };
+        self.files += 1;
+        if self.whole_first && reader.len() <= MAX_WHOLE {
+            let text = files::read_text(path, u64::MAX)?;
+            if !self.regex.is_match(&text) {
+                return Ok(true);
+            }
+        }
+        self.lines(reader.lines(MAX_LINE), shown)
+    }
+
+    fn lines(&mut self, mut lines: Lines, shown: &str) -> Result<bool> {
+        let mut before: VecDeque<(usize, String)> = VecDeque::new();
+        let (mut number, mut after, mut last_shown) = (0, 0, 0);
+        while let Some(line) = lines.next_line()? {
+            number += 1;
+            let Some(found) = self.regex.find(&line.text) else {
+                if after > 0 {
+                    after -= 1;
+                    last_shown = number;
+                    self.show(shown, number, '-', &line.text, 0);
+                } else if self.context > 0 {
+                    if before.len() == self.context {
+                        before.pop_front();
+                    }
+                    before.push_back((number, line.text));
+                }
+                continue;
+            };
+            if self.matches == self.max_matches || self.text.len() > MAX_TEXT {
+                return Ok(false);
+            }
+            self.matches += 1;
+            let first = before.front().map_or(number, |(number, _)| *number);
+            if self.context > 0 && !self.text.is_empty() && first != last_shown + 1 {
+                self.text.push_str("--\n");
+            }
+            for (number, text) in before.drain(..) {
+                self.show(shown, number, '-', &text, 0);
+            }
+            self.show(shown, number, ':', &line.text, found.start());
+            last_shown = number;
+            after = self.context;
+        }
+        Ok(true)
+    }
+
+    /// Adds a line to the answer: of a long one, the part around the match.
+    fn show(&mut self, path: &str, number: usize, mark: char, line: &str, at: usize) {
+        let start = match at {
+            at if at + MAX_SHOWN / 2 <= MAX_SHOWN => 0,
+            at => line.floor_char_boundary(at - MAX_SHOWN / 2),
+        };
+        let end = line.floor_char_boundary((start + MAX_SHOWN).min(line.len()));
+        let (open, close) = (
+            if start > 0 { "[...]" } else { "" },
+            if end < line.len() { "[...]" } else { "" },
+        );
+        let _ = writeln!(
+            self.text,
+            "{path}{mark}{number}{mark}{open}{}{close}",
+            &line[start..end]
+        );
+    }
+
+    fn finish(mut self, pattern: &str, complete: bool) -> String {
+        let mut notes = Vec::new();
+        if self.binary > 0 {
+            notes.push(format!("{} binary files skipped", self.binary));
+        }
+        if self.unreadable > 0 {
+            notes.push(format!("{} files could not be read", self.unreadable));
+        }
+        if self.matches == 0 {
+            let plural = if self.files == 1 { "" } else { "s" };
+            self.text = format!("No line matches `{pattern}` in {} text file{plural}.", self.files);
+            if !complete {
+                notes.push("the tree is too large and was not searched to its end".into());
+            }
+            if notes.is_empty() {
+                return self.text;
+            }
+            return format!("{} [{}]", self.text, notes.join("; "));
+        }
+        if !complete {
+            notes.insert(
+                0,
+                format!(
+                    "there are more matches than the {} shown; use a narrower pattern, path or glob",
+                    self.matches
+                ),
+            );
+        }
+        if !notes.is_empty() {
+            let _ = writeln!(self.text, "[{}]", notes.join("; "));
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    fn tree(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::create_dir_all(root.path().join(name).parent().unwrap()).unwrap();
+            fs::write(root.path().join(name), bytes).unwrap();
+        }
+        root
+    }
+
+    fn search(root: &tempfile::TempDir, more: Value) -> String {
+        let mut arguments = json!({"path": root.path()});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let text = testing::call::<files_search>(arguments).unwrap().to_text();
+        text.replace(&format!("{}/", root.path().display()), "")
+    }
+
+    #[test]
+    fn lines_that_match_are_shown_with_path_and_number() {
+        let root = tree(&[("a.txt", b"one\ntwo\r\nOne\n"), ("d/b.rs", b"one")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "^one$"})),
+            "a.txt:1:one\nd/b.rs:1:one\n"
+        );
+        assert_eq!(search(&root, json!({"pattern": "two$"})), "a.txt:2:two\n");
+        assert_eq!(
+            search(&root, json!({"pattern": r"e\z", "glob": "*.txt"})),
+            "a.txt:1:one\na.txt:3:One\n"
+        );
+        assert_eq!(
+            search(
+                &root,
+                json!({"pattern": "ONE", "ignore_case": true, "glob": "*.txt"})
+            ),
+            "a.txt:1:one\na.txt:3:One\n"
+        );
+    }
+
+    #[test]
+    fn context_stands_around_matches_once() {
+        let root = tree(&[("a", b"1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "x", "context": 1})),
+            "a-2-2\na:3:x\na-4-4\na:5:x\na-6-6\n--\na-9-9\na:10:x\n"
+        );
+    }
+
+    #[test]
+    fn no_match_is_said_in_words_with_what_was_skipped() {
+        let root = tree(&[("a", b"1\n"), ("b", b"x\0")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "x"})),
+            "No line matches `x` in 1 text file. [1 binary files skipped]"
+        );
+    }
+
+    #[test]
+    fn matches_are_shown_up_to_the_limit_and_more_are_announced() {
+        let root = tree(&[("a", b"x\nx\nx\n")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "x", "max_matches": 3})),
+            "a:1:x\na:2:x\na:3:x\n"
+        );
+        assert!(
+            search(&root, json!({"pattern": "x", "max_matches": 2}))
+                .starts_with("a:1:x\na:2:x\n[there are more")
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_its_match() {
+        let line = format!("{}needle{}", "a".repeat(5000), "b".repeat(5000));
+        let root = tree(&[("a", line.as_bytes())]);
+        let text = search(&root, json!({"pattern": "needle"}));
+        assert!(text.starts_with("a:1:[...]a") && text.contains("needle") && text.ends_with("b[...]\n"));
+        assert!(text.len() < MAX_SHOWN + 50);
+    }
+
+    #[test]
+    fn other_encodings_are_searched_too() {
+        let root = tree(&[("a", b"\xff\xfeh\0i\0\n\0"), ("b", b"z\xfcrich hi")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "^hi|hi$"})),
+            "a:1:hi\nb:1:z\u{fffd}rich hi\n"
+        );
+    }
+
+    #[test]
+    fn what_is_no_expression_is_refused_and_a_missing_path_too() {
+        let call = |arguments| testing::call::<files_search>(arguments).unwrap_err();
+        assert!(call(json!({"pattern": "("})).message().contains("unclosed group"));
+        assert!(
+            call(json!({"pattern": "a", "path": "/no/such/path"}))
+                .message()
+                .contains("does not exist")
+        );
+    }
+}

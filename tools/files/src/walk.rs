@@ -1,0 +1,165 @@
+//! Walks a directory tree in a fixed order, without following symbolic links.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobMatcher};
+use toolcell_sdk::{Result, ToolError, files, log};
+
+/// Most entries that one walk looks at, so that a whole disk ends as an answer and not at a limit of the cell.
+const MAX_ENTRIES: usize = 200_000;
+
+/// What a walk shall find.
+pub(crate) struct Walk {
+    /// Levels of directories; 1 is the directory itself.
+    pub(crate) depth: usize,
+    /// Whether entries whose name starts with a dot are part of it.
+    pub(crate) hidden: bool,
+}
+
+/// Something in a directory.
+pub(crate) struct Entry {
+    /// Path as a tool takes it: the path of the walk's start and below.
+    pub(crate) path: PathBuf,
+    /// Path below the start of the walk, with `/` between the parts.
+    pub(crate) relative: String,
+    pub(crate) kind: Kind,
+    /// Size of a file in bytes.
+    pub(crate) size: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Directory,
+    File,
+    /// A link, which is not followed, or something that is neither file nor directory.
+    Other,
+}
+
+impl Walk {
+    /// Calls `visit` for everything below a directory, files before directories, each sorted by name. Returns whether the
+    /// walk came to its end: `visit` stops it with `false`.
+    pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<bool> {
+        let mut left = MAX_ENTRIES;
+        self.visit_directory(start, "", 1, &mut left, visit)
+    }
+
+    fn visit_directory(
+        &self,
+        directory: &Path,
+        prefix: &str,
+        level: usize,
+        left: &mut usize,
+        visit: &mut dyn FnMut(Entry) -> Result<bool>,
+    ) -> Result<bool> {
+        let mut entries = match fs::read_dir(directory) {
+            Ok(entries) => entries.take(*left).flatten().collect::<Vec<_>>(),
+            Err(error) if level == 1 => return Err(files::explain(directory, &error)),
+            Err(error) => {
+                log::warn(files::explain(directory, &error));
+                return Ok(true);
+            }
+        };
+        *left -= entries.len();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        let mut directories = Vec::new();
+        for entry in entries {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !self.hidden && name.starts_with('.') {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => Kind::Directory,
+                Ok(kind) if kind.is_file() => Kind::File,
+                _ => Kind::Other,
+            };
+            let size = match kind {
+                Kind::File => entry
+                    .metadata()
+                    .map(|metadata| metadata.len())
+                    .unwrap_or_default(),
+                _ => 0,
+            };
+            let entry = Entry {
+                path: directory.join(&name),
+                relative: format!("{prefix}{name}"),
+                kind,
+                size,
+            };
+            if kind == Kind::Directory {
+                directories.push(entry);
+            } else if !visit(entry)? {
+                return Ok(false);
+            }
+        }
+        for entry in directories {
+            let (path, below) = (entry.path.clone(), format!("{}/", entry.relative));
+            if !visit(entry)? || *left == 0 {
+                return Ok(false);
+            }
+            if level < self.depth && !self.visit_directory(&path, &below, level + 1, left, visit)? {
+                return Ok(false);
+            }
+        }
+        Ok(*left > 0)
+    }
+}
+
+/// A glob pattern: one with a `/` is matched against the path below the start, one without against the name alone.
+pub(crate) struct Pattern {
+    matcher: GlobMatcher,
+    whole_path: bool,
+}
+
+impl Pattern {
+    pub(crate) fn parse(pattern: &str) -> Result<Self> {
+        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
+            .literal_separator(true)
+            .build()
+            .map_err(|error| {
+                ToolError::invalid(format_args!(
+                    "`glob`: `{pattern}` is no glob pattern: {}",
+                    error.kind()
+                ))
+            })?;
+        Ok(Self {
+            matcher: glob.compile_matcher(),
+            whole_path: pattern.contains('/'),
+        })
+    }
+
+    pub(crate) fn matches(&self, relative: &str) -> bool {
+        let name = relative.rsplit('/').next().unwrap_or(relative);
+        self.matcher
+            .is_match(if self.whole_path { relative } else { name })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        Pattern::parse(pattern).unwrap().matches(path)
+    }
+
+    #[test]
+    fn a_pattern_without_slash_matches_names_and_one_with_slash_matches_paths() {
+        assert!(matches("*.rs", "src/walk.rs"));
+        assert!(!matches("*.rs", "src/walk.rs.txt"));
+        assert!(matches("src/*.rs", "src/walk.rs"));
+        assert!(!matches("src/*.rs", "src/a/walk.rs"));
+        assert!(matches("src/**/*.rs", "src/a/b/walk.rs"));
+        assert!(matches("./src/**", "src/a"));
+        assert!(matches("*.{toml,md}", "README.md"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused() {
+        let error = Pattern::parse("a[").map(|_| ()).unwrap_err();
+        assert!(
+            error.message().starts_with("`glob`: `a[` is no glob pattern: "),
+            "{error}"
+        );
+    }
+}

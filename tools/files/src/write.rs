@@ -1,0 +1,174 @@
+//! `files_write`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use toolcell_sdk::{Result, ToolError, files, input, tool};
+
+use crate::replace::replace;
+
+/// Old contents up to this many bytes are put back if overwriting fails.
+const MAX_KEPT: u64 = 16 << 20;
+
+/// What to do if the file exists.
+#[input]
+#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Create,
+    Overwrite,
+    Append,
+}
+
+/// Write a text file: create a new one, overwrite one, or append to one.
+///
+/// To change a part of a file, use `files_edit`.
+#[tool(title = "Write a file", destructive)]
+pub(crate) fn files_write(
+    /// Path of the file.
+    path: String,
+    /// The text to write.
+    content: String,
+    /// `create` fails if the file exists; `overwrite` replaces all that is in it; `append` adds to its end. The last two
+    /// create it if it does not exist.
+    #[default(Mode::Create)]
+    mode: Mode,
+    /// Create missing directories on the way.
+    #[default(false)]
+    parents: bool,
+) -> Result<String> {
+    let file = Path::new(&path);
+    if parents && let Some(parent) = file.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent).map_err(|error| files::explain(parent, &error))?;
+    }
+    let done = match mode {
+        Mode::Create => create(file, &content).map(|()| "Created".to_owned()),
+        Mode::Append => append(file, &content),
+        Mode::Overwrite => overwrite(file, &content),
+    };
+    match done {
+        Ok(done) => Ok(format!(
+            "{done} `{path}`: {} bytes, {} lines written.",
+            content.len(),
+            content.lines().count()
+        )),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(ToolError::failed(format_args!(
+            "`{path}` exists already; choose another path, or `mode` `overwrite` or `append`"
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !parents => {
+            Err(files::explain(&path, &error)
+                .context("nothing written (`parents` creates missing directories)"))
+        }
+        Err(error) => Err(files::explain(&path, &error)),
+    }
+}
+
+fn create(path: &Path, content: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(content.as_bytes()).inspect_err(|_| {
+        // No half of a file stays behind.
+        let _ = fs::remove_file(path);
+    })
+}
+
+fn append(path: &Path, content: &str) -> io::Result<String> {
+    if !path.exists() {
+        return create(path, content).map(|()| "Created".into());
+    }
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    let before = file.metadata()?.len();
+    file.write_all(content.as_bytes()).inspect_err(|_| {
+        let _ = file.set_len(before);
+    })?;
+    Ok(format!("Appended to ({before} bytes before)"))
+}
+
+fn overwrite(path: &Path, content: &str) -> io::Result<String> {
+    let before = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return create(path, content).map(|()| "Created".into());
+        }
+        Err(error) => return Err(error),
+    };
+    // A file that may be written and not read, or a very large one, is overwritten without a copy.
+    let old = if before <= MAX_KEPT {
+        fs::read(path).ok()
+    } else {
+        None
+    };
+    match old {
+        Some(old) => replace(path, &old, content.as_bytes())?,
+        None => OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(path)?
+            .write_all(content.as_bytes())?,
+    }
+    Ok(format!("Overwrote ({before} bytes before)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_sdk::serde_json::json;
+    use toolcell_sdk::testing;
+
+    fn write(path: &Path, content: &str, mode: &str) -> Result<String> {
+        testing::call::<files_write>(json!({"path": path, "content": content, "mode": mode}))
+            .map(|o| o.to_text())
+    }
+
+    #[test]
+    fn each_mode_says_what_it_did() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.txt");
+        let said = write(&path, "one\n", "create").unwrap();
+        assert!(
+            said.starts_with("Created `") && said.ends_with("a.txt`: 4 bytes, 1 lines written."),
+            "{said}"
+        );
+        let error = write(&path, "two\n", "create").unwrap_err();
+        assert!(
+            error.message().contains("exists already; choose another path"),
+            "{error}"
+        );
+        assert!(
+            write(&path, "two\n", "append")
+                .unwrap()
+                .starts_with("Appended to (4 bytes before)")
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert!(
+            write(&path, "3", "overwrite")
+                .unwrap()
+                .starts_with("Overwrote (8 bytes before)")
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "3");
+    }
+
+    #[test]
+    fn directories_are_created_only_if_asked_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b/c.txt");
+        let error = write(&path, "x", "create").unwrap_err();
+        assert!(
+            error
+                .message()
+                .starts_with("nothing written (`parents` creates missing directories)"),
+            "{error}"
+        );
+        testing::call::<files_write>(json!({"path": path, "content": "x", "parents": true})).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x");
+    }
+
+    #[test]
+    fn a_directory_is_not_written_to() {
+        let root = tempfile::tempdir().unwrap();
+        for mode in ["create", "overwrite", "append"] {
+            assert!(write(root.path(), "x", mode).is_err(), "{mode}");
+        }
+    }
+}
