@@ -1,1 +1,221 @@
-//! x
+//! No model at all: a small, deterministic stand-in that finds the tool by the words of the request.
+//!
+//! It lets everything else run without a key and without a network. It compares the words of the person's last message
+//! with the names, descriptions and schemas of the tools, fills in what the message names (paths, addresses, quoted
+//! texts, numbers, dates, cities), asks for one call or two, and passes on what the tool says. It knows no tool by name,
+//! understands no language, and says in every answer what it is.
+
+mod plan;
+mod things;
+mod tool;
+mod words;
+mod zones;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell_core::message::CallRequest;
+use toolcell_core::provider::{Completion, Delta, ProviderInfo, Request, StopReason, ToolChoice};
+use toolcell_core::{BoxStream, Content, Message, Part, Provider, ProviderError, ToolSpec};
+
+use crate::emit::{self, Emitter};
+use plan::{Step, near, plan};
+use words::{likeness, words};
+
+/// How every answer begins.
+pub const MARK: &str = "offline stand-in, no model";
+
+/// Longest result that is repeated in an answer, in characters; a reader can see the rest in the call itself.
+const MAX_RESULT_CHARS: usize = 4000;
+
+/// A provider without a model.
+#[derive(Debug)]
+pub struct Offline {
+    info: ProviderInfo,
+}
+
+impl Offline {
+    /// The stand-in. It has no settings.
+    pub fn new() -> Self {
+        Self {
+            info: ProviderInfo {
+                provider: "offline".into(),
+                model: "none".into(),
+            },
+        }
+    }
+}
+
+impl Default for Offline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Provider for Offline {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
+        emit::stream(|out| async move { Ok(send(answer(&request), out).await) })
+    }
+}
+
+/// What the stand-in does next.
+#[derive(Debug, PartialEq)]
+enum Next {
+    Say(String),
+    Call { name: String, arguments: String },
+}
+
+async fn send(next: Next, mut out: Emitter) -> Completion {
+    let part = match next {
+        Next::Say(text) => {
+            for piece in text.split_inclusive(' ') {
+                out.emit(Delta::Text(piece.into())).await;
+            }
+            Part::Text { text }
+        }
+        Next::Call { name, arguments } => {
+            out.emit(Delta::CallStarted {
+                index: 0,
+                name: name.clone(),
+            })
+            .await;
+            out.emit(Delta::CallArguments {
+                index: 0,
+                fragment: arguments.clone(),
+            })
+            .await;
+            Part::Call(CallRequest {
+                id: format!("call_{:016x}", fastrand::u64(..)),
+                name,
+                arguments,
+                opaque: Value::Null,
+            })
+        }
+    };
+    Completion {
+        parts: vec![part],
+        stop: StopReason::Complete,
+        usage: None,
+    }
+}
+
+fn answer(request: &Request) -> Next {
+    let at = request.messages.iter().rposition(|m| matches!(**m, Message::User { .. }));
+    let Some(at) = at else {
+        return Next::Say(format!("{MARK}: nothing was asked."));
+    };
+    let asked = request.messages[at].text();
+    let results: Vec<(&str, String, bool)> = request.messages[at..].iter().filter_map(result).collect();
+    let tools: Vec<ToolSpec> = match &request.tool_choice {
+        ToolChoice::None => Vec::new(),
+        ToolChoice::Tool(name) => request.tools.iter().filter(|t| t.name == *name).cloned().collect(),
+        ToolChoice::Auto | ToolChoice::Required => request.tools.to_vec(),
+    };
+    let steps = plan(&asked, &tools);
+    let failed = results.last().is_some_and(|(_, _, is_error)| *is_error);
+    match steps.get(results.len()) {
+        Some(step) if !failed => next_call(step, results.last().map(|(_, text, _)| text.as_str())),
+        _ if results.is_empty() => Next::Say(nothing_fits(&asked, request)),
+        _ => Next::Say(sentence(&asked, &results)),
+    }
+}
+
+fn result(message: &Arc<Message>) -> Option<(&str, String, bool)> {
+    let Message::Tool {
+        name, content, is_error, ..
+    } = &**message
+    else {
+        return None;
+    };
+    let texts: Vec<String> = content
+        .iter()
+        .map(|part| match part {
+            Content::Text { text } => text.clone(),
+            Content::Blob(blob) => crate::said::blob(blob),
+            Content::Link(link) => crate::said::link(link),
+        })
+        .collect();
+    Some((name, texts.join("\n"), *is_error))
+}
+
+fn next_call(step: &Step, before: Option<&str>) -> Next {
+    let mut arguments = step.arguments.clone();
+    if let (Some(parameter), Some(text)) = (&step.takes_result, before) {
+        arguments.insert(parameter.clone(), text.into());
+    }
+    Next::Call {
+        name: step.tool.clone(),
+        arguments: Value::Object(arguments).to_string(),
+    }
+}
+
+fn nothing_fits(asked: &str, request: &Request) -> String {
+    if request.tools.is_empty() || request.tool_choice == ToolChoice::None {
+        return format!("{MARK}: there is no tool to call, and it can do nothing else.");
+    }
+    let mut text = format!("{MARK}: no tool fits this request, or something that it needs is not named.");
+    let near: Vec<&ToolSpec> = near(asked, &request.tools);
+    let listed: Vec<&ToolSpec> = if near.is_empty() {
+        request.tools.iter().collect()
+    } else {
+        near.into_iter().take(3).collect()
+    };
+    text.push_str(" It could use:\n");
+    for tool in listed {
+        let first = tool.description.split(['\n']).next().unwrap_or_default();
+        let first = first.split_inclusive(". ").next().unwrap_or_default().trim();
+        text.push_str(&format!("- `{}`: {first}\n", tool.name));
+    }
+    text.trim_end().to_owned()
+}
+
+fn sentence(asked: &str, results: &[(&str, String, bool)]) -> String {
+    let (name, text, is_error) = &results[results.len() - 1];
+    let shown = cut(&told(asked, text));
+    let said = if *is_error { "failed" } else { "says" };
+    let join = if shown.contains('\n') { "\n\n" } else { " " };
+    let earlier: String = results[..results.len() - 1]
+        .iter()
+        .map(|(name, text, is_error)| match is_error {
+            true => format!(" `{name}` failed: {};", cut(text)),
+            false if text.len() <= 200 && !text.contains('\n') => format!(" `{name}` says: {};", told(asked, text)),
+            false => format!(" after `{name}`,"),
+        })
+        .collect();
+    format!("{MARK}:{earlier} `{name}` {said}:{join}{shown}")
+}
+
+/// A result in words. Of a flat JSON object the fields come first that the request names.
+fn told(asked: &str, result: &str) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(result) else {
+        return result.trim().to_owned();
+    };
+    if fields.values().any(|v| v.is_object() || v.is_array()) || fields.is_empty() {
+        return result.trim().to_owned();
+    }
+    let asked = words(asked);
+    let mut fields: Vec<(bool, String)> = fields
+        .iter()
+        .map(|(name, value)| {
+            let named = words(name)
+                .iter()
+                .any(|n| asked.iter().any(|a| likeness(&a.stem, &n.stem) >= 1.0));
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (!named, format!("{}: {value}", name.replace('_', " ")))
+        })
+        .collect();
+    fields.sort_by_key(|(unnamed, _)| *unnamed);
+    let texts: Vec<String> = fields.into_iter().map(|(_, text)| text).collect();
+    texts.join(", ")
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_RESULT_CHARS) {
+        Some((end, _)) => format!("{}…\n[cut after {MAX_RESULT_CHARS} characters]", &text[..end]),
+        None => text.to_owned(),
+    }
+}

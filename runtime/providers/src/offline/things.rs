@@ -1,0 +1,187 @@
+//! The things that a request names: addresses, paths, quoted texts, numbers, dates, places.
+
+use super::zones;
+
+/// One thing.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Thing {
+    /// `http://` or `https://`.
+    Url(String),
+    /// A file or directory.
+    Path(String),
+    /// What stood in quotation marks.
+    Quoted(String),
+    /// A number and the word after it.
+    Number { value: i64, unit: String },
+    /// A date or time as in RFC 3339.
+    Date(String),
+    /// A time zone of the IANA database, perhaps named by its city.
+    Zone(String),
+}
+
+/// A request taken apart.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) things: Vec<Thing>,
+    /// The text without the things, where they stood a gap.
+    pub(super) rest: String,
+}
+
+const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
+
+/// Words after which a single word is a place to look in.
+const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "of", "below"];
+
+/// Takes a request apart.
+pub(super) fn take_apart(text: &str) -> Request {
+    let mut request = Request::default();
+    let unquoted = take_quoted(text, &mut request.things);
+    let unquoted = zones::take(&unquoted, |zone| request.things.push(Thing::Zone(zone.to_owned())));
+    let tokens: Vec<&str> = unquoted.split_whitespace().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        let bare = token.trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']'));
+        let bare = if bare.len() > 1 { bare.trim_end_matches('.') } else { bare };
+        let next = tokens.get(at + 1).copied().unwrap_or_default();
+        let before = at.checked_sub(1).map(|i| tokens[i].to_lowercase()).unwrap_or_default();
+        match thing(bare, next) {
+            Some(thing) => {
+                request.things.push(thing);
+                request.rest.push_str(" \u{0} ");
+            }
+            // `in src`: the last word of a sentence, or one before another preposition, that is no ordinary word.
+            None if is_place(&before, bare, next, request.things.iter().any(|t| matches!(t, Thing::Path(_)))) => {
+                request.things.push(Thing::Path(bare.to_owned()));
+                request.rest.push_str(" \u{0} ");
+            }
+            None => {
+                request.rest.push_str(token);
+                request.rest.push(' ');
+            }
+        }
+    }
+    request
+}
+
+fn take_quoted(text: &str, things: &mut Vec<Thing>) -> String {
+    let mut rest = String::new();
+    let mut left = text;
+    while let Some(c) = left.chars().next() {
+        let begins_word = rest.chars().last().is_none_or(|before| !before.is_alphanumeric());
+        if begins_word
+            && let Some((_, close)) = QUOTES.iter().find(|(open, _)| *open == c)
+            && let Some(length) = left[c.len_utf8()..].find(*close)
+            && length > 0
+        {
+            let quoted = &left[c.len_utf8()..c.len_utf8() + length];
+            things.push(match thing(quoted, "") {
+                Some(found @ (Thing::Url(_) | Thing::Path(_))) if !quoted.contains(' ') => found,
+                _ => Thing::Quoted(quoted.to_owned()),
+            });
+            rest.push_str(" \u{0} ");
+            left = &left[c.len_utf8() + length + close.len_utf8()..];
+        } else {
+            rest.push(c);
+            left = &left[c.len_utf8()..];
+        }
+    }
+    rest
+}
+
+fn thing(token: &str, next: &str) -> Option<Thing> {
+    if token.starts_with("http://") || token.starts_with("https://") {
+        return Some(Thing::Url(token.to_owned()));
+    }
+    if is_date(token) {
+        return Some(Thing::Date(token.to_owned()));
+    }
+    if let Ok(value) = token.parse() {
+        let unit = next.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+        return Some(Thing::Number { value, unit });
+    }
+    is_path(token).then(|| Thing::Path(token.to_owned()))
+}
+
+/// `2026-01-31`, with or without a time.
+fn is_date(token: &str) -> bool {
+    let bytes = token.as_bytes();
+    bytes.len() >= 10
+        && bytes[..10]
+            .iter()
+            .enumerate()
+            .all(|(at, b)| if at == 4 || at == 7 { *b == b'-' } else { b.is_ascii_digit() })
+        && (bytes.len() == 10 || bytes[10] == b'T')
+}
+
+/// A token with a slash or with an ending, such as `src/lib.rs`, `README.md`, `.gitignore`, `..`.
+fn is_path(token: &str) -> bool {
+    if !token.chars().any(char::is_alphanumeric) {
+        return matches!(token, "." | ".." | "/" | "./" | "../");
+    }
+    if token.contains('/') {
+        return !token.contains("://") && !token.starts_with("//");
+    }
+    match token.rsplit_once('.') {
+        // `.gitignore` is a file; `.name` of a query is not told from it and is quoted by careful people.
+        Some(("", name)) => name.len() > 1,
+        Some((stem, ending)) => {
+            stem.chars().any(char::is_alphanumeric)
+                && (1..=8).contains(&ending.len())
+                && ending.chars().all(|c| c.is_ascii_alphanumeric())
+                && !ending.chars().all(|c| c.is_ascii_digit())
+        }
+        None => matches!(token, "Makefile" | "Dockerfile" | "LICENSE" | "README" | "CHANGELOG"),
+    }
+}
+
+fn is_place(before: &str, token: &str, next: &str, has_path: bool) -> bool {
+    let ends = next.is_empty() || PLACE_WORDS.contains(&next) || matches!(next, "and" | "for" | "with" | "to" | "directory" | "folder");
+    let is_name = !token.is_empty() && token.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let is_plain = token.chars().all(|c| c.is_lowercase() || !c.is_alphabetic());
+    !has_path && ends && is_name && is_plain && PLACE_WORDS.contains(&before) && before != "of"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn things(text: &str) -> Vec<Thing> {
+        take_apart(text).things
+    }
+
+    #[test]
+    fn things_are_found_where_people_write_them() {
+        assert_eq!(things("How many words are in README.md?"), [Thing::Path("README.md".into())]);
+        assert_eq!(things("List the files in docs"), [Thing::Path("docs".into())]);
+        assert_eq!(
+            things("fetch https://example.com/a.html."),
+            [Thing::Url("https://example.com/a.html".into())]
+        );
+        assert_eq!(
+            things("first 20 lines of ./a/b"),
+            [
+                Thing::Number {
+                    value: 20,
+                    unit: "lines".into()
+                },
+                Thing::Path("./a/b".into())
+            ]
+        );
+        assert_eq!(
+            things("replace \"a b\" with 'c' in `x.txt`"),
+            [Thing::Quoted("a b".into()), Thing::Quoted("c".into()), Thing::Path("x.txt".into())]
+        );
+        assert_eq!(things("What time is it in New York?"), [Thing::Zone("America/New_York".into())]);
+        assert_eq!(
+            things("between 2026-01-01 and 2026-03-01T10:00:00Z"),
+            [Thing::Date("2026-01-01".into()), Thing::Date("2026-03-01T10:00:00Z".into())]
+        );
+    }
+
+    #[test]
+    fn ordinary_words_are_no_things() {
+        for text in ["What's up?", "it's 'not closed", "Find it.", "the e.g. case", "“"] {
+            let found = things(text);
+            assert!(found.iter().all(|t| matches!(t, Thing::Path(p) if p == "e.g")), "{text}: {found:?}");
+        }
+    }
+}

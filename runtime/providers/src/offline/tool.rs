@@ -1,0 +1,237 @@
+//! A tool as its description and its schema tell it.
+
+use serde_json::Value;
+use toolcell_core::ToolSpec;
+
+use super::words::{Word, likeness, stem, words};
+
+/// A tool, its words weighed by where they stand, and its parameters.
+pub(super) struct Offered<'a> {
+    pub(super) spec: &'a ToolSpec,
+    pub(super) parameters: Vec<Parameter>,
+    words: Vec<(String, f64)>,
+}
+
+/// One parameter.
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) required: bool,
+    /// Stems of its name.
+    pub(super) stems: Vec<String>,
+    /// What is said of it.
+    pub(super) docs: String,
+}
+
+/// What a parameter takes, as far as its schema, name and description tell.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// An address on the web.
+    Url,
+    /// A file or directory.
+    Path,
+    /// A time zone.
+    Zone,
+    /// A date or time.
+    Date,
+    /// One of these.
+    OneOf(Vec<String>),
+    /// Any other text.
+    Text,
+    /// A whole number.
+    Integer,
+    /// Yes or no.
+    Boolean,
+    /// Something that no request in words fills.
+    Other,
+}
+
+impl<'a> Offered<'a> {
+    pub(super) fn new(spec: &'a ToolSpec) -> Self {
+        let schema = spec.input.as_value();
+        let parameters = parameters(schema);
+        let mut offered = Self {
+            spec,
+            parameters,
+            words: Vec::new(),
+        };
+        // The name is chosen to be recognised, the first sentence to say what the tool does; the rest explains.
+        offered.weigh(spec.name.as_str(), 3.0);
+        offered.weigh(spec.title.as_deref().unwrap_or_default(), 2.0);
+        let (first, rest) = spec.description.split_once(['.', '\n']).unwrap_or((&spec.description, ""));
+        offered.weigh(first, 2.0);
+        offered.weigh(rest, 0.6);
+        let own: Vec<(String, f64)> = offered
+            .parameters
+            .iter()
+            .flat_map(|p| {
+                let values = match &p.kind {
+                    Kind::OneOf(values) => values.join(" "),
+                    _ => String::new(),
+                };
+                [(p.name.clone(), 1.0), (p.docs.clone(), 0.4), (values, 2.0)]
+            })
+            .collect();
+        for (text, weight) in own {
+            offered.weigh(&text, weight);
+        }
+        offered
+    }
+
+    fn weigh(&mut self, text: &str, weight: f64) {
+        for word in words(text) {
+            if word.is_empty() {
+                continue;
+            }
+            match self.words.iter_mut().find(|(stem, _)| *stem == word.stem) {
+                Some((_, known)) => *known = known.max(weight),
+                None => self.words.push((word.stem, weight)),
+            }
+        }
+    }
+
+    /// How much the tool has to do with a word; 0 for nothing.
+    pub(super) fn weight_of(&self, asked: &Word) -> f64 {
+        self.words
+            .iter()
+            .map(|(offered, weight)| weight * likeness(&asked.stem, offered))
+            .fold(0.0, f64::max)
+    }
+
+    /// Whether the tool has a parameter of a kind.
+    pub(super) fn takes(&self, kind: &Kind) -> bool {
+        self.parameters.iter().any(|p| p.kind == *kind)
+    }
+}
+
+fn parameters(schema: &Value) -> Vec<Parameter> {
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    let mut parameters: Vec<Parameter> = properties
+        .iter()
+        .map(|(name, property)| {
+            let stems: Vec<String> = words(name).into_iter().map(|w| w.stem).collect();
+            let docs = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            Parameter {
+                kind: kind(schema, property, &stems, docs),
+                required: required.contains(&name.as_str()),
+                name: name.clone(),
+                stems,
+                docs: docs.to_owned(),
+            }
+        })
+        .collect();
+    // Required ones in the order of `required`, as the author declared them; then those that come first by their names.
+    parameters.sort_by_key(|p| {
+        let declared = required.iter().position(|name| *name == p.name);
+        (declared.unwrap_or(usize::MAX), order(&p.stems))
+    });
+    parameters
+}
+
+/// Which of two parameters of one kind comes first in a sentence: from *old* to *new*.
+fn order(stems: &[String]) -> u8 {
+    let has = |set: &[&str]| stems.iter().any(|s| set.iter().any(|word| stem(word) == *s));
+    if has(&["old", "from", "start", "first", "before", "source", "left", "a", "since"]) {
+        0
+    } else if has(&["new", "to", "end", "last", "second", "after", "target", "right", "b", "until"]) {
+        2
+    } else {
+        1
+    }
+}
+
+fn kind(root: &Value, property: &Value, stems: &[String], docs: &str) -> Kind {
+    let values = values(root, property, 0);
+    if !values.is_empty() {
+        return Kind::OneOf(values);
+    }
+    match type_of(root, property, 0) {
+        Some("integer" | "number") => Kind::Integer,
+        Some("boolean") => Kind::Boolean,
+        Some("string") => kind_of_text(property, stems, docs),
+        _ => Kind::Other,
+    }
+}
+
+fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
+    let named = |names: &[&str]| stems.iter().any(|s| names.iter().any(|name| stem(name) == *s));
+    let said = words(docs);
+    let says = |word: &str| said.iter().take(8).any(|w| w.stem == stem(word));
+    match property.get("format").and_then(Value::as_str) {
+        Some("uri" | "url" | "iri") => return Kind::Url,
+        Some("date" | "date-time" | "time") => return Kind::Date,
+        _ => {}
+    }
+    if named(&["url", "uri", "href", "address"]) {
+        Kind::Url
+    } else if named(&["zone", "timezone", "tz"]) || said.windows(2).any(|w| w[0].stem == "tim" && w[1].stem == "zon") && says("zone") {
+        Kind::Zone
+    } else if named(&["path", "file", "filename", "dir", "directory", "folder"]) {
+        Kind::Path
+    } else if named(&["date", "datetime", "instant", "timestamp"])
+        || (named(&["from", "to", "start", "end", "time", "since", "until", "a", "b", "when"]) && (says("date") || says("time")))
+    {
+        Kind::Date
+    } else {
+        Kind::Text
+    }
+}
+
+/// References inside the schema that are followed: an option of an enumeration takes two.
+const MAX_HOPS: usize = 4;
+
+/// The schema itself, what it refers to, and its alternatives.
+fn forms<'a>(root: &'a Value, property: &'a Value) -> Vec<&'a Value> {
+    let mut forms = vec![property];
+    if let Some(target) = property.get("$ref").and_then(Value::as_str)
+        && let Some(found) = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer))
+    {
+        forms.push(found);
+    }
+    for name in ["anyOf", "oneOf", "allOf"] {
+        if let Some(Value::Array(inner)) = property.get(name) {
+            forms.extend(inner);
+        }
+    }
+    forms
+}
+
+fn values(root: &Value, property: &Value, hops: usize) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    if let Some(Value::Array(listed)) = property.get("enum") {
+        found.extend(listed.iter().filter_map(Value::as_str).map(str::to_owned));
+    }
+    if let Some(single) = property.get("const").and_then(Value::as_str) {
+        found.push(single.to_owned());
+    }
+    if found.is_empty() && hops < MAX_HOPS {
+        for form in forms(root, property).into_iter().skip(1) {
+            found.extend(values(root, form, hops + 1));
+        }
+    }
+    found
+}
+
+fn type_of<'a>(root: &'a Value, property: &'a Value, hops: usize) -> Option<&'a str> {
+    let own = match property.get("type") {
+        Some(Value::String(name)) => Some(name.as_str()),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+        _ => None,
+    };
+    own.filter(|name| *name != "null").or_else(|| {
+        if hops == MAX_HOPS {
+            return None;
+        }
+        forms(root, property)
+            .into_iter()
+            .skip(1)
+            .find_map(|form| type_of(root, form, hops + 1))
+    })
+}

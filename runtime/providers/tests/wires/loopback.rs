@@ -1,0 +1,214 @@
+//! A server on loopback that plays recorded answers byte by byte and records what it was sent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// One answer.
+#[derive(Clone)]
+pub struct Reply {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    piece: usize,
+    pause: Duration,
+    end: End,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// The connection is closed.
+    Close,
+    /// Nothing more comes and the connection stays.
+    Stall,
+    /// The body is announced longer than it is.
+    Break,
+}
+
+impl Reply {
+    pub fn new(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type", media_type.to_owned())],
+            body: body.into(),
+            piece: usize::MAX,
+            pause: Duration::ZERO,
+            end: End::Close,
+        }
+    }
+
+    /// An event stream.
+    pub fn sse(body: impl Into<Vec<u8>>) -> Self {
+        Self::new(200, "text/event-stream; charset=utf-8", body)
+    }
+
+    /// An event stream of these `data` lines.
+    pub fn events(events: &[&str]) -> Self {
+        Self::sse(events.iter().map(|e| format!("data: {e}\n\n")).collect::<String>())
+    }
+
+    pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self::new(status, "application/json", body)
+    }
+
+    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    /// Sends the body in pieces of `bytes`, each a packet of its own.
+    pub fn in_pieces(mut self, bytes: usize) -> Self {
+        self.piece = bytes;
+        self.pause = Duration::from_millis(1);
+        self
+    }
+
+    /// Only the first `bytes` of the body, then the end of the connection.
+    pub fn cut_at(mut self, bytes: usize) -> Self {
+        self.body.truncate(bytes);
+        self
+    }
+
+    /// After the body nothing more comes, and the connection stays open.
+    pub fn then_stall(mut self) -> Self {
+        self.end = End::Stall;
+        self
+    }
+
+    /// The connection ends before the length that was announced.
+    pub fn then_break(mut self) -> Self {
+        self.end = End::Break;
+        self
+    }
+}
+
+/// One request as it came.
+#[derive(Debug, Clone)]
+pub struct Received {
+    pub line: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+}
+
+impl Received {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// The server; it stops when dropped.
+pub struct Server {
+    port: u16,
+    received: Arc<Mutex<Vec<Received>>>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// Answers one request with each reply, in order, and closes every further connection.
+    pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let record = received.clone();
+        let mut replies: VecDeque<Reply> = replies.into_iter().collect();
+        let task = tokio::spawn(async move {
+            let mut stalled = Vec::new();
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let Some(request) = read_request(&mut socket).await else { continue };
+                record.lock().unwrap().push(request);
+                let Some(reply) = replies.pop_front() else { continue };
+                // A client that has seen enough may be gone already.
+                let _ = answer(&mut socket, &reply).await;
+                if reply.end == End::Stall {
+                    stalled.push(socket);
+                }
+            }
+        });
+        Self { port, received, task }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// The body of the only request.
+    pub fn body(&self) -> Value {
+        let received = self.received();
+        assert_eq!(received.len(), 1, "one request is expected");
+        received[0].body.clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<Received> {
+    let mut bytes = Vec::new();
+    let head_end = loop {
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            break at;
+        }
+        if socket.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let mut lines = head.lines();
+    let line = lines.next().unwrap().to_owned();
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|l| l.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+        .collect();
+    let length: usize = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .map_or(0, |(_, value)| value.parse().unwrap());
+    while bytes.len() < head_end + 4 + length {
+        socket.read_buf(&mut bytes).await.ok()?;
+    }
+    Some(Received {
+        line,
+        headers,
+        body: serde_json::from_slice(&bytes[head_end + 4..]).unwrap_or(Value::Null),
+    })
+}
+
+async fn answer(socket: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} Status\r\nconnection: close\r\n", reply.status);
+    for (name, value) in &reply.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if reply.end == End::Break {
+        head.push_str(&format!("content-length: {}\r\n", reply.body.len() + 100));
+    }
+    head.push_str("\r\n");
+    socket.set_nodelay(true)?;
+    socket.write_all(head.as_bytes()).await?;
+    for piece in reply.body.chunks(reply.piece.min(reply.body.len().max(1))) {
+        socket.write_all(piece).await?;
+        socket.flush().await?;
+        if !reply.pause.is_zero() {
+            tokio::time::sleep(reply.pause).await;
+        }
+    }
+    if reply.end != End::Stall {
+        socket.shutdown().await?;
+    }
+    Ok(())
+}

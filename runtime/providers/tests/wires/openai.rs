@@ -1,0 +1,640 @@
+//! Chat Completions.
+
+use std::time::Duration;
+
+use insta::assert_json_snapshot;
+use serde_json::{Value, json};
+use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
+use toolcell_core::{Message, Part, Schema, ToolName};
+use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options};
+use toolcell_providers::{ApiKey, HttpOptions, SetupError};
+
+use crate::conversation::*;
+use crate::loopback::{Reply, Server};
+
+fn model(server: &Server, http: HttpOptions) -> OpenAi {
+    let mut options = Options::new("gpt-x");
+    options.base_url = server.url("/v1");
+    options.api_key = Some(ApiKey::new("sk-planted-secret"));
+    options.http = http;
+    OpenAi::new(options).unwrap()
+}
+
+const HELLO: &[&str] = &[
+    r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"Grüß "}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{"content":"Gott 🦀"}}]}"#,
+    r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+    r#"{"choices":[],"usage":{"prompt_tokens":12,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
+    "[DONE]",
+];
+
+#[tokio::test]
+async fn text_is_streamed_and_its_usage_counted() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    let end = end.unwrap();
+    assert_eq!(deltas, [Delta::Text("Grüß ".into()), Delta::Text("Gott 🦀".into())]);
+    assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
+    assert_eq!(end.stop, StopReason::Complete);
+    assert_eq!(
+        end.usage,
+        Some(Usage {
+            input: 12,
+            cache_read: 8,
+            cache_write: 0,
+            output: 5,
+            reasoning: 2
+        })
+    );
+    let received = &server.received()[0];
+    assert_eq!(received.line, "POST /v1/chat/completions HTTP/1.1");
+    assert_eq!(received.header("authorization"), Some("Bearer sk-planted-secret"));
+    assert_eq!(received.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn a_stream_that_comes_byte_by_byte_is_the_same() {
+    let server = Server::start([Reply::events(HELLO).in_pieces(1)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
+    assert_eq!(shown(&deltas), "Grüß Gott 🦀");
+}
+
+#[tokio::test]
+async fn the_smallest_request_holds_nothing_that_was_not_asked_for() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    play(&model(&server, http()), hello()).await.1.unwrap();
+    assert_json_snapshot!(server.body(), @r#"
+    {
+      "messages": [
+        {
+          "content": "Hello",
+          "role": "user"
+        }
+      ],
+      "model": "gpt-x",
+      "stream": true,
+      "stream_options": {
+        "include_usage": true
+      }
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let reasoning = Part::Reasoning {
+        text: "Looks like Paris.".into(),
+        opaque: json!({"openai_chat": {"field": "reasoning_content"}}),
+    };
+    let mut request = rich(reasoning);
+    request.tool_choice = ToolChoice::Tool(ToolName::new("weather").unwrap());
+    request.parallel_calls = Some(false);
+    request.max_output_tokens = Some(100);
+    request.temperature = Some(0.5);
+    request.reasoning_effort = Some("low".into());
+    request.session = Some("s-1".into());
+    request.response_schema = Some(std::sync::Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()));
+    play(&model(&server, http()), request).await.1.unwrap();
+    assert_json_snapshot!(server.body(), @"");
+}
+
+#[tokio::test]
+async fn calls_in_fragments_are_put_together_by_index() {
+    let server = Server::start([Reply::events(&[
+        r#"{"choices":[{"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_aaaaaa","type":"function","function":{"name":"weather","arguments":""}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"ci"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"call_bbbbbb","function":{"name":"weather","arguments":"{}"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"ty\":\"Rome\"}"}}]}}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
+        "[DONE]",
+    ])])
+    .await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    let end = end.unwrap();
+    assert_eq!(
+        end.parts,
+        [
+            call("call_aaaaaa", "weather", r#"{"city":"Rome"}"#),
+            call("call_bbbbbb", "weather", "{}")
+        ]
+    );
+    assert_eq!(
+        deltas,
+        [
+            Delta::CallStarted {
+                index: 0,
+                name: "weather".into()
+            },
+            Delta::CallArguments {
+                index: 0,
+                fragment: "{\"ci".into()
+            },
+            Delta::CallStarted {
+                index: 1,
+                name: "weather".into()
+            },
+            Delta::CallArguments {
+                index: 1,
+                fragment: "{}".into()
+            },
+            Delta::CallArguments {
+                index: 0,
+                fragment: "ty\":\"Rome\"}".into()
+            },
+        ]
+    );
+    assert_eq!(end.stop, StopReason::Complete);
+}
+
+#[tokio::test]
+async fn calls_are_understood_as_compatible_servers_send_them() {
+    let weather = |city: &str| ("weather".to_owned(), format!("{{\"city\":\"{city}\"}}"));
+    let one = vec![weather("Rome")];
+    let two = vec![weather("Rome"), weather("Oslo")];
+    let cases: &[(&str, &[&str], &[(String, String)])] = &[
+        (
+            "a whole call in one chunk, without index and id, ended by `stop`",
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}}]}"#,
+                r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+            ],
+            &one,
+        ),
+        (
+            "arguments as an object",
+            &[r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"0","function":{"name":"weather","arguments":{"city":"Rome"}}}]},"finish_reason":"tool_calls"}]}"#],
+            &one,
+        ),
+        (
+            "two calls without index and id",
+            &[r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}},{"function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},"finish_reason":"tool_calls"}]}"#],
+            &two,
+        ),
+        (
+            "two calls that both say index 0",
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},"finish_reason":"tool_calls"}]}"#,
+            ],
+            &two,
+        ),
+        (
+            "pieces without index and id after the first",
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"weather","arguments":"{\"city\":"}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"\"Rome\"}"}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"id":"b","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},"finish_reason":"tool_calls"}]}"#,
+            ],
+            &two,
+        ),
+        (
+            "the name again in every piece",
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"weather","arguments":""}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]},"finish_reason":"tool_calls"}]}"#,
+            ],
+            &one,
+        ),
+        (
+            "the name in pieces",
+            &[
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"wea"}}]}}]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"ther","arguments":"{\"city\":\"Rome\"}"}}]},"finish_reason":"tool_calls"}]}"#,
+            ],
+            &one,
+        ),
+    ];
+    for (what, events, expected) in cases {
+        for done in [true, false] {
+            let mut events = events.to_vec();
+            if done {
+                events.push("[DONE]");
+            }
+            let server = Server::start([Reply::events(&events)]).await;
+            let (_, end) = play(&model(&server, http()), hello()).await;
+            let end = end.unwrap();
+            assert_eq!(calls(&end), *expected, "{what}");
+            assert_eq!(end.stop, StopReason::Complete, "{what}");
+            let ids: std::collections::HashSet<_> = end
+                .parts
+                .iter()
+                .map(|p| match p {
+                    Part::Call(call) => call.id.clone(),
+                    _ => String::new(),
+                })
+                .collect();
+            assert_eq!(ids.len(), expected.len(), "{what}: every call has an identifier of its own");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reasoning_is_kept_and_goes_back_beside_the_calls_in_the_field_it_came_in() {
+    for field in ["reasoning_content", "reasoning"] {
+        let server = Server::start([
+            Reply::events(&[
+                &format!(r#"{{"choices":[{{"delta":{{"{field}":"Let me "}}}}]}}"#),
+                &format!(r#"{{"choices":[{{"delta":{{"{field}":"see."}}}}]}}"#),
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"weather","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+                "[DONE]",
+            ]),
+            Reply::events(HELLO),
+        ])
+        .await;
+        let provider = model(&server, http());
+        let (deltas, end) = play(&provider, hello()).await;
+        assert_eq!(deltas[0], Delta::Reasoning("Let me ".into()));
+        let again = request(vec![
+            Message::user("Hello"),
+            Message::Assistant {
+                parts: end.unwrap().parts,
+            },
+            result("call_aaaaaa", "weather", vec![], false),
+        ]);
+        play(&provider, again).await.1.unwrap();
+        let body = &server.received()[1].body;
+        assert_eq!(body["messages"][1][field], "Let me see.");
+    }
+}
+
+#[tokio::test]
+async fn reasoning_details_go_back_as_they_came() {
+    let server = Server::start([
+        Reply::events(&[
+            r#"{"choices":[{"delta":{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","index":0,"text":"a","signature":null}]}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning":"b","reasoning_details":[{"type":"reasoning.text","index":0,"text":"b","signature":"sig"}]}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.encrypted","index":1,"data":"xyz"}]}}]}"#,
+            r#"{"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}"#,
+        ]),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server, http());
+    let parts = play(&provider, hello()).await.1.unwrap().parts;
+    let again = request(vec![Message::user("Hello"), Message::Assistant { parts }, Message::user("More")]);
+    play(&provider, again).await.1.unwrap();
+    assert_eq!(
+        server.received()[1].body["messages"][1],
+        json!({
+            "role": "assistant",
+            "content": "ok",
+            "reasoning_details": [
+                {"type": "reasoning.text", "index": 0, "text": "ab", "signature": "sig"},
+                {"type": "reasoning.encrypted", "index": 1, "data": "xyz"},
+            ],
+        })
+    );
+}
+
+#[tokio::test]
+async fn what_another_provider_wants_back_is_not_sent() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let reasoning = Part::Reasoning {
+        text: "hidden".into(),
+        opaque: json!({"anthropic": {"signature": "sig"}}),
+    };
+    play(&model(&server, http()), rich(reasoning)).await.1.unwrap();
+    let sent = server.body().to_string();
+    assert!(!sent.contains("hidden") && !sent.contains("sig\""), "{sent}");
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
+    let server = Server::start([Reply::events(&[
+        r#"{"choices":[{"delta":{"content":"I write it.","tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"write","arguments":"{\"text\":\"abc"}}]}}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
+        "[DONE]",
+    ])])
+    .await;
+    let end = play(&model(&server, http()), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("I write it.")]);
+    assert_eq!(end.stop, StopReason::MaxTokens);
+}
+
+#[tokio::test]
+async fn the_reason_for_the_end_is_told() {
+    for (choice, stop) in [
+        (r#"{"delta":{"content":"x"},"finish_reason":"content_filter"}"#, StopReason::Refused),
+        (r#"{"delta":{"refusal":"No."},"finish_reason":"stop"}"#, StopReason::Refused),
+        (r#"{"delta":{"content":"x"},"finish_reason":"abort"}"#, StopReason::Other("abort".into())),
+        (r#"{"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}"#, StopReason::Complete),
+    ] {
+        let server = Server::start([Reply::events(&[&format!(r#"{{"choices":[{choice}]}}"#), "[DONE]"])]).await;
+        let end = play(&model(&server, http()), hello()).await.1.unwrap();
+        assert_eq!(end.stop, stop);
+        assert_eq!(end.parts.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_is_understood() {
+    let body = json!({
+        "object": "chat.completion",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "Look:",
+            "tool_calls": [{"id": "call_aaaaaa", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+        }}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4},
+    });
+    let server = Server::start([Reply::json(200, body.to_string())]).await;
+    let end = play(&model(&server, http()), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Look:"), call("call_aaaaaa", "weather", "{}")]);
+    assert_eq!(end.usage.map(|u| (u.input, u.output)), Some((3, 4)));
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_marker_is_complete_when_the_model_had_finished() {
+    let server = Server::start([Reply::events(&HELLO[..4])]).await;
+    let end = play(&model(&server, http()), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
+    assert_eq!(end.usage, None);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_anywhere_before_the_model_had_finished_is_truncated() {
+    let whole: String = HELLO.iter().map(|e| format!("data: {e}\n\n")).collect();
+    let finished = whole.find(r#""finish_reason""#).unwrap();
+    let first_text = whole.find("Gr").unwrap();
+    // Before the first text nothing was shown, so those are tried again; with no retries left the error comes out.
+    let mut options = http();
+    options.retry.retries = 0;
+    for cut in (0..finished).step_by(23).chain([first_text, finished]) {
+        for broken in [false, true] {
+            let reply = Reply::sse(whole.clone()).cut_at(cut);
+            let server = Server::start([if broken { reply.then_break() } else { reply }]).await;
+            let (_, end) = play(&model(&server, options.clone()), hello()).await;
+            let error = end.unwrap_err();
+            let expected = if broken || !ends_inside_json(&whole[..cut_at_char(&whole, cut)]) {
+                ProviderErrorKind::Truncated
+            } else {
+                // The last event is there and is half a JSON value.
+                ProviderErrorKind::Protocol
+            };
+            assert!(
+                error.kind == expected || error.kind == ProviderErrorKind::Protocol,
+                "cut at {cut}: {error}"
+            );
+        }
+    }
+}
+
+fn cut_at_char(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|i| text.is_char_boundary(*i)).unwrap()
+}
+
+fn ends_inside_json(text: &str) -> bool {
+    !text.ends_with("\n\n")
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_before_anything_was_shown_is_asked_for_again() {
+    let server = Server::start([Reply::events(&HELLO[..1]), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
+    assert_eq!(retries(&deltas), 1);
+    assert!(matches!(deltas[0], Delta::Retry { attempt: 2, .. }));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_after_something_was_shown_is_not() {
+    let server = Server::start([Reply::events(&HELLO[..2]), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Truncated);
+    assert_eq!(deltas, [Delta::Text("Grüß ".into())]);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_is_an_error_and_tried_again_only_before_the_first_output() {
+    let overloaded = r#"{"error":{"message":"Overloaded","code":529}}"#;
+    let server = Server::start([Reply::events(&[overloaded]), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert!(end.is_ok());
+    assert_eq!(retries(&deltas), 1);
+
+    let server = Server::start([Reply::events(&[HELLO[1], overloaded]), Reply::events(HELLO)]).await;
+    let (_, end) = play(&model(&server, http()), hello()).await;
+    let error = end.unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ProviderErrorKind::Unavailable, "Overloaded"));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_accepted_is_told_without_the_key() {
+    let body = r#"{"error":{"message":"Incorrect API key provided: sk-planted-secret.","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    let server = Server::start([Reply::json(401, body)]).await;
+    let provider = model(&server, http());
+    let (deltas, end) = play(&provider, hello()).await;
+    let error = end.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
+    assert_eq!(error.status, Some(401));
+    assert_eq!(error.message, "Incorrect API key provided: ***.");
+    assert_eq!(deltas, []);
+    assert!(!format!("{provider:?}").contains("planted"), "{provider:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_wait_is_asked_again_after_that_time() {
+    let slow = Reply::json(429, r#"{"error":{"message":"Rate limit reached"}}"#).header("retry-after-ms", "15");
+    let server = Server::start([slow.clone(), slow, Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert!(end.is_ok());
+    let told: Vec<_> = deltas
+        .iter()
+        .filter_map(|d| match d {
+            Delta::Retry {
+                attempt,
+                delay_ms,
+                reason,
+            } => Some((*attempt, *delay_ms, reason.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (2, 15, "openai: too many requests: Rate limit reached"),
+            (3, 15, "openai: too many requests: Rate limit reached"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_asks_to_wait_too_long_is_not_asked_again() {
+    let slow = Reply::json(429, r#"{"error":{"message":"Come back tomorrow"}}"#).header("retry-after", "86400");
+    let server = Server::start([slow, Reply::events(HELLO)]).await;
+    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+    assert_eq!(error.message, "Come back tomorrow (asks to wait 86400 s)");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_is_asked_again_as_often_as_allowed() {
+    let broken = || Reply::new(500, "text/plain", "oops");
+    let server = Server::start([broken(), broken(), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    assert!(end.is_ok());
+    assert_eq!(retries(&deltas), 2);
+
+    let server = Server::start([broken(), broken(), broken(), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server, http()), hello()).await;
+    let error = end.unwrap_err();
+    assert_eq!((error.kind, error.status), (ProviderErrorKind::Unavailable, Some(500)));
+    assert_eq!(error.message, "oops");
+    assert_eq!(retries(&deltas), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_network_error_after_its_retries() {
+    let server = Server::start([]).await;
+    let provider = model(&server, http());
+    drop(server);
+    tokio::task::yield_now().await;
+    let (deltas, end) = play(&provider, hello()).await;
+    assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Network);
+    assert_eq!(retries(&deltas), 2);
+}
+
+#[tokio::test]
+async fn a_page_of_html_is_told_in_its_words() {
+    let page = "<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>";
+    let mut options = http();
+    options.retry.retries = 0;
+    let server = Server::start([Reply::new(502, "text/html", page)]).await;
+    let error = play(&model(&server, options), hello()).await.1.unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ProviderErrorKind::Unavailable, "502 Bad Gateway nginx"));
+
+    let server = Server::start([Reply::new(200, "text/html", "<h1>Welcome</h1>")]).await;
+    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Protocol);
+    assert!(error.message.contains("base URL is probably wrong"), "{error}");
+}
+
+#[tokio::test]
+async fn nonsense_is_a_protocol_error_that_shows_it() {
+    for (body, shown) in [
+        ("data: {\"choices\":\n\n", "a chunk is no JSON"),
+        ("data: {\"hello\":1}\n\n", "a chunk has no `choices`"),
+        ("data: [DONE]\n\n", "without any content"),
+        ("data: 7\n\n", "a chunk has no `choices`"),
+    ] {
+        let server = Server::start([Reply::sse(body)]).await;
+        let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Protocol, "{body}");
+        assert!(error.message.contains(shown), "{error}");
+    }
+    let server = Server::start([Reply::sse(b"data: \xff\xfe\n\n".to_vec())]).await;
+    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+    assert_eq!(error.message, "the answer is not UTF-8");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = Reply::new(307, "text/plain", "").header("location", "http://127.0.0.1:9/");
+    let server = Server::start([elsewhere]).await;
+    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+    assert_eq!(error.status, Some(307));
+    assert!(error.message.contains("redirects are not followed"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_is_ended_by_the_idle_timeout_and_slowness_is_not() {
+    let mut options = http();
+    options.idle_timeout = Duration::from_millis(60);
+    for shown in [0, 2] {
+        let server = Server::start([Reply::events(&HELLO[..shown]).then_stall()]).await;
+        let error = play(&model(&server, options.clone()), hello()).await.1.unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Timeout);
+        assert_eq!(error.message, "nothing came for 60ms");
+    }
+    let mut options = http();
+    options.idle_timeout = Duration::from_secs(30);
+    let server = Server::start([Reply::events(HELLO).in_pieces(9)]).await;
+    assert!(play(&model(&server, options), hello()).await.1.is_ok());
+}
+
+#[tokio::test]
+async fn the_deadline_ends_a_stream_that_never_falls_silent() {
+    let mut options = http();
+    options.deadline = Some(Duration::from_millis(100));
+    let endless = ": still here\n\n".repeat(100_000);
+    let server = Server::start([Reply::sse(endless).in_pieces(14)]).await;
+    let error = play(&model(&server, options), hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Timeout);
+    assert_eq!(error.message, "not finished within the deadline of 100ms");
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_is_left_out_from_then_on() {
+    let refuses = |name: &str| Reply::json(400, json!({"error": {"message": format!("Unknown parameter: '{name}'")}}).to_string());
+    let server = Server::start([
+        refuses("stream_options"),
+        refuses("parallel_tool_calls"),
+        Reply::events(HELLO),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server, http());
+    let mut request = hello();
+    request.tools = vec![weather()].into();
+    request.parallel_calls = Some(true);
+    let (deltas, end) = play(&provider, request.clone()).await;
+    assert!(end.is_ok());
+    assert_eq!(retries(&deltas), 2, "{deltas:?}");
+    play(&provider, request).await.1.unwrap();
+    let sent: Vec<_> = server
+        .received()
+        .iter()
+        .map(|r| (r.body.get("stream_options").is_some(), r.body.get("parallel_tool_calls").is_some()))
+        .collect();
+    assert_eq!(sent, [(true, true), (false, true), (false, false), (false, false)]);
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_nothing_that_was_sent_is_an_error() {
+    let server = Server::start([Reply::json(400, r#"{"error":{"message":"temperature is wrong"}}"#)]).await;
+    let error = play(&model(&server, http()), hello()).await.1;
+    // `temperature` was not set, and leaving it out of the dialect changes nothing: one more refusal ends it.
+    assert!(error.is_err());
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection() {
+    use futures_util::StreamExt;
+    use toolcell_core::Provider;
+    let server = Server::start([Reply::events(&HELLO[..2]).then_stall()]).await;
+    let provider = model(&server, http());
+    let mut stream = provider.stream(hello());
+    assert_eq!(stream.next().await.unwrap().unwrap(), Delta::Text("Grüß ".into()));
+    drop(stream);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[test]
+fn a_missing_key_is_refused_only_where_one_is_needed() {
+    assert_eq!(
+        OpenAi::new(Options::new("gpt-x")).unwrap_err(),
+        SetupError::MissingKey {
+            provider: "openai".into(),
+            host: "api.openai.com".into()
+        }
+    );
+    let mut options = Options::new("llama3.2");
+    assert_eq!(options.base_url, OPENAI_BASE_URL);
+    options.base_url = "http://localhost:11434/v1".into();
+    assert!(OpenAi::new(options).is_ok());
+}
+
+#[tokio::test]
+async fn the_same_request_is_the_same_bytes() {
+    let server = Server::start([Reply::events(HELLO), Reply::events(HELLO)]).await;
+    let provider = model(&server, http());
+    for _ in 0..2 {
+        play(&provider, rich(text("plain"))).await.1.unwrap();
+    }
+    let bodies: Vec<Value> = server.received().into_iter().map(|r| r.body).collect();
+    assert_eq!(bodies[0].to_string(), bodies[1].to_string());
+}
