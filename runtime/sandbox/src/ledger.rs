@@ -22,7 +22,11 @@ impl Ledger {
 
     /// Notes something that the guest did not get; `allow_with` is the grant expression that would allow it.
     pub(crate) fn denial(&self, what: &str, target: String, allow_with: Option<String>) {
-        self.lock().note_denial(Denial { what: what.into(), target, allow_with });
+        self.lock().note_denial(Denial {
+            what: what.into(),
+            target,
+            allow_with,
+        });
     }
 
     /// The receipt, to read or to fill in.

@@ -1,1 +1,61 @@
-//! Placeholder.
+//! Runs WebAssembly components as tools, each call in a cell of its own.
+//!
+//! A [`Sandbox`] is the engine, one a process. [`Sandbox::load`] turns the bytes of a component into a [`Component`]:
+//! looked at, compiled or taken from the cache, its definitions read. [`Component::tools`] joins it with a
+//! [`toolcell_core::Policy`] and gives one [`toolcell_core::Tool`] for each definition; a call of it runs in a fresh
+//! instance, the *cell*, with its own memory, fuel, deadline and grants, and leaves a receipt whatever happens.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use toolcell_core::{CallContext, Policy, ToolCall};
+//! use toolcell_sandbox::{Sandbox, SandboxOptions};
+//!
+//! let sandbox = Sandbox::new(SandboxOptions::default())?;
+//! let component = sandbox.load("clock.wasm", &std::fs::read("clock.wasm")?).await?;
+//! for tool in component.tools(Arc::new(Policy::default())) {
+//!     let call = ToolCall { id: "1".into(), name: tool.spec().name.clone(), arguments: Default::default() };
+//!     println!("{:?}", tool.call(call, CallContext::unobserved()).await);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! | concept | module |
+//! |---|---|
+//! | engine, settings, pool, the clock of epochs | `engine`, `ticker` |
+//! | bytes to component: shape, imports, contract | `shape`, `imports`, `contract`, `component` |
+//! | compiling, and compiling only once | `compile`, `cache` |
+//! | what the tools say of themselves | `definitions` |
+//! | one call | `cell`, `state`, `limiter`, `meter`, `tool`, `failure` |
+//! | what a guest can say and ask | `voice`, `sockets`, `ledger` |
+//!
+//! The crate reads no environment and prints nothing.
+
+mod cache;
+mod cell;
+mod compile;
+mod component;
+mod contract;
+mod definitions;
+mod engine;
+mod error;
+mod failure;
+mod imports;
+mod ledger;
+mod limiter;
+mod meter;
+mod sandbox;
+mod shape;
+mod sockets;
+mod state;
+mod ticker;
+mod tool;
+mod voice;
+
+pub use cache::CacheError;
+pub use component::{Component, Digest, InvalidDigest};
+pub use engine::EngineError;
+pub use error::{CompileLimit, LoadError};
+pub use imports::{Ability, Import};
+pub use sandbox::{CompileEvent, Sandbox, SandboxOptions, Statistics};
+pub use shape::{Excess, MAX_CORE_INSTANCES};

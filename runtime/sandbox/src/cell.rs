@@ -1,0 +1,152 @@
+//! The cell: one call in one store, from the first byte of memory to the receipt.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use toolcell_core::tool::CallObserver;
+use toolcell_core::{Limit, Policy, ToolError};
+use wasmtime::{Engine, Store};
+
+use crate::contract::{Provider, ProviderPre};
+use crate::failure;
+use crate::ledger::Ledger;
+use crate::meter::{Meter, Metered, Turns};
+use crate::state::CellState;
+
+/// Bytes that may pass between host and guest in one host call, beside the answer: what WASI passes at most at once.
+const HOSTCALL_BASE: u64 = 1 << 20;
+
+/// Ticks of the epoch between two yields of a guest.
+const TICKS: u64 = 1;
+
+/// What all cells of a process share.
+pub(crate) struct Cells {
+    pub(crate) engine: Engine,
+    /// One permit for each slot of the pool; as many as one likes without a pool.
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) turns: Turns,
+}
+
+/// One call before it runs.
+pub(crate) struct Order<'a> {
+    pub(crate) pre: &'a ProviderPre<CellState>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) observer: Arc<dyn CallObserver>,
+    /// Slots of the pool that the component takes.
+    pub(crate) slots: u32,
+    /// Bytes of arguments, for the receipt.
+    pub(crate) bytes_in: u64,
+}
+
+/// What to do with the guest once it is there.
+pub(crate) trait Job: Send {
+    /// What comes of it.
+    type Done: Send;
+
+    /// Calls the guest.
+    fn run(
+        self,
+        guest: &Provider,
+        store: &mut Store<CellState>,
+    ) -> impl Future<Output = wasmtime::Result<Self::Done>> + Send;
+
+    /// Bytes that the guest gave back, for the receipt and the output limit.
+    fn bytes_out(done: &Self::Done) -> u64;
+}
+
+impl Cells {
+    /// Runs a job in a cell of its own. Dropping the future ends the guest and everything that it waits for.
+    pub(crate) async fn run<J: Job>(&self, order: Order<'_>, job: J) -> Result<J::Done, ToolError> {
+        let wall = order.policy.limits.wall_time();
+        let meter = Arc::new(Meter::start());
+        // Filed whatever happens from here on, also when this future is dropped.
+        let filing = Filing {
+            store: None,
+            meter: meter.clone(),
+            ledger: Ledger::default(),
+            observer: order.observer.clone(),
+            fuel: order.policy.limits.fuel,
+        };
+        filing.ledger.lock().bytes_in = order.bytes_in;
+        let slot = self.slots.acquire_many(order.slots);
+        let Ok(Ok(_slot)) = tokio::time::timeout(wall, slot).await else {
+            return Err(failure::busy());
+        };
+        let call = self.call(order, job, filing);
+        match tokio::time::timeout(wall, Metered::new(call, meter, self.turns.clone())).await {
+            Ok(result) => result,
+            Err(_) => Err(ToolError::Limit {
+                limit: Limit::WallTimeMs(millis(wall)),
+            }),
+        }
+    }
+
+    async fn call<J: Job>(&self, order: Order<'_>, job: J, mut filing: Filing) -> Result<J::Done, ToolError> {
+        let limits = &order.policy.limits;
+        let state = CellState::new(order.policy, filing.ledger.clone(), order.observer)?;
+        let store = filing.store.insert(Store::new(&self.engine, state));
+        store.limiter(|state| &mut state.limiter);
+        store
+            .set_fuel(limits.fuel)
+            .expect("the engine counts fuel, see engine.rs");
+        store.set_epoch_deadline(TICKS);
+        store.epoch_deadline_async_yield_and_update(TICKS);
+        store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
+        store.set_max_component_handles(limits.handles as usize);
+
+        let result = match order.pre.instantiate_async(&mut *store).await {
+            Ok(guest) => job.run(&guest, store).await,
+            Err(error) => Err(error),
+        };
+        let done = result.map_err(|error| failure::of_engine(&error, &store.data().limiter, limits))?;
+        let bytes_out = J::bytes_out(&done);
+        filing.ledger.lock().bytes_out = bytes_out;
+        if bytes_out > limits.output {
+            return Err(ToolError::Limit {
+                limit: Limit::Output(limits.output),
+            });
+        }
+        Ok(done)
+    }
+}
+
+/// Files the receipt when it is dropped: at the end of a call, at its deadline, when it is cancelled, after a panic.
+struct Filing {
+    store: Option<Store<CellState>>,
+    meter: Arc<Meter>,
+    ledger: Ledger,
+    observer: Arc<dyn CallObserver>,
+    /// What the store had in its tank at the start.
+    fuel: u64,
+}
+
+impl Drop for Filing {
+    fn drop(&mut self) {
+        let mut receipt = std::mem::take(&mut *self.ledger.lock());
+        if let Some(store) = self.store.take() {
+            receipt.fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
+            let state = store.data();
+            receipt.peak_memory = state.limiter.peak_memory();
+            receipt.log_bytes = state.voice.finish();
+            // Before the clock is read: giving memory back is part of the call.
+            drop(store);
+        }
+        receipt.wall_us = micros(self.meter.wall());
+        receipt.cpu_us = micros(self.meter.cpu());
+        self.observer.receipt(receipt);
+    }
+}
+
+fn saturating_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,172 @@
+//! A component that is ready to be called.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use toolcell_core::{Policy, Tool, ToolSpec};
+
+use crate::cell::Cells;
+use crate::contract::ProviderPre;
+use crate::imports::{Ability, Import};
+use crate::state::CellState;
+use crate::tool::ComponentTool;
+
+/// The SHA-256 of the bytes of a component (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest([u8; 32]);
+
+/// A component that was loaded: what it is, and its tools. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct Component(pub(crate) Arc<Loaded>);
+
+/// What all tools of a component share.
+pub(crate) struct Loaded {
+    pub(crate) cells: Arc<Cells>,
+    pub(crate) pre: ProviderPre<CellState>,
+    /// Slots of the pool that one cell takes.
+    pub(crate) slots: u32,
+    pub(crate) label: String,
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) specs: Vec<Arc<ToolSpec>>,
+}
+
+impl Component {
+    /// What the caller called it when it was loaded, such as a file name.
+    pub fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// The digest of its bytes.
+    pub fn digest(&self) -> Digest {
+        self.0.digest
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Everything that it imports. It can ask for nothing else.
+    pub fn imports(&self) -> &[Import] {
+        &self.0.imports
+    }
+
+    /// What its imports let it ask for, each once, in a fixed order.
+    pub fn abilities(&self) -> Vec<Ability> {
+        let mut abilities: Vec<Ability> = self.0.imports.iter().map(|i| i.ability).collect();
+        abilities.sort_unstable();
+        abilities.dedup();
+        abilities
+    }
+
+    /// What its tools say of themselves, in their own order.
+    pub fn definitions(&self) -> &[Arc<ToolSpec>] {
+        &self.0.specs
+    }
+
+    /// Its tools, to be called under `policy`.
+    pub fn tools(&self, policy: Arc<Policy>) -> Vec<Arc<dyn Tool>> {
+        (self.0.specs.iter())
+            .map(|spec| -> Arc<dyn Tool> {
+                Arc::new(ComponentTool {
+                    component: self.0.clone(),
+                    spec: spec.clone(),
+                    policy: policy.clone(),
+                })
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Component")
+            .field("label", &self.0.label)
+            .field("digest", &self.0.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 64 hexadecimal digits alone.
+    pub fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sha256:{}", self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no digest: `sha256:` and 64 hexadecimal digits are expected", .0.escape_debug())]
+pub struct InvalidDigest(String);
+
+impl TryFrom<String> for Digest {
+    type Error = InvalidDigest;
+
+    fn try_from(text: String) -> Result<Self, InvalidDigest> {
+        let parse = || {
+            let digits = text.strip_prefix("sha256:")?;
+            let mut bytes = [0; 32];
+            if digits.len() != 64 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return None;
+            }
+            for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
+                let pair = std::str::from_utf8(pair).ok()?;
+                *byte = u8::from_str_radix(pair, 16).ok()?;
+            }
+            Some(Self(bytes))
+        };
+        parse().ok_or_else(|| InvalidDigest(text.clone()))
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_read_as_it_is_printed() {
+        let digest = Digest::of(b"");
+        assert_eq!(
+            digest.to_string(),
+            "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+        assert_eq!(Digest::try_from(digest.to_string()), Ok(digest));
+        for bad in [
+            "",
+            "sha256:",
+            "md5:00",
+            &digest.hex(),
+            &format!("sha256:{}", "é".repeat(32)),
+        ] {
+            assert!(Digest::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
+    }
+}

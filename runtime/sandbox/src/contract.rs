@@ -1,0 +1,69 @@
+//! The contract with tools, `wit/` of the project: generated types, and the versions that are understood.
+
+use semver::Version;
+
+#[allow(clippy::all, reason = "generated")]
+mod bindings {
+    wasmtime::component::bindgen!({
+        path: "wit",
+        world: "provider",
+        exports: { default: async },
+        require_store_data_send: true,
+    });
+}
+
+pub(crate) use bindings::exports::toolcell::tool::tools::{
+    Call, Definition, Output, ToolError as GuestError,
+};
+pub(crate) use bindings::toolcell::tool::types::{Content, Hints};
+pub(crate) use bindings::toolcell::tool::{log, progress};
+pub(crate) use bindings::{Provider, ProviderPre};
+
+/// The interface that a component exports to be a tool provider.
+pub(crate) const TOOLS: &str = "toolcell:tool/tools";
+
+/// The version of the contract that this host was built for; every `0.1.x` links with it.
+pub(crate) const VERSION: Version = Version::new(0, 1, 0);
+
+/// Divides `namespace:package/interface@1.2.3` into the name before the `@` and the version after it.
+pub(crate) fn split_version(name: &str) -> (&str, Option<Version>) {
+    match name.split_once('@') {
+        Some((interface, version)) => (interface, Version::parse(version).ok()),
+        None => (name, None),
+    }
+}
+
+/// Whether a guest of `version` links with a host of `ours`: the same leading non-zero number (semver compatibility,
+/// as the component model's linking applies it).
+pub(crate) fn is_compatible(version: &Version, ours: &Version) -> bool {
+    if !version.pre.is_empty() {
+        return version == ours;
+    }
+    match (ours.major, ours.minor) {
+        (0, 0) => version == ours,
+        (0, minor) => version.major == 0 && version.minor == minor,
+        (major, _) => version.major == major,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_0_1_x_is_understood_and_nothing_else() {
+        for (version, good) in [
+            ("0.1.0", true),
+            ("0.1.9", true),
+            ("0.2.0", false),
+            ("1.1.0", false),
+            ("0.1.0-rc.1", false),
+        ] {
+            assert_eq!(
+                is_compatible(&version.parse().unwrap(), &VERSION),
+                good,
+                "{version}"
+            );
+        }
+    }
+}

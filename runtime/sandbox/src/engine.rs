@@ -1,0 +1,118 @@
+//! The engine and its settings. One engine a process: types of two engines must never meet.
+//!
+//! | setting | value | why |
+//! |---|---|---|
+//! | fuel | on | accounts for work, the same on every machine |
+//! | epochs | a tick of 10 ms | a guest yields each tick, so that deadlines and cancellation reach it |
+//! | allocation | pool of slots, 64 KiB of each kept resident | makes a fresh instance cost microseconds |
+//! | memory reservation | 4 GiB of addresses a slot | no bounds checks in compiled code |
+//! | WebAssembly stack | 512 KiB of a 2 MiB fiber | recursion ends in an error, with room for host functions |
+//! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD, component-model async | off | no tool needs them, and most advisories of the last year stand in them |
+//! | multiple memories, reference types | on | the engine panics on valid components without them (48.0.8) |
+
+use wasmparser::WasmFeatures;
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
+
+use crate::shape::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
+use crate::ticker;
+
+/// Features that are off although the engine would have some of them on.
+const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC
+    .union(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::FUNCTION_REFERENCES)
+    .union(WasmFeatures::EXCEPTIONS)
+    .union(WasmFeatures::LEGACY_EXCEPTIONS)
+    .union(WasmFeatures::THREADS)
+    .union(WasmFeatures::SHARED_EVERYTHING_THREADS)
+    .union(WasmFeatures::MEMORY64)
+    .union(WasmFeatures::RELAXED_SIMD)
+    .union(WasmFeatures::STACK_SWITCHING)
+    .union(WasmFeatures::CM_ASYNC);
+
+/// Bytes of stack that WebAssembly may use.
+pub(crate) const WASM_STACK: usize = 512 << 10;
+
+/// Bytes of stack of a fiber: WebAssembly and the host functions it calls.
+const FIBER_STACK: usize = 2 << 20;
+
+/// Bytes of a memory slot that stay with the process between calls; more is given back to the system after each call.
+const KEEP_RESIDENT: usize = 64 << 10;
+
+/// Tables for each slot of the pool. A component has one or two for each of its modules.
+pub(crate) const TABLES_PER_SLOT: u32 = 4;
+
+/// Largest bookkeeping of one core instance, in bytes. It grows with the number of functions and globals.
+const MAX_CORE_INSTANCE_BYTES: usize = 4 << 20;
+
+/// Largest bookkeeping of one component with all its instances, in bytes.
+const MAX_COMPONENT_INSTANCE_BYTES: usize = 16 << 20;
+
+/// The engine could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The engine refuses its settings, or the machine cannot run it.
+    #[error("the WebAssembly engine does not start: {0}")]
+    Engine(String),
+    /// The thread that ticks could not be started.
+    #[error("the clock of the WebAssembly engine does not start")]
+    Ticker(#[source] std::io::Error),
+}
+
+/// Makes the engine with a pool of `slots`, or without one where `slots` is 0 or the addresses for it cannot be
+/// reserved; says whether it has one.
+pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), EngineError> {
+    let pooled = (slots > 0).then(|| Engine::new(config(optimize).allocation_strategy(pool(slots))));
+    let (engine, has_pool) = match pooled {
+        Some(Ok(engine)) => (engine, true),
+        other => {
+            if let Some(Err(error)) = other {
+                tracing::warn!("no pool of {slots} slots, calls allocate on demand: {error:#}");
+            }
+            let engine = Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
+            (engine, false)
+        }
+    };
+    ticker::start(engine.weak()).map_err(EngineError::Ticker)?;
+    Ok((engine, has_pool))
+}
+
+fn config(optimize: bool) -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .cranelift_opt_level(if optimize { OptLevel::Speed } else { OptLevel::None })
+        .consume_fuel(true)
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(FIBER_STACK)
+        .memory_reservation(4 << 30)
+        .memory_init_cow(true)
+        .concurrency_support(false)
+        .shared_memory(false)
+        .gc_support(false)
+        .wasm_features(SWITCHED_OFF, false);
+    config
+}
+
+fn pool(slots: u32) -> InstanceAllocationStrategy {
+    let per_component = |n: u64| u32::try_from(n).expect("the limits of a component are small");
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_memories(slots)
+        .total_tables(slots.saturating_mul(TABLES_PER_SLOT))
+        .total_stacks(slots)
+        .total_component_instances(slots)
+        .total_core_instances(slots.saturating_mul(per_component(MAX_CORE_INSTANCES)))
+        .max_core_instances_per_component(per_component(MAX_CORE_INSTANCES))
+        .max_memories_per_component(per_component(MAX_MEMORIES))
+        .max_memories_per_module(per_component(MAX_MEMORIES).min(slots))
+        .max_tables_per_component(per_component(MAX_TABLES))
+        .max_tables_per_module(per_component(MAX_TABLES).min(slots.saturating_mul(TABLES_PER_SLOT)))
+        .max_core_instance_size(MAX_CORE_INSTANCE_BYTES)
+        .max_component_instance_size(MAX_COMPONENT_INSTANCE_BYTES)
+        .table_elements(usize::try_from(MAX_TABLE_START).expect("a table fits in memory"))
+        .linear_memory_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(KEEP_RESIDENT)
+        .async_stack_keep_resident(KEEP_RESIDENT);
+    InstanceAllocationStrategy::Pooling(pool)
+}

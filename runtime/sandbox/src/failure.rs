@@ -1,0 +1,137 @@
+//! Errors of the engine and of guests, turned into what the receiver can act on.
+//!
+//! The engine's errors are told apart by their types, and limits by what the host's own limiter remembers. Two of the
+//! engine's errors have no public type (48.0.8): see [`untyped_limit`].
+
+use toolcell_core::{Limit, Limits, ToolError};
+use wasmtime::component::ResourceTableError;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime_wasi::I32Exit;
+
+use crate::contract::GuestError;
+use crate::engine::WASM_STACK;
+use crate::limiter::Limiter;
+
+/// Longest text that a guest gives for an error, in bytes. The loop cuts further for the model.
+pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
+
+/// Longest cause of a crash in the engine's words, in bytes.
+const MAX_CAUSE: usize = 500;
+
+/// Why a call ended in an error of the engine.
+pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Limits) -> ToolError {
+    let limit = |limit| ToolError::Limit { limit };
+    if let Some(trap) = error.downcast_ref::<Trap>() {
+        return match trap {
+            Trap::OutOfFuel => limit(Limit::Fuel(limits.fuel)),
+            Trap::StackOverflow => limit(Limit::Stack(WASM_STACK as u64)),
+            // The standard libraries of most languages trap this way when memory.grow is refused.
+            Trap::UnreachableCodeReached if limiter.refused().is_some() => {
+                limit(limiter.refused().expect("it was looked at just now"))
+            }
+            trap => ToolError::Crashed {
+                cause: trap.to_string(),
+            },
+        };
+    }
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        return ToolError::Crashed {
+            cause: format!("it ended itself with status {}", exit.0),
+        };
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return busy();
+    }
+    if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
+        return limit(Limit::Handles(u64::from(limits.handles)));
+    }
+    if let Some(refused) = untyped_limit(error, limits).or_else(|| limiter.refused()) {
+        return limit(refused);
+    }
+    ToolError::Crashed {
+        cause: cut(one_line(&format!("{error:#}")), MAX_CAUSE),
+    }
+}
+
+/// No room for another cell at the moment.
+pub(crate) fn busy() -> ToolError {
+    ToolError::Unavailable {
+        message: "too many calls run at once".into(),
+    }
+}
+
+/// The two limits whose errors have no public type in the engine. Their words decide only which words the receiver
+/// reads: the call is over and its store is dropped either way. Tests of both fail when the engine changes the words.
+fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
+    let root = error.root_cause().to_string();
+    if root.contains("fuel allocated for hostcalls has been exhausted") {
+        Some(Limit::Output(limits.output))
+    } else if root.contains("store handle limit exceeded") {
+        Some(Limit::Handles(u64::from(limits.handles)))
+    } else {
+        None
+    }
+}
+
+/// Why a guest says that it has no answer; `Err` holds a text that is for people only.
+pub(crate) fn of_guest(error: GuestError) -> Result<ToolError, String> {
+    let bounded = |text| cut(text, MAX_ERROR_TEXT);
+    Ok(match error {
+        GuestError::InvalidArguments(text) => ToolError::invalid(bounded(text)),
+        GuestError::Denied(text) => ToolError::denied(bounded(text), None),
+        GuestError::Unavailable(text) => ToolError::Unavailable {
+            message: bounded(text),
+        },
+        GuestError::Failed(text) => ToolError::Failed {
+            message: bounded(text),
+        },
+        GuestError::Other(text) => return Err(bounded(text)),
+    })
+}
+
+/// Cuts a text to `max` bytes, with a mark that says how much is missing.
+pub(crate) fn cut(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        let missing = text.len() - text.floor_char_boundary(max);
+        text.truncate(text.floor_char_boundary(max));
+        text.push_str(&format!(" [{missing} bytes cut]"));
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_kept_up_to_the_limit_and_cut_with_a_mark_beyond() {
+        assert_eq!(cut("é".into(), 2), "é");
+        assert_eq!(cut("aé".into(), 2), "a [2 bytes cut]");
+    }
+
+    #[test]
+    fn a_trap_after_refused_memory_is_a_memory_limit() {
+        use wasmtime::ResourceLimiter;
+        let limits = Limits {
+            memory: 10,
+            ..Limits::default()
+        };
+        let mut limiter = Limiter::new(&limits);
+        let trap = || wasmtime::Error::from(Trap::UnreachableCodeReached);
+        assert!(matches!(
+            of_engine(&trap(), &limiter, &limits),
+            ToolError::Crashed { .. }
+        ));
+        limiter.memory_growing(0, 11, None).unwrap();
+        assert_eq!(
+            of_engine(&trap(), &limiter, &limits),
+            ToolError::Limit {
+                limit: Limit::Memory(10)
+            }
+        );
+    }
+}

@@ -1,0 +1,358 @@
+//! The sandbox: one engine a process, and the way from bytes to a component.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use toolcell_core::ToolError;
+use toolcell_core::tool::Unobserved;
+use wasmtime::component::Linker;
+
+use crate::cache::{Cache, CacheError, EntryName};
+use crate::cell::{Cells, Order};
+use crate::compile::{self, Artefact};
+use crate::component::{Component, Digest, Loaded};
+use crate::contract::{self, ProviderPre, TOOLS, is_compatible, split_version};
+use crate::definitions::{self, Ask, Stored};
+use crate::engine::{self, EngineError, TABLES_PER_SLOT};
+use crate::error::LoadError;
+use crate::imports;
+use crate::meter::Turns;
+use crate::shape;
+use crate::state::{self, CellState};
+
+/// How a [`Sandbox`] is made. The default suits a long-running process without a cache.
+#[derive(Clone)]
+pub struct SandboxOptions {
+    /// Directory for compiled code, made where it does not exist; `None` compiles anew in each process.
+    pub cache_dir: Option<PathBuf>,
+    /// Cells at one time; more calls than that wait. Each slot reserves 4 GiB of addresses (not of memory), and 1,000 of
+    /// them take 3 ms to make: a process for one call wants few. 0 means no pool, and each call allocates for itself.
+    pub slots: u32,
+    /// Largest component, in bytes.
+    pub max_component_bytes: u64,
+    /// Whether compiled code is optimised. Without, compiling takes two thirds of the time and code runs slower.
+    pub optimize: bool,
+    /// Components that compile at one time.
+    pub compile_jobs: usize,
+    /// Told when a component is compiled, which can take seconds. Called from any thread.
+    pub on_compile: Option<Arc<dyn Fn(CompileEvent<'_>) + Send + Sync>>,
+}
+
+/// What happens while a component is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompileEvent<'a> {
+    /// It starts.
+    Started {
+        /// What the component is called.
+        label: &'a str,
+        /// Its size in bytes.
+        size: u64,
+    },
+    /// It is over, whether it went well or not.
+    Finished {
+        /// What the component is called.
+        label: &'a str,
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// How often a sandbox had to do what takes long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Components compiled.
+    pub compiled: u64,
+    /// Components whose code came from the cache.
+    pub from_cache: u64,
+    /// Components that were asked for their definitions.
+    pub asked: u64,
+}
+
+/// Runs components. One a process is enough, and types of two never meet. Clones share everything.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Shared>);
+
+struct Shared {
+    cells: Arc<Cells>,
+    linker: Linker<CellState>,
+    cache: Option<Cache>,
+    cache_error: Option<CacheError>,
+    has_pool: bool,
+    compile_jobs: Semaphore,
+    options: SandboxOptions,
+    compiled: AtomicU64,
+    from_cache: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Default for SandboxOptions {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            slots: 256,
+            max_component_bytes: 32 << 20,
+            optimize: true,
+            compile_jobs: 2,
+            on_compile: None,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Starts the engine.
+    ///
+    /// A cache directory that cannot be used or trusted is left alone, and [`Sandbox::cache_error`] says why.
+    ///
+    /// # Errors
+    /// When the engine does not start on this machine.
+    pub fn new(options: SandboxOptions) -> Result<Self, EngineError> {
+        let (engine, has_pool) = engine::start(options.slots, options.optimize)?;
+        let linker = state::linker(&engine).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
+        let (cache, cache_error) = match options.cache_dir.as_deref().map(Cache::open).transpose() {
+            Ok(cache) => (cache, None),
+            Err(error) => (None, Some(error)),
+        };
+        let slots = if has_pool {
+            options.slots as usize
+        } else {
+            Semaphore::MAX_PERMITS
+        };
+        Ok(Self(Arc::new(Shared {
+            cells: Arc::new(Cells {
+                engine,
+                slots: Arc::new(Semaphore::new(slots)),
+                turns: Turns::new(),
+            }),
+            linker,
+            cache,
+            cache_error,
+            has_pool,
+            compile_jobs: Semaphore::new(options.compile_jobs.max(1)),
+            options,
+            compiled: AtomicU64::new(0),
+            from_cache: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+        })))
+    }
+
+    /// Loads a component: looks at it, compiles it or takes its code from the cache, and reads its definitions.
+    /// `label` is what people call it, such as a file name. Needs a tokio runtime with time.
+    ///
+    /// # Errors
+    /// [`LoadError`], which says what is wrong with the component; [`LoadError::hint`] says what may help.
+    pub async fn load(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
+        let shared = &self.0;
+        let size = bytes.len() as u64;
+        if size > shared.options.max_component_bytes {
+            return Err(LoadError::TooLarge {
+                size,
+                limit: shared.options.max_component_bytes,
+            });
+        }
+        let shape = shape::scan(bytes)?;
+        check_contract(&shape.exports)?;
+        let imports = imports::classify(&shape.imports)?;
+        let digest = Digest::of(bytes);
+        let entry = EntryName::new(&shared.cells.engine, digest);
+
+        let component = shared.code(label, bytes, &entry).await?;
+        let slots = shared.slots_of(&component)?;
+        let linked = shared.linker.instantiate_pre(&component);
+        let linked = linked.map_err(|e| LoadError::ImportMismatch {
+            reason: format!("{e:#}"),
+        })?;
+        let pre = ProviderPre::new(linked).map_err(|e| LoadError::ContractMismatch {
+            reason: format!("{e:#}"),
+        })?;
+
+        let known = shared.cache.as_ref().and_then(|cache| cache.definitions(&entry));
+        let (stored, is_known) = match known {
+            Some(stored) => (stored, true),
+            None => (shared.ask(&pre, slots).await?, false),
+        };
+        let specs = definitions::check(stored.clone())?;
+        if let (Some(cache), false) = (&shared.cache, is_known) {
+            cache.keep_definitions(&entry, &stored);
+        }
+        Ok(Component(Arc::new(Loaded {
+            cells: shared.cells.clone(),
+            pre,
+            slots,
+            label: label.to_owned(),
+            digest,
+            size,
+            imports,
+            specs,
+        })))
+    }
+
+    /// Why the cache directory is not used, if it is not.
+    pub fn cache_error(&self) -> Option<&CacheError> {
+        self.0.cache_error.as_ref()
+    }
+
+    /// Whether calls take their memory from a pool. Without, each costs some 20 microseconds more.
+    pub fn has_pool(&self) -> bool {
+        self.0.has_pool
+    }
+
+    /// How often it had to do what takes long.
+    pub fn statistics(&self) -> Statistics {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            compiled: of(&self.0.compiled),
+            from_cache: of(&self.0.from_cache),
+            asked: of(&self.0.asked),
+        }
+    }
+}
+
+impl Shared {
+    /// The machine code of a component, from the cache or the compiler.
+    async fn code(
+        &self,
+        label: &str,
+        bytes: &[u8],
+        entry: &EntryName,
+    ) -> Result<wasmtime::component::Component, LoadError> {
+        let engine = &self.cells.engine;
+        let cached = || self.cache.as_ref().and_then(|cache| cache.code(engine, entry));
+        if let Some(component) = cached() {
+            self.from_cache.fetch_add(1, Ordering::Relaxed);
+            return Ok(component);
+        }
+        let _job = self
+            .compile_jobs
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let started = Instant::now();
+        self.tell(CompileEvent::Started {
+            label,
+            size: bytes.len() as u64,
+        });
+        let code = self.compile(bytes).await;
+        self.compiled.fetch_add(1, Ordering::Relaxed);
+        self.tell(CompileEvent::Finished {
+            label,
+            took: started.elapsed(),
+        });
+        let code = code?;
+        if let Some(cache) = &self.cache {
+            cache.keep_code(entry, &code);
+            // Mapped code costs no memory that the system could not take back.
+            if let Some(component) = cached() {
+                return Ok(component);
+            }
+        }
+        compile::adopt(engine, Artefact::Fresh(&code))
+    }
+
+    async fn compile(&self, bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
+        let engine = self.cells.engine.clone();
+        let bytes = bytes.to_vec();
+        tokio::task::spawn_blocking(move || compile::compile(&engine, &bytes))
+            .await
+            .unwrap_or_else(|error| {
+                Err(LoadError::Compile {
+                    reason: error.to_string(),
+                })
+            })
+    }
+
+    fn tell(&self, event: CompileEvent<'_>) {
+        if let Some(on_compile) = &self.options.on_compile {
+            on_compile(event);
+        }
+    }
+
+    /// How many slots of the pool one cell of the component takes.
+    fn slots_of(&self, component: &wasmtime::component::Component) -> Result<u32, LoadError> {
+        let Some(required) = component.resources_required() else {
+            return Ok(1);
+        };
+        let slots = required
+            .num_memories
+            .max(required.num_tables.div_ceil(TABLES_PER_SLOT))
+            .max(1);
+        if self.has_pool && slots > self.options.slots {
+            return Err(LoadError::Definitions {
+                error: ToolError::Unavailable {
+                    message: format!(
+                        "one call of it takes {slots} slots, and the pool has {}",
+                        self.options.slots
+                    ),
+                },
+            });
+        }
+        Ok(slots)
+    }
+
+    /// Asks a component for its definitions, in a cell with nothing granted.
+    async fn ask(&self, pre: &ProviderPre<CellState>, slots: u32) -> Result<Vec<Stored>, LoadError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let policy = definitions::bare_policy();
+        let order = Order {
+            pre,
+            policy: &policy,
+            observer: Arc::new(Unobserved),
+            slots,
+            bytes_in: 0,
+        };
+        self.cells
+            .run(order, Ask)
+            .await
+            .map_err(|error| LoadError::Definitions { error })
+    }
+}
+
+/// Finds the export that makes a component a tool, in a version that is known.
+fn check_contract(exports: &[String]) -> Result<(), LoadError> {
+    let mut other_version = None;
+    for export in exports {
+        match split_version(export) {
+            (TOOLS, Some(version)) if is_compatible(&version, &contract::VERSION) => return Ok(()),
+            (TOOLS, _) => other_version = Some(export),
+            _ => {}
+        }
+    }
+    Err(match other_version {
+        Some(export) => LoadError::UnknownContract {
+            export: export.escape_debug().to_string(),
+            version: export
+                .split_once('@')
+                .map_or("none", |(_, version)| version)
+                .escape_debug()
+                .to_string(),
+        },
+        None => LoadError::NotATool {
+            exports: exports.iter().map(|e| e.escape_debug().to_string()).collect(),
+        },
+    })
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("has_pool", &self.0.has_pool)
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SandboxOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SandboxOptions")
+            .field("cache_dir", &self.cache_dir)
+            .field("slots", &self.slots)
+            .field("max_component_bytes", &self.max_component_bytes)
+            .field("optimize", &self.optimize)
+            .field("compile_jobs", &self.compile_jobs)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! A tool of a component under a policy, as the rest of the runtime sees it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
+use toolcell_core::{
+    Blob, BoxFuture, CallContext, Content, Link, Policy, Schema, Tool, ToolCall, ToolError, ToolOutput,
+    ToolSpec,
+};
+use wasmtime::Store;
+
+use crate::cell::{Job, Order};
+use crate::component::Loaded;
+use crate::contract::{self, Call, GuestError, Output, Provider};
+use crate::failure;
+use crate::state::CellState;
+
+/// One tool of one component, with the policy under which it is called.
+pub(crate) struct ComponentTool {
+    pub(crate) component: Arc<Loaded>,
+    pub(crate) spec: Arc<ToolSpec>,
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Tool for ComponentTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(self.run(call, cx))
+    }
+}
+
+impl ComponentTool {
+    async fn run(&self, call: ToolCall, cx: CallContext) -> Result<ToolOutput, ToolError> {
+        let call = Call {
+            id: call.id,
+            name: self.spec.name.to_string(),
+            arguments: Value::Object(call.arguments).to_string(),
+            context: cx
+                .values
+                .iter()
+                .map(|(k, v)| (k.clone(), v.to_string()))
+                .collect(),
+        };
+        let order = Order {
+            pre: &self.component.pre,
+            policy: &self.policy,
+            observer: cx.observer.clone(),
+            slots: self.component.slots,
+            bytes_in: byte_len(&call),
+        };
+        match self.component.cells.run(order, Run { call }).await? {
+            Ok(output) => finish(output, self.spec.output.as_deref()),
+            Err(error) => Err(failure::of_guest(error).unwrap_or_else(|for_people| {
+                tell_people(&*cx.observer, for_people);
+                ToolError::Failed {
+                    message: "the tool failed for a reason that only its log tells".into(),
+                }
+            })),
+        }
+    }
+}
+
+/// Calls the tool.
+struct Run {
+    call: Call,
+}
+
+impl Job for Run {
+    type Done = Result<Output, GuestError>;
+
+    async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Self::Done> {
+        guest.toolcell_tool_tools().call_run(store, &self.call).await
+    }
+
+    fn bytes_out(done: &Self::Done) -> u64 {
+        match done {
+            Ok(output) => {
+                let content: usize = output.content.iter().map(content_len).sum();
+                (content + output.structured.as_ref().map_or(0, String::len)) as u64
+            }
+            Err(error) => guest_text(error).len() as u64,
+        }
+    }
+}
+
+fn byte_len(call: &Call) -> u64 {
+    let context: usize = call.context.iter().map(|(k, v)| k.len() + v.len()).sum();
+    (call.arguments.len() + context) as u64
+}
+
+fn content_len(content: &contract::Content) -> usize {
+    match content {
+        contract::Content::Text(text) => text.len(),
+        contract::Content::Blob(blob) => blob.media_type.len() + blob.data.len(),
+        contract::Content::Link(link) => {
+            link.uri.len() + link.name.len() + link.media_type.as_ref().map_or(0, String::len)
+        }
+    }
+}
+
+fn guest_text(error: &GuestError) -> &str {
+    match error {
+        GuestError::InvalidArguments(text)
+        | GuestError::Denied(text)
+        | GuestError::Unavailable(text)
+        | GuestError::Failed(text)
+        | GuestError::Other(text) => text,
+    }
+}
+
+/// Makes the answer of what the guest returned; its structured part must fit the schema that the tool has for it.
+fn finish(output: Output, schema: Option<&Schema>) -> Result<ToolOutput, ToolError> {
+    let structured = match output.structured {
+        None => None,
+        Some(text) => Some(structured(&text, schema)?),
+    };
+    let content = output.content.into_iter().map(to_core).collect();
+    Ok(ToolOutput { content, structured })
+}
+
+fn structured(text: &str, schema: Option<&Schema>) -> Result<Value, ToolError> {
+    let broken = |what: String| ToolError::Crashed {
+        cause: format!("its structured answer {what}"),
+    };
+    let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is no JSON: {e}")))?;
+    if let Some(schema) = schema
+        && let Err(mismatches) = schema.validate(&value)
+    {
+        let reasons: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+        return Err(broken(failure::cut(
+            format!("does not fit its own schema: {}", reasons.join("; ")),
+            failure::MAX_ERROR_TEXT,
+        )));
+    }
+    Ok(value)
+}
+
+fn to_core(content: contract::Content) -> Content {
+    match content {
+        contract::Content::Text(text) => Content::Text { text },
+        contract::Content::Blob(blob) => Content::Blob(Blob {
+            media_type: blob.media_type,
+            data: blob.data,
+        }),
+        contract::Content::Link(link) => Content::Link(Link {
+            uri: link.uri,
+            name: link.name,
+            media_type: link.media_type,
+        }),
+    }
+}
+
+fn tell_people(observer: &dyn CallObserver, message: String) {
+    observer.log(LogLine {
+        level: LogLevel::Error,
+        source: LogSource::Log,
+        message,
+    });
+}

@@ -1,0 +1,372 @@
+//! What a guest says beside its answer: log messages, standard output, standard error, progress. All of it is bounded,
+//! and none of it can stop the guest: what is too much is counted and dropped.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::contract::{log, progress};
+
+/// Most lines of one call, in bytes or not: an observer has work with each of them.
+pub(crate) const MAX_LINES: u32 = 1_000;
+
+/// Longest line, in bytes; a longer one is cut, or divided where it comes from a stream.
+pub(crate) const MAX_LINE: usize = 8 << 10;
+
+/// Shortest time between two progress reports. A person sees no more; the last report of a call is always passed on.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+/// Longest message of a progress report, in bytes.
+const MAX_PROGRESS_MESSAGE: usize = 256;
+
+/// Most bytes that a guest may write to a stream at once.
+const WRITE_AT_ONCE: usize = 64 << 10;
+
+/// The voice of one call. Clones speak for the same call.
+#[derive(Clone)]
+pub(crate) struct Voice(Arc<Mutex<Speech>>);
+
+struct Speech {
+    observer: Arc<dyn CallObserver>,
+    /// Bytes and lines that will still be passed on.
+    bytes_left: u64,
+    lines_left: u32,
+    /// The limit, for the words about it.
+    limit: u64,
+    /// Bytes that the guest wrote, kept or not.
+    written: u64,
+    dropped_lines: u64,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    last_report: Option<Instant>,
+    held_back: Option<Progress>,
+}
+
+impl Voice {
+    /// A voice that is heard up to `limit` bytes.
+    pub(crate) fn new(observer: Arc<dyn CallObserver>, limit: u64) -> Self {
+        Self(Arc::new(Mutex::new(Speech {
+            observer,
+            bytes_left: limit,
+            lines_left: MAX_LINES,
+            limit,
+            written: 0,
+            dropped_lines: 0,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            last_report: None,
+            held_back: None,
+        })))
+    }
+
+    /// Passes on what is left (unfinished lines, the last progress report, how much was dropped) and says how many
+    /// bytes the guest wrote in all.
+    pub(crate) fn finish(&self) -> u64 {
+        let mut speech = self.lock();
+        for source in [LogSource::Stdout, LogSource::Stderr] {
+            let rest = std::mem::take(speech.pending(source));
+            if !rest.is_empty() {
+                speech.line(LogLevel::Info, source, &rest);
+            }
+        }
+        if let Some(progress) = speech.held_back.take() {
+            speech.observer.progress(progress);
+        }
+        if speech.dropped_lines > 0 {
+            let message = format!(
+                "{} lines dropped: a call may log {} bytes in {MAX_LINES} lines",
+                speech.dropped_lines, speech.limit
+            );
+            speech.dropped_lines = 0;
+            speech.observer.log(LogLine {
+                level: LogLevel::Warn,
+                source: LogSource::Host,
+                message,
+            });
+        }
+        speech.written
+    }
+
+    /// A whole message of the guest.
+    pub(crate) fn say(&self, level: LogLevel, source: LogSource, message: &str) {
+        let mut speech = self.lock();
+        speech.written += message.len() as u64;
+        speech.line(level, source, message.as_bytes());
+    }
+
+    fn write(&self, source: LogSource, bytes: &[u8]) {
+        self.lock().write(source, bytes);
+    }
+
+    fn report(&self, progress: Progress) {
+        let mut speech = self.lock();
+        let now = Instant::now();
+        if (speech.last_report).is_none_or(|last| now.duration_since(last) >= PROGRESS_EVERY) {
+            speech.last_report = Some(now);
+            speech.held_back = None;
+            speech.observer.progress(progress);
+        } else {
+            speech.held_back = Some(progress);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Speech> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Speech {
+    fn pending(&mut self, source: LogSource) -> &mut Vec<u8> {
+        if source == LogSource::Stderr {
+            &mut self.stderr
+        } else {
+            &mut self.stdout
+        }
+    }
+
+    fn write(&mut self, source: LogSource, bytes: &[u8]) {
+        self.written += bytes.len() as u64;
+        for piece in bytes.split_inclusive(|b| *b == b'\n') {
+            if self.is_silent() {
+                self.dropped_lines += u64::from(piece.ends_with(b"\n"));
+                continue;
+            }
+            let (text, ends) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            let mut text = text;
+            while self.pending(source).len() + text.len() > MAX_LINE {
+                let room = MAX_LINE - self.pending(source).len();
+                let (now, later) = text.split_at(room);
+                self.pending(source).extend_from_slice(now);
+                self.flush(source);
+                text = later;
+            }
+            self.pending(source).extend_from_slice(text);
+            if ends {
+                self.flush(source);
+            }
+        }
+    }
+
+    fn flush(&mut self, source: LogSource) {
+        let line = std::mem::take(self.pending(source));
+        let line_end = line.strip_suffix(b"\r").unwrap_or(&line);
+        self.line(LogLevel::Info, source, line_end);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.bytes_left == 0 || self.lines_left == 0
+    }
+
+    /// Passes on one line, cut to what is left.
+    fn line(&mut self, level: LogLevel, source: LogSource, text: &[u8]) {
+        if self.is_silent() {
+            self.dropped_lines += 1;
+            return;
+        }
+        let room = usize::try_from(self.bytes_left)
+            .unwrap_or(usize::MAX)
+            .min(MAX_LINE);
+        let kept = text.len().min(room);
+        let mut message = String::from_utf8_lossy(&text[..kept]).into_owned();
+        if kept < text.len() {
+            message.push_str(&format!(" [{} bytes cut]", text.len() - kept));
+        }
+        // An empty line costs as well: it is a line to deal with.
+        self.bytes_left -= (kept.max(1) as u64).min(self.bytes_left);
+        self.lines_left -= 1;
+        self.observer.log(LogLine {
+            level,
+            source,
+            message,
+        });
+    }
+}
+
+impl log::Host for Voice {
+    fn write(&mut self, level: log::Level, message: String) {
+        let level = match level {
+            log::Level::Trace => LogLevel::Trace,
+            log::Level::Debug => LogLevel::Debug,
+            log::Level::Info => LogLevel::Info,
+            log::Level::Warn => LogLevel::Warn,
+            log::Level::Error => LogLevel::Error,
+        };
+        self.say(level, LogSource::Log, &message);
+    }
+}
+
+impl progress::Host for Voice {
+    fn report(&mut self, done: u64, total: Option<u64>, mut message: Option<String>) {
+        if let Some(message) = &mut message {
+            message.truncate(message.floor_char_boundary(MAX_PROGRESS_MESSAGE));
+        }
+        Voice::report(self, Progress { done, total, message });
+    }
+}
+
+/// Standard output or standard error of a guest.
+#[derive(Clone)]
+pub(crate) struct Captured {
+    pub(crate) voice: Voice,
+    pub(crate) source: LogSource,
+}
+
+impl IsTerminal for Captured {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Captured {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for Captured {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.voice.write(self.source, &bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(WRITE_AT_ONCE)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Captured {
+    async fn ready(&mut self) {}
+}
+
+impl AsyncWrite for Captured {
+    fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.voice.write(self.source, bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Ear(Mutex<(Vec<LogLine>, Vec<Progress>)>);
+
+    impl CallObserver for Ear {
+        fn log(&self, line: LogLine) {
+            self.0.lock().unwrap().0.push(line);
+        }
+
+        fn progress(&self, progress: Progress) {
+            self.0.lock().unwrap().1.push(progress);
+        }
+    }
+
+    fn heard(limit: u64, speak: impl FnOnce(&mut Voice)) -> (Vec<String>, u64) {
+        let ear = Arc::new(Ear::default());
+        let mut voice = Voice::new(ear.clone(), limit);
+        speak(&mut voice);
+        let written = voice.finish();
+        let lines = ear.0.lock().unwrap().0.clone();
+        (lines.into_iter().map(|l| l.message).collect(), written)
+    }
+
+    #[test]
+    fn a_stream_becomes_lines_wherever_it_is_divided() {
+        let (lines, written) = heard(1_000, |voice| {
+            for piece in ["on", "e\r\ntw", "o\n", "\nrest"] {
+                voice.write(LogSource::Stdout, piece.as_bytes());
+            }
+        });
+        assert_eq!(lines, ["one", "two", "", "rest"]);
+        assert_eq!(written, 14);
+    }
+
+    #[test]
+    fn bytes_are_kept_up_to_the_limit_and_the_rest_is_counted() {
+        let (lines, written) = heard(4, |voice| {
+            voice.write(LogSource::Stderr, b"abcd\n");
+        });
+        assert_eq!((lines, written), (vec!["abcd".to_owned()], 5));
+        let (lines, written) = heard(4, |voice| {
+            voice.write(LogSource::Stderr, b"abcdef\nx\ny\n");
+        });
+        assert_eq!(
+            lines,
+            [
+                "abcd [2 bytes cut]",
+                "2 lines dropped: a call may log 4 bytes in 1000 lines"
+            ]
+        );
+        assert_eq!(written, 11);
+    }
+
+    #[test]
+    fn lines_are_kept_up_to_the_limit_and_the_rest_is_said_in_one_line() {
+        let say = |n: u32| {
+            heard(1 << 20, |voice| {
+                for _ in 0..n {
+                    log::Host::write(voice, log::Level::Info, "x".into());
+                }
+            })
+            .0
+        };
+        assert_eq!(say(MAX_LINES).len(), MAX_LINES as usize);
+        let lines = say(MAX_LINES + 7);
+        assert_eq!(lines.len(), MAX_LINES as usize + 1);
+        assert!(lines.last().unwrap().starts_with("7 lines dropped"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_long_line_of_a_stream_is_divided_and_a_long_message_is_cut() {
+        let (lines, _) = heard(1 << 20, |voice| {
+            voice.write(LogSource::Stdout, &[b'x'; MAX_LINE + 1]);
+            voice.say(LogLevel::Info, LogSource::Log, &"y".repeat(MAX_LINE + 1));
+        });
+        let lengths: Vec<usize> = lines.iter().map(String::len).collect();
+        assert_eq!(lengths, [MAX_LINE, MAX_LINE + " [1 bytes cut]".len(), 1]);
+    }
+
+    #[test]
+    fn the_first_and_the_last_progress_report_are_passed_on() {
+        let ear = Arc::new(Ear::default());
+        let mut voice = Voice::new(ear.clone(), 0);
+        for done in 0..1_000 {
+            progress::Host::report(&mut voice, done, None, Some("é".repeat(1_000)));
+        }
+        voice.finish();
+        let reports = ear.0.lock().unwrap().1.clone();
+        assert_eq!(reports.first().unwrap().done, 0);
+        assert_eq!(reports.last().unwrap().done, 999);
+        assert!(reports.len() < 1_000, "{}", reports.len());
+        assert!(reports[0].message.as_ref().unwrap().len() <= MAX_PROGRESS_MESSAGE);
+    }
+}
