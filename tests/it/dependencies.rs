@@ -53,7 +53,7 @@ fn packages(metadata: &Value) -> Vec<(&str, Version, Option<&str>)> {
 
 #[test]
 fn every_dependency_has_a_licence_that_we_accept() {
-    let deny: toml::Value = toml::from_str(&std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml"))
+    let deny: toml::Value = toml::from_str(&std::fs::read_to_string(root().join(".cargo/deny.toml")).expect("deny.toml"))
         .expect("deny.toml is TOML");
     let allowed: Vec<&str> = deny["licenses"]["allow"]
         .as_array()
@@ -73,7 +73,7 @@ fn every_dependency_has_a_licence_that_we_accept() {
             refused.push(format!("{name} {version}: {licence}"));
         }
     }
-    assert!(refused.is_empty(), "licences that deny.toml does not allow:\n{}", refused.join("\n"));
+    assert!(refused.is_empty(), "licences that .cargo/deny.toml does not allow:\n{}", refused.join("\n"));
 }
 
 #[test]
