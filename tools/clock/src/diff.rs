@@ -1,0 +1,127 @@
+//! `clock_diff`.
+
+use jiff::fmt::friendly::{Designator, Direction, Spacing, SpanPrinter};
+use jiff::tz::TimeZone;
+use jiff::{Span, Unit, Zoned};
+use toolcell_sdk::{Result, ToolError, output, tool};
+
+use crate::moment::{Moment, time_zone};
+
+/// The time between two moments; all parts are negative if the end comes before the start.
+#[output]
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Difference {
+    /// In words, such as `1 year, 2 months, 3 days`.
+    pub(crate) words: String,
+    /// The same as an ISO 8601 duration.
+    pub(crate) iso: String,
+    /// Whole days.
+    pub(crate) days: i64,
+    /// Seconds.
+    pub(crate) seconds: i64,
+}
+
+/// Tell how much time is between two dates or times, in years, months, days, hours, minutes and seconds, and in all in
+/// days and in seconds.
+#[tool(title = "Time between", read_only, idempotent)]
+pub(crate) fn clock_diff(
+    /// The start: `2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00+01:00`, `now`, `today`.
+    start: String,
+    /// The end, in the same forms.
+    end: String,
+    /// The time zone for a start or end that has none of its own, as a name of the IANA database.
+    time_zone: Option<String>,
+) -> Result<Difference> {
+    let zone = time_zone.as_deref().map(self::time_zone).transpose()?;
+    let start = Moment::parse("start", &start, zone.as_ref())?;
+    let end = Moment::parse("end", &end, zone.as_ref())?;
+    let (start, end) = match (start, end) {
+        (Moment::Zoned(start), Moment::Zoned(end)) => {
+            let end = end.with_time_zone(start.time_zone().clone());
+            (start, end)
+        }
+        (Moment::Zoned(start), end) => {
+            let end = in_zone(&end, start.time_zone())?;
+            (start, end)
+        }
+        (start, Moment::Zoned(end)) => (in_zone(&start, end.time_zone())?, end),
+        // Days without a time zone have 24 hours, as in UTC.
+        (start, end) => {
+            let zone = zone.unwrap_or(TimeZone::UTC);
+            (in_zone(&start, &zone)?, in_zone(&end, &zone)?)
+        }
+    };
+    let span = start.until((Unit::Year, &end))?;
+    Ok(Difference {
+        words: words(&span),
+        iso: span.to_string(),
+        days: i64::from(start.until((Unit::Day, &end))?.get_days()),
+        seconds: end.timestamp().as_second() - start.timestamp().as_second(),
+    })
+}
+
+fn in_zone(moment: &Moment, zone: &TimeZone) -> Result<Zoned> {
+    moment
+        .civil()
+        .to_zoned(zone.clone())
+        .map_err(|error| ToolError::invalid(format_args!("{moment} is no time in this time zone: {error}")))
+}
+
+fn words(span: &Span) -> String {
+    SpanPrinter::new()
+        .designator(Designator::Verbose)
+        .spacing(Spacing::BetweenUnitsAndDesignators)
+        .direction(Direction::Sign)
+        .comma_after_designator(true)
+        .span_to_string(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diff(start: &str, end: &str) -> (String, i64, i64) {
+        let difference = clock_diff(start.into(), end.into(), None).unwrap();
+        (difference.words, difference.days, difference.seconds)
+    }
+
+    #[test]
+    fn dates_differ_in_years_months_and_days() {
+        assert_eq!(
+            diff("2025-01-15", "2026-03-18"),
+            ("1 year, 2 months, 3 days".into(), 427, 427 * 86_400)
+        );
+        assert_eq!(
+            diff("2026-11-21", "2026-12-25"),
+            ("1 month, 4 days".into(), 34, 34 * 86_400)
+        );
+        assert_eq!(diff("2026-11-21", "2026-11-21"), ("0 seconds".into(), 0, 0));
+    }
+
+    #[test]
+    fn an_end_before_the_start_is_negative() {
+        let (words, days, seconds) = diff("2026-11-21", "2026-11-20");
+        assert_eq!((words.as_str(), days, seconds), ("-1 day", -1, -86_400));
+    }
+
+    #[test]
+    fn instants_in_different_offsets_are_compared_as_instants() {
+        let (words, _, seconds) = diff("2026-11-21T12:00:00+01:00", "2026-11-21T12:00:00Z");
+        assert_eq!((words.as_str(), seconds), ("1 hour", 3600));
+    }
+
+    #[test]
+    fn a_day_on_which_the_clocks_change_is_one_day_and_not_24_hours() {
+        let berlin = Some("Europe/Berlin".to_owned());
+        let difference = clock_diff("2026-10-25".into(), "2026-10-26".into(), berlin).unwrap();
+        assert_eq!(
+            (difference.words.as_str(), difference.seconds),
+            ("1 day", 25 * 3600)
+        );
+    }
+
+    #[test]
+    fn a_date_is_compared_with_an_instant_in_the_zone_of_the_instant() {
+        assert_eq!(diff("2026-11-21", "2026-11-21T06:00:00+09:00").2, 6 * 3600);
+    }
+}

@@ -1,0 +1,233 @@
+//! Dates and times in the forms that people and machines write them.
+
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use toolcell_sdk::{Result, ToolError};
+
+/// The forms that [`Moment::parse`] reads, for errors.
+const FORMS: &str = "`2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00Z`, `2026-11-21T18:30:00+01:00`, \
+    `2026-11-21T18:30[Europe/Berlin]`, `Sat, 21 Nov 2026 18:30:00 +0100`, Unix seconds such as `@1795282200`, `now` and \
+    `today`";
+
+/// A date or time as precise as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Moment {
+    /// A day.
+    Date(Date),
+    /// A time on a day, anywhere.
+    Civil(DateTime),
+    /// An instant, in a time zone.
+    Zoned(Zoned),
+}
+
+impl Moment {
+    /// Reads a date or time. What has no time zone of its own is taken to be in `zone`, what has one is moved there.
+    pub(crate) fn parse(name: &str, text: &str, zone: Option<&TimeZone>) -> Result<Self> {
+        let text = text.trim();
+        let in_zone =
+            |zoned: Zoned| Self::Zoned(zone.map_or(zoned.clone(), |zone| zoned.with_time_zone(zone.clone())));
+        if text.eq_ignore_ascii_case("now") {
+            return Ok(in_zone(now(zone)));
+        }
+        if text.eq_ignore_ascii_case("today") {
+            return Ok(Self::Date(now(zone).date()));
+        }
+        if let Some(seconds) = text.strip_prefix('@') {
+            let timestamp = seconds
+                .parse()
+                .ok()
+                .and_then(|seconds| Timestamp::from_second(seconds).ok());
+            return timestamp
+                .map(|timestamp| in_zone(timestamp.to_zoned(TimeZone::UTC)))
+                .ok_or_else(|| unreadable(name, text));
+        }
+        if let Ok(zoned) = text.parse::<Zoned>() {
+            return Ok(in_zone(zoned));
+        }
+        if let Some(zoned) = with_offset(text) {
+            return Ok(in_zone(zoned));
+        }
+        if let Ok(zoned) = jiff::fmt::rfc2822::parse(text) {
+            return Ok(in_zone(zoned));
+        }
+        let has_time = text.contains(':');
+        if !has_time && let Ok(date) = text.parse::<Date>() {
+            return Ok(Self::Date(date));
+        }
+        match (text.parse::<DateTime>(), zone) {
+            (Ok(civil), Some(zone)) => match civil.to_zoned(zone.clone()) {
+                Ok(zoned) => Ok(Self::Zoned(zoned)),
+                Err(error) => Err(ToolError::invalid(format_args!("`{name}`: {error}"))),
+            },
+            (Ok(civil), None) => Ok(Self::Civil(civil)),
+            (Err(_), _) => Err(unreadable(name, text)),
+        }
+    }
+
+    /// The time on the calendar, midnight for a day.
+    pub(crate) fn civil(&self) -> DateTime {
+        match self {
+            Self::Date(date) => date.to_datetime(Time::midnight()),
+            Self::Civil(civil) => *civil,
+            Self::Zoned(zoned) => zoned.datetime(),
+        }
+    }
+
+    pub(crate) fn weekday(&self) -> String {
+        self.civil().strftime("%A").to_string()
+    }
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Date(date) => date.fmt(f),
+            Self::Civil(civil) => civil.fmt(f),
+            Self::Zoned(zoned) => f.write_str(&rfc3339(zoned)),
+        }
+    }
+}
+
+/// The time zone of a name of the IANA database, or an offset such as `+02:00`.
+pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
+    let wanted = name.trim();
+    if wanted.eq_ignore_ascii_case("utc") || wanted.eq_ignore_ascii_case("z") {
+        return Ok(TimeZone::UTC);
+    }
+    if wanted.starts_with(['+', '-'])
+        && let Some(zoned) = with_offset(&format!("2000-01-01T00:00:00{wanted}"))
+    {
+        return Ok(zoned.time_zone().clone());
+    }
+    TimeZone::get(wanted).map_err(|_| {
+        let mut message = format!("`time_zone`: there is no time zone `{wanted}`");
+        let near = near(wanted);
+        if near.is_empty() {
+            message.push_str(
+                "; use a name of the IANA database such as `Europe/Berlin`, or an offset such as `+02:00`",
+            );
+        } else {
+            message.push_str(&format!("; did you mean {}?", near.join(" or ")));
+        }
+        ToolError::invalid(message)
+    })
+}
+
+/// The time now, in a time zone or in UTC.
+pub(crate) fn now(zone: Option<&TimeZone>) -> Zoned {
+    Timestamp::now().to_zoned(zone.cloned().unwrap_or(TimeZone::UTC))
+}
+
+/// An instant as RFC 3339 writes it.
+pub(crate) fn rfc3339(zoned: &Zoned) -> String {
+    if *zoned.time_zone() == TimeZone::UTC {
+        return zoned.timestamp().to_string();
+    }
+    zoned.timestamp().display_with_offset(zoned.offset()).to_string()
+}
+
+/// A time with an offset or a `Z`, which keeps the offset.
+fn with_offset(text: &str) -> Option<Zoned> {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let offset = pieces.to_numeric_offset()?;
+    let zone = if offset.seconds() == 0 {
+        TimeZone::UTC
+    } else {
+        TimeZone::fixed(offset)
+    };
+    let civil = pieces.date().to_datetime(pieces.time()?);
+    Some(offset.to_timestamp(civil).ok()?.to_zoned(zone))
+}
+
+fn unreadable(name: &str, text: &str) -> ToolError {
+    ToolError::invalid(format_args!(
+        "`{name}`: `{text}` is no date or time that can be read; write {FORMS}"
+    ))
+}
+
+/// Names of the database that end in the same place or contain the words.
+fn near(wanted: &str) -> Vec<String> {
+    let squeeze = |text: &str| text.to_lowercase().replace([' ', '_', '-'], "");
+    let wanted = squeeze(wanted.rsplit('/').next().unwrap_or(wanted));
+    if wanted.len() < 3 {
+        return Vec::new();
+    }
+    let mut near: Vec<String> = jiff::tz::db()
+        .available()
+        .map(|name| name.to_string())
+        .filter(|name| squeeze(name).contains(&wanted))
+        .collect();
+    near.sort();
+    near.truncate(5);
+    near.into_iter().map(|name| format!("`{name}`")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, zone: Option<&str>) -> String {
+        let zone = zone.map(|name| time_zone(name).unwrap());
+        Moment::parse("start", text, zone.as_ref()).unwrap().to_string()
+    }
+
+    #[test]
+    fn every_form_is_read_as_precise_as_it_is() {
+        for (text, read) in [
+            ("2026-11-21", "2026-11-21"),
+            ("2026-11-21 18:30", "2026-11-21T18:30:00"),
+            ("2026-11-21T18:30:05", "2026-11-21T18:30:05"),
+            ("2026-11-21T18:30:00Z", "2026-11-21T18:30:00Z"),
+            ("2026-11-21 18:30:00+01:00", "2026-11-21T18:30:00+01:00"),
+            ("2026-11-21T18:30:00.25Z", "2026-11-21T18:30:00.25Z"),
+            ("2026-07-21T18:30[Europe/Berlin]", "2026-07-21T18:30:00+02:00"),
+            ("Sat, 21 Nov 2026 18:30:00 +0100", "2026-11-21T18:30:00+01:00"),
+            ("@0", "1970-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(parse(text, None), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_zone_is_put_on_and_converted_to() {
+        assert_eq!(
+            parse("2026-11-21 18:30", Some("Asia/Tokyo")),
+            "2026-11-21T18:30:00+09:00"
+        );
+        assert_eq!(
+            parse("2026-11-21T18:30:00Z", Some("America/New_York")),
+            "2026-11-21T13:30:00-05:00"
+        );
+        assert_eq!(
+            parse("2026-11-21T18:30:00Z", Some("+05:30")),
+            "2026-11-22T00:00:00+05:30"
+        );
+        assert_eq!(parse("2026-11-21", Some("Asia/Tokyo")), "2026-11-21");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_answered_with_the_forms() {
+        for text in ["", "next tuesday", "2026-13-01", "2026-02-30", "21.11.2026", "@x"] {
+            let error = Moment::parse("start", text, None).unwrap_err();
+            assert!(error.message().contains("`2026-11-21 18:30`"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_time_zone_is_answered_with_near_names() {
+        assert!(
+            time_zone("Berlin")
+                .unwrap_err()
+                .message()
+                .ends_with("did you mean `Europe/Berlin`?")
+        );
+        assert!(
+            time_zone("new york")
+                .unwrap_err()
+                .message()
+                .contains("`America/New_York`")
+        );
+        assert!(time_zone("Nowhere/Xyzzy").unwrap_err().message().contains("IANA"));
+    }
+}

@@ -1,0 +1,233 @@
+//! `json_query`.
+
+use jaq_json::Val;
+use toolcell_sdk::{Result, ToolError, files, tool};
+
+use crate::document::{parse, to_text};
+use crate::program::{Program, Yield};
+
+/// Largest document, in bytes. As values in memory it takes some ten times as much.
+const MAX_DOCUMENT: u64 = 16 << 20;
+
+/// Most bytes of an answer.
+const MAX_TEXT: usize = 200_000;
+
+/// Run a jq program on JSON: select, filter, count, group or reshape. Give the JSON as a value in `json` or as a file in
+/// `path` (also JSON lines: the program then runs on each document).
+///
+/// The answer has one output of the program in each line. Examples of programs: `.items | length`,
+/// `.users[] | select(.age > 30) | .name`, `group_by(.kind) | map({kind: .[0].kind, n: length})`, `keys`.
+#[tool(title = "Query JSON", read_only, idempotent)]
+pub(crate) fn json_query(
+    /// The jq program.
+    program: String,
+    /// The JSON text. Give this or `path`.
+    json: Option<String>,
+    /// Path of a file with JSON. Give this or `json`.
+    path: Option<String>,
+    /// Write strings without quotes.
+    #[default(false)]
+    raw: bool,
+    /// Write each output over several lines, indented.
+    #[default(false)]
+    pretty: bool,
+    /// Put all documents into one array first and run the program once.
+    #[default(false)]
+    slurp: bool,
+    /// The most outputs to write.
+    #[default(1000)]
+    max_outputs: u32,
+) -> Result<String> {
+    let (text, what) = match (json, path) {
+        (Some(json), None) => (json, "`json`".to_owned()),
+        (None, Some(path)) => (files::read_text(&path, MAX_DOCUMENT)?, format!("`{path}`")),
+        (None, None) => return Err(ToolError::invalid("give `json` or `path`")),
+        (Some(_), Some(_)) => return Err(ToolError::invalid("give `json` or `path`, not both")),
+    };
+    let program = Program::compile(&program)?;
+    let mut documents = parse(&text, &what)?;
+    drop(text);
+    if slurp {
+        documents = vec![documents.into_iter().collect::<Val>()];
+    }
+    let mut answer = Answer {
+        text: String::new(),
+        outputs: 0,
+        max_outputs: max_outputs.max(1),
+        raw,
+        pretty,
+        full: false,
+        halted: false,
+    };
+    let several = documents.len() > 1;
+    for (number, document) in (1..).zip(documents) {
+        if let Err(error) = program.run(document, &mut |yielded| answer.take(yielded)) {
+            let place = if several {
+                format!("document {number}: ")
+            } else {
+                String::new()
+            };
+            let after = match answer.outputs {
+                0 => String::new(),
+                n => format!(" (after {n} outputs)"),
+            };
+            return Err(ToolError::failed(format_args!("{place}{error}{after}")));
+        }
+        if answer.full || answer.halted {
+            break;
+        }
+    }
+    Ok(answer.finish())
+}
+
+/// The outputs, up to their limits.
+struct Answer {
+    text: String,
+    outputs: u32,
+    max_outputs: u32,
+    raw: bool,
+    pretty: bool,
+    full: bool,
+    halted: bool,
+}
+
+impl Answer {
+    /// Adds an output. `false`: no more are wanted.
+    fn take(&mut self, yielded: Yield) -> bool {
+        let Yield::Value(value) = yielded else {
+            self.halted = true;
+            return false;
+        };
+        if self.outputs == self.max_outputs || self.text.len() >= MAX_TEXT {
+            self.full = true;
+            return false;
+        }
+        self.outputs += 1;
+        match value {
+            Val::TStr(text) | Val::BStr(text) if self.raw => {
+                self.text.push_str(&String::from_utf8_lossy(&text))
+            }
+            value => self.text.push_str(&to_text(&value, self.pretty)),
+        }
+        self.text.push('\n');
+        true
+    }
+
+    fn finish(mut self) -> String {
+        if self.text.len() > MAX_TEXT {
+            let end = self.text.floor_char_boundary(MAX_TEXT);
+            let cut = self.text.len() - end;
+            self.text.truncate(end);
+            self.text
+                .push_str(&format!("\n[{cut} more bytes of this output are left out]\n"));
+        }
+        if self.full {
+            self.text
+                .push_str(&format!("[there are more outputs than these {}]\n", self.outputs));
+        }
+        if self.outputs == 0 {
+            return "The program has no output for this JSON.".into();
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::{ErrorKind, testing};
+
+    fn query(program: &str, document: &str, more: Value) -> Result<String> {
+        let mut arguments = json!({"program": program, "json": document});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        Ok(testing::call::<json_query>(arguments)?.to_text())
+    }
+
+    fn answer(program: &str, document: &str) -> String {
+        query(program, document, json!({})).unwrap()
+    }
+
+    #[test]
+    fn programs_select_count_and_reshape() {
+        let users = r#"{"users": [{"name": "Ada", "age": 36}, {"name": "Bob", "age": 20}]}"#;
+        assert_eq!(answer(".users | length", users), "2\n");
+        assert_eq!(answer(".users[] | select(.age > 30) | .name", users), "\"Ada\"\n");
+        assert_eq!(answer("[.users[].age] | add / length", users), "28.0\n");
+        assert_eq!(
+            query(".users[].name", users, json!({"raw": true})).unwrap(),
+            "Ada\nBob\n"
+        );
+        assert_eq!(
+            query(".users[0]", users, json!({"pretty": true})).unwrap(),
+            "{\n  \"name\": \"Ada\",\n  \"age\": 36\n}\n"
+        );
+        assert_eq!(answer("empty", users), "The program has no output for this JSON.");
+        assert_eq!(answer("1, halt, 2", users), "1\n");
+    }
+
+    #[test]
+    fn lines_of_json_are_documents_and_slurp_makes_one_of_them() {
+        assert_eq!(answer(".a", "{\"a\":1}\n{\"a\":2}\n"), "1\n2\n");
+        assert_eq!(
+            query("map(.a) | add", "{\"a\":1}\n{\"a\":2}\n", json!({"slurp": true})).unwrap(),
+            "3\n"
+        );
+    }
+
+    #[test]
+    fn a_broken_program_is_named_with_its_place() {
+        let error = |program: &str| query(program, "1", json!({})).unwrap_err();
+        assert_eq!(
+            error(".a | foo(1)").message(),
+            "`program`: at character 6: undefined filter `foo/1`"
+        );
+        assert_eq!(error(".a | (").kind(), ErrorKind::InvalidArguments);
+        assert!(
+            error(".[] |").message().contains("found the end"),
+            "{}",
+            error(".[] |")
+        );
+        assert!(error("$x").message().contains("undefined variable `$x`"));
+    }
+
+    #[test]
+    fn an_error_of_a_program_says_after_how_many_outputs_and_in_which_document() {
+        let error = query(".a", "{\"a\":1}\n[]", json!({})).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Failed);
+        assert!(
+            error
+                .message()
+                .starts_with("document 2: cannot index [] with \"a\""),
+            "{error}"
+        );
+        assert!(error.message().ends_with("(after 1 outputs)"), "{error}");
+    }
+
+    #[test]
+    fn outputs_are_written_up_to_their_limit_and_announced_beyond() {
+        let limited = |max: u32| query("range(3)", "null", json!({"max_outputs": max})).unwrap();
+        assert_eq!(limited(3), "0\n1\n2\n");
+        assert_eq!(limited(2), "0\n1\n[there are more outputs than these 2]\n");
+        let endless = query("repeat(\"some words\")", "null", json!({"max_outputs": u32::MAX})).unwrap();
+        assert!(endless.len() < MAX_TEXT + 100 && endless.contains("there are more outputs"));
+        let long = answer("\"x\" * 300000", "null");
+        assert!(
+            long.ends_with("[100003 more bytes of this output are left out]\n"),
+            "{}",
+            &long[long.len() - 80..]
+        );
+    }
+
+    #[test]
+    fn a_file_can_be_queried_and_one_source_is_given() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "\u{feff}{\"a\": [1, 2]}").unwrap();
+        let output = testing::call::<json_query>(json!({"program": ".a[1]", "path": file.path()})).unwrap();
+        assert_eq!(output.to_text(), "2\n");
+        assert!(testing::call::<json_query>(json!({"program": "."})).is_err());
+    }
+}
