@@ -265,7 +265,14 @@ mod tests {
             ..Request::default()
         };
         let mut answer = Answer::to(&request, "p");
-        let proposed = [None, Some(""), Some("call_1"), Some("call_taken"), Some("call_fresh"), Some("call_fresh")];
+        let proposed = [
+            None,
+            Some(""),
+            Some("call_1"),
+            Some("call_taken"),
+            Some("call_fresh"),
+            Some("call_fresh"),
+        ];
         for id in proposed {
             answer.call(id, "f");
         }

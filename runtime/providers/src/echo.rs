@@ -15,7 +15,13 @@ pub(crate) fn name(name: &str) -> String {
     }
     let mut mended: String = name
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        })
         .take(ToolName::MAX_LEN)
         .collect();
     if !mended.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -53,7 +59,11 @@ pub(crate) fn id(id: &str, max: usize) -> String {
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let start: String = id.chars().filter(|c| fits(*c)).take(max.saturating_sub(17)).collect();
+    let start: String = id
+        .chars()
+        .filter(|c| fits(*c))
+        .take(max.saturating_sub(17))
+        .collect();
     format!("{start}_{hash:016x}")
 }
 
@@ -81,7 +91,10 @@ mod tests {
         assert_eq!(arguments_text(r#"{ "a":1}"#), r#"{ "a":1}"#);
         assert_eq!(arguments_text(" "), "{}");
         assert_eq!(arguments_text(r#"{"a":"#), r#"{"malformed_arguments":"{\"a\":"}"#);
-        assert_eq!(arguments("[1]"), *json!({"malformed_arguments": "[1]"}).as_object().unwrap());
+        assert_eq!(
+            arguments("[1]"),
+            *json!({"malformed_arguments": "[1]"}).as_object().unwrap()
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use tokio::sync::mpsc;
 use toolcell_core::provider::{Completion, Delta};
-use toolcell_core::{BoxStream, ProviderError};
+use toolcell_core::{BoxFuture, BoxStream, ProviderError};
 
 /// Deltas that wait for the reader before the producer has to. Small: it only saves switches between the two.
 const BUFFER: usize = 32;
@@ -54,7 +54,7 @@ where
 
 struct Produced<'a> {
     receiver: mpsc::Receiver<Delta>,
-    producer: Option<Pin<Box<dyn Future<Output = Result<Completion, ProviderError>> + Send + 'a>>>,
+    producer: Option<BoxFuture<'a, Result<Completion, ProviderError>>>,
     last: Option<Result<Delta, ProviderError>>,
 }
 

@@ -33,5 +33,8 @@ pub(crate) fn data_url(blob: &Blob) -> String {
 
 /// Whether models that see at all see this type of picture.
 pub(crate) fn is_picture(media_type: &str) -> bool {
-    matches!(media_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp")
+    matches!(
+        media_type,
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp"
+    )
 }

@@ -163,7 +163,10 @@ mod tests {
 
     #[test]
     fn json_lines_are_read_without_empty_ones() {
-        assert_eq!(data(Framing::Lines, "{}\r\n\n  \n[1]\n{\"a\":2}"), ["{}", "[1]", "{\"a\":2}"]);
+        assert_eq!(
+            data(Framing::Lines, "{}\r\n\n  \n[1]\n{\"a\":2}"),
+            ["{}", "[1]", "{\"a\":2}"]
+        );
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub(crate) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(refused("it must begin with `http://` or `https://`"));
     }
-    let host = url.host_str().ok_or_else(|| refused("it has no host"))?.to_owned();
+    let host = url
+        .host_str()
+        .ok_or_else(|| refused("it has no host"))?
+        .to_owned();
     if !url.username().is_empty() || url.password().is_some() {
         return Err(refused("a user or password in it is not used; set a key instead"));
     }
@@ -98,11 +101,14 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
 
 /// TLS 1.2 and 1.3, certificates verified with no way out.
 fn tls() -> Result<rustls::ClientConfig, SetupError> {
-    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|e| SetupError::Client { reason: e.to_string() })?
-        .with_root_certificates(roots())
-        .with_no_client_auth();
+    let mut config =
+        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| SetupError::Client {
+                reason: e.to_string(),
+            })?
+            .with_root_certificates(roots())
+            .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -151,7 +157,10 @@ mod tests {
         for url in ["https://example.com/v1", "https://example.com/v1/"] {
             assert_eq!(endpoint(url).unwrap().at("chat"), "https://example.com/v1/chat");
         }
-        assert_eq!(endpoint("http://localhost:1").unwrap().at("x"), "http://localhost:1/x");
+        assert_eq!(
+            endpoint("http://localhost:1").unwrap().at("x"),
+            "http://localhost:1/x"
+        );
     }
 
     #[test]

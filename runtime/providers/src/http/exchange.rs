@@ -99,7 +99,11 @@ impl Http {
     }
 
     /// Sends a request, and again where that may help, and reads the answer.
-    pub(crate) async fn exchange<W: Wire>(&self, mut wire: W, out: &mut Emitter) -> Result<Completion, ProviderError> {
+    pub(crate) async fn exchange<W: Wire>(
+        &self,
+        mut wire: W,
+        out: &mut Emitter,
+    ) -> Result<Completion, ProviderError> {
         let deadline = self.options.deadline.map(|d| Instant::now() + d);
         let mut attempt = 1;
         let mut retries = 0;
@@ -124,7 +128,12 @@ impl Http {
                 return Err(failure.error);
             }
             attempt += 1;
-            tracing::debug!(provider = self.provider, attempt, ?pause, "a request is sent again");
+            tracing::debug!(
+                provider = self.provider,
+                attempt,
+                ?pause,
+                "a request is sent again"
+            );
             out.emit(Delta::Retry {
                 attempt,
                 delay_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -230,7 +239,13 @@ impl Http {
                 while progress != Progress::Done
                     && let Some(event) = reader.next().map_err(|e| self.of_framing(e))?
                 {
-                    let next = self.take(&mut decoder, event, &mut answer, out).await?;
+                    let next = match self.take(&mut decoder, event, &mut answer, out).await {
+                        // Half an event is no broken server but a broken connection.
+                        Err(failure) if ended && failure.error.kind == ProviderErrorKind::Protocol => {
+                            return Err(self.cut_off("the connection was closed inside an event"));
+                        }
+                        other => other?,
+                    };
                     // An answer that was complete stays so.
                     if next != Progress::Open {
                         progress = next;
@@ -293,7 +308,11 @@ impl Http {
     }
 
     /// Waits for `work`, at most the idle timeout and at most until the deadline.
-    async fn in_time<T>(&self, deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, Failure> {
+    async fn in_time<T>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
         let idle = Instant::now() + self.options.idle_timeout;
         let (until, message) = match deadline {
             Some(deadline) if deadline < idle => (
@@ -367,6 +386,8 @@ pub(crate) fn error_in_stream(provider: &str, value: &Value) -> Failure {
 
 impl std::fmt::Debug for Http {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http").field("provider", &self.provider).finish_non_exhaustive()
+        f.debug_struct("Http")
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
     }
 }

@@ -31,7 +31,9 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
         said.message.clone()
     };
     if (300..400).contains(&status) {
-        message = format!("status {status} leads elsewhere, and redirects are not followed; set the final base URL");
+        message = format!(
+            "status {status} leads elsewhere, and redirects are not followed; set the final base URL"
+        );
     }
     if let Some(wait) = wait.filter(|wait| *wait > MAX_RETRY_AFTER) {
         message.push_str(&format!(" (asks to wait {} s)", wait.as_secs()));
@@ -62,8 +64,10 @@ pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
     };
     Failure {
         error: ProviderError::new(provider, kind, message),
-        transient: matches!(kind, ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited)
-            && !said.codes.iter().any(|code| code == "insufficient_quota"),
+        transient: matches!(
+            kind,
+            ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited
+        ) && !said.codes.iter().any(|code| code == "insufficient_quota"),
     }
 }
 
@@ -78,10 +82,14 @@ fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
             "rate_limit_exceeded" | "rate_limit_error" | "insufficient_quota" | "resource_exhausted" => {
                 return ProviderErrorKind::RateLimited;
             }
-            "overloaded_error" | "server_error" | "api_error" | "internal" | "unavailable" | "timeout_error" => {
+            "overloaded_error" | "server_error" | "api_error" | "internal" | "unavailable"
+            | "timeout_error" => {
                 return ProviderErrorKind::Unavailable;
             }
-            "invalid_api_key" | "authentication_error" | "permission_error" | "unauthenticated"
+            "invalid_api_key"
+            | "authentication_error"
+            | "permission_error"
+            | "unauthenticated"
             | "permission_denied" => return ProviderErrorKind::Unauthorized,
             "invalid_prompt" | "invalid_request_error" if status == 200 => {
                 return kind_of_message(&said.message).unwrap_or(ProviderErrorKind::InvalidRequest);
@@ -148,7 +156,11 @@ fn said(value: &Value) -> Said {
     };
     let message = text(inner)
         .or_else(|| inner.get("message").and_then(text))
-        .or_else(|| inner.get("detail").map(|d| text(d).unwrap_or_else(|| d.to_string())))
+        .or_else(|| {
+            inner
+                .get("detail")
+                .map(|d| text(d).unwrap_or_else(|| d.to_string()))
+        })
         .or_else(|| value.get("message").and_then(text))
         .unwrap_or_default();
     let codes = ["code", "type", "status"]
@@ -227,15 +239,39 @@ mod tests {
             (429, "{}", RateLimited),
             (408, "", Unavailable),
             (500, "", Unavailable),
-            (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
+            (
+                529,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Unavailable,
+            ),
             (404, "", InvalidRequest),
             (422, "", InvalidRequest),
             (413, "", ContextLength),
-            (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, ContextLength),
-            (400, r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"x"}}"#, ContextLength),
-            (400, r#"{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000"}}"#, ContextLength),
-            (400, r#"{"object":"error","message":"This model's maximum context length is 4096 tokens","code":400}"#, ContextLength),
-            (400, r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#, InvalidRequest),
+            (
+                400,
+                r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
+                ContextLength,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"type":"exceed_context_size_error","message":"x"}}"#,
+                ContextLength,
+            ),
+            (
+                400,
+                r#"{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000"}}"#,
+                ContextLength,
+            ),
+            (
+                400,
+                r#"{"object":"error","message":"This model's maximum context length is 4096 tokens","code":400}"#,
+                ContextLength,
+            ),
+            (
+                400,
+                r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#,
+                InvalidRequest,
+            ),
         ] {
             assert_eq!(error(status, body).kind, kind, "{status} {body}");
         }
@@ -262,7 +298,10 @@ mod tests {
 
     #[test]
     fn a_message_is_kept_up_to_its_limit_and_cut_with_a_mark_beyond() {
-        assert_eq!(bounded(&"é".repeat(MAX_MESSAGE_CHARS)), "é".repeat(MAX_MESSAGE_CHARS));
+        assert_eq!(
+            bounded(&"é".repeat(MAX_MESSAGE_CHARS)),
+            "é".repeat(MAX_MESSAGE_CHARS)
+        );
         let cut = bounded(&"é".repeat(MAX_MESSAGE_CHARS + 1));
         assert_eq!(cut, format!("{}…", "é".repeat(MAX_MESSAGE_CHARS)));
     }
@@ -288,13 +327,29 @@ mod tests {
     #[test]
     fn an_error_inside_a_stream_keeps_its_code() {
         for (value, kind, transient) in [
-            (r#"{"error":{"message":"m","code":503}}"#, ProviderErrorKind::Unavailable, true),
-            (r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#, ProviderErrorKind::ContextLength, false),
-            (r#"{"error":{"message":"m","type":"invalid_request_error"}}"#, ProviderErrorKind::InvalidRequest, false),
+            (
+                r#"{"error":{"message":"m","code":503}}"#,
+                ProviderErrorKind::Unavailable,
+                true,
+            ),
+            (
+                r#"{"error":{"message":"m","code":"context_length_exceeded"}}"#,
+                ProviderErrorKind::ContextLength,
+                false,
+            ),
+            (
+                r#"{"error":{"message":"m","type":"invalid_request_error"}}"#,
+                ProviderErrorKind::InvalidRequest,
+                false,
+            ),
             (r#"{"error":"m"}"#, ProviderErrorKind::Unavailable, true),
         ] {
             let failure = in_stream("p", &serde_json::from_str(value).unwrap());
-            assert_eq!((failure.error.kind, failure.transient), (kind, transient), "{value}");
+            assert_eq!(
+                (failure.error.kind, failure.transient),
+                (kind, transient),
+                "{value}"
+            );
             assert_eq!(failure.error.message, "m");
         }
     }

@@ -8,6 +8,6 @@ mod retry;
 
 pub(crate) use client::{Endpoint, endpoint, header};
 pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Wire, error_in_stream, malformed};
-pub(crate) use retry::Failure;
 pub use options::HttpOptions;
+pub(crate) use retry::Failure;
 pub use retry::RetryPolicy;

@@ -162,7 +162,10 @@ mod tests {
             ..RetryPolicy::default()
         };
         let pause = |retry, random| policy.pause(retry, &limited(None), random).unwrap().as_millis();
-        assert_eq!([1, 2, 3, 4, 5, 6, 40].map(|n| pause(n, 0.0)), [500, 1000, 2000, 4000, 8000, 8000, 8000]);
+        assert_eq!(
+            [1, 2, 3, 4, 5, 6, 40].map(|n| pause(n, 0.0)),
+            [500, 1000, 2000, 4000, 8000, 8000, 8000]
+        );
         assert_eq!(pause(1, 1.0), 375);
     }
 
@@ -179,10 +182,16 @@ mod tests {
     fn only_the_listed_statuses_are_transient_unless_the_server_says_otherwise() {
         let none = HeaderMap::new();
         for status in [408, 409, 429, 500, 502, 503, 504, 529] {
-            assert!(is_transient(status, &none, ProviderErrorKind::Unavailable), "{status}");
+            assert!(
+                is_transient(status, &none, ProviderErrorKind::Unavailable),
+                "{status}"
+            );
         }
         for status in [400, 401, 403, 404, 413, 422] {
-            assert!(!is_transient(status, &none, ProviderErrorKind::Unavailable), "{status}");
+            assert!(
+                !is_transient(status, &none, ProviderErrorKind::Unavailable),
+                "{status}"
+            );
         }
         assert!(!is_transient(500, &none, ProviderErrorKind::ContextLength));
         let mut says = HeaderMap::new();

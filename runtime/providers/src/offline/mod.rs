@@ -104,7 +104,10 @@ async fn send(next: Next, mut out: Emitter) -> Completion {
 }
 
 fn answer(request: &Request) -> Next {
-    let at = request.messages.iter().rposition(|m| matches!(**m, Message::User { .. }));
+    let at = request
+        .messages
+        .iter()
+        .rposition(|m| matches!(**m, Message::User { .. }));
     let Some(at) = at else {
         return Next::Say(format!("{MARK}: nothing was asked."));
     };
@@ -112,7 +115,12 @@ fn answer(request: &Request) -> Next {
     let results: Vec<(&str, String, bool)> = request.messages[at..].iter().filter_map(result).collect();
     let tools: Vec<ToolSpec> = match &request.tool_choice {
         ToolChoice::None => Vec::new(),
-        ToolChoice::Tool(name) => request.tools.iter().filter(|t| t.name == *name).cloned().collect(),
+        ToolChoice::Tool(name) => request
+            .tools
+            .iter()
+            .filter(|t| t.name == *name)
+            .cloned()
+            .collect(),
         ToolChoice::Auto | ToolChoice::Required => request.tools.to_vec(),
     };
     let steps = plan(&asked, &tools);
@@ -126,7 +134,10 @@ fn answer(request: &Request) -> Next {
 
 fn result(message: &Arc<Message>) -> Option<(&str, String, bool)> {
     let Message::Tool {
-        name, content, is_error, ..
+        name,
+        content,
+        is_error,
+        ..
     } = &**message
     else {
         return None;
@@ -182,7 +193,9 @@ fn sentence(asked: &str, results: &[(&str, String, bool)]) -> String {
         .iter()
         .map(|(name, text, is_error)| match is_error {
             true => format!(" `{name}` failed: {};", cut(text)),
-            false if text.len() <= 200 && !text.contains('\n') => format!(" `{name}` says: {};", told(asked, text)),
+            false if text.len() <= 200 && !text.contains('\n') => {
+                format!(" `{name}` says: {};", told(asked, text))
+            }
             false => format!(" after `{name}`,"),
         })
         .collect();

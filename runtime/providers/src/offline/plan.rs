@@ -70,7 +70,10 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
                 // A word must speak for the tool, not the things alone.
                 (words > 0.0).then_some(())?;
                 let arguments = fill(tool, &request, &asked, false)?;
-                Some((words + score_of_things(&request, tool), step(tool, arguments, None)))
+                Some((
+                    words + score_of_things(&request, tool),
+                    step(tool, arguments, None),
+                ))
             })
             .collect(),
     );
@@ -86,7 +89,10 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
                 .iter()
                 .filter(|tool| !tool.takes(&kind) && tool.spec.name.as_str() != source.tool)
                 .filter_map(|tool| {
-                    let text = tool.parameters.iter().find(|p| p.kind == Kind::Text && holds_text(p))?;
+                    let text = tool
+                        .parameters
+                        .iter()
+                        .find(|p| p.kind == Kind::Text && holds_text(p))?;
                     let mut arguments = fill(tool, &request, &asked, true)?;
                     arguments.remove(&text.name);
                     let words = score_of_words(&asked, tool, offered);
@@ -120,7 +126,10 @@ fn step(tool: &Offered<'_>, arguments: Map<String, Value>, takes_result: Option<
 }
 
 fn meaningful(request: &Request) -> Vec<Word> {
-    words(&request.rest).into_iter().filter(|w| !w.is_empty()).collect()
+    words(&request.rest)
+        .into_iter()
+        .filter(|w| !w.is_empty())
+        .collect()
 }
 
 fn score_of_words(asked: &[Word], tool: &Offered<'_>, all: &[Offered<'_>]) -> f64 {
@@ -133,7 +142,11 @@ fn score_of_words(asked: &[Word], tool: &Offered<'_>, all: &[Offered<'_>]) -> f6
         seen.push(&word.stem);
         let weight = tool.weight_of(word);
         if weight > 0.0 {
-            let known_by = all.iter().filter(|other| other.weight_of(word) > 0.5).count().max(1);
+            let known_by = all
+                .iter()
+                .filter(|other| other.weight_of(word) > 0.5)
+                .count()
+                .max(1);
             #[expect(clippy::cast_precision_loss, reason = "no list of tools is so long")]
             let rarity = (1.0 + all.len() as f64 / known_by as f64).ln();
             score += weight * rarity;
@@ -169,7 +182,12 @@ fn holds_text(parameter: &Parameter) -> bool {
 }
 
 /// The arguments for a tool; `None` when one that it needs is not in the request and `text_follows` does not bring it.
-fn fill(tool: &Offered<'_>, request: &Request, asked: &[Word], text_follows: bool) -> Option<Map<String, Value>> {
+fn fill(
+    tool: &Offered<'_>,
+    request: &Request,
+    asked: &[Word],
+    text_follows: bool,
+) -> Option<Map<String, Value>> {
     let mut things: Vec<Option<&Thing>> = request.things.iter().map(Some).collect();
     let mut arguments = Map::new();
     // What can be nothing else goes first, free text takes what is left.
@@ -208,14 +226,23 @@ fn fill(tool: &Offered<'_>, request: &Request, asked: &[Word], text_follows: boo
 
 fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&Thing>]) -> Option<Value> {
     let mut take = |wanted: fn(&Thing) -> Option<&String>| {
-        let slot = things.iter_mut().find(|t| t.is_some_and(|t| wanted(t).is_some()))?;
-        slot.take().and_then(wanted).map(|text| Value::from(text.as_str()))
+        let slot = things
+            .iter_mut()
+            .find(|t| t.is_some_and(|t| wanted(t).is_some()))?;
+        slot.take()
+            .and_then(wanted)
+            .map(|text| Value::from(text.as_str()))
     };
     match &parameter.kind {
         Kind::Url => take(|t| if let Thing::Url(s) = t { Some(s) } else { None }),
         Kind::Path => take(|t| if let Thing::Path(s) = t { Some(s) } else { None })
             // "the files here": the directory that everything is in.
-            .or_else(|| parameter.required.then(|| Value::from(".")).filter(|_| is_directory(parameter))),
+            .or_else(|| {
+                parameter
+                    .required
+                    .then(|| Value::from("."))
+                    .filter(|_| is_directory(parameter))
+            }),
         Kind::Zone => take(|t| if let Thing::Zone(s) = t { Some(s) } else { None })
             .or_else(|| parameter.required.then(|| Value::from("UTC"))),
         Kind::Date => take(|t| if let Thing::Date(s) = t { Some(s) } else { None }),
@@ -241,7 +268,10 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
         }
         Kind::Boolean => {
             let said = words(&request.rest);
-            let named = parameter.stems.iter().all(|s| said.iter().any(|word| word.stem == *s));
+            let named = parameter
+                .stems
+                .iter()
+                .all(|s| said.iter().any(|word| word.stem == *s));
             (named && !parameter.stems.is_empty()).then(|| Value::from(true))
         }
         Kind::Text | Kind::Integer | Kind::Other => None,
@@ -258,7 +288,12 @@ fn is_directory(parameter: &Parameter) -> bool {
 }
 
 /// Numbers go to the parameter whose name is their unit, else by what is said before them: the *first* 20 are a limit.
-fn fill_numbers(tool: &Offered<'_>, request: &Request, things: &mut [Option<&Thing>], arguments: &mut Map<String, Value>) {
+fn fill_numbers(
+    tool: &Offered<'_>,
+    request: &Request,
+    things: &mut [Option<&Thing>],
+    arguments: &mut Map<String, Value>,
+) {
     let numbers: Vec<(i64, String)> = things
         .iter_mut()
         .filter_map(|slot| match slot {
@@ -269,27 +304,41 @@ fn fill_numbers(tool: &Offered<'_>, request: &Request, things: &mut [Option<&Thi
             _ => None,
         })
         .collect();
-    let free: Vec<&Parameter> = tool.parameters.iter().filter(|p| p.kind == Kind::Integer).collect();
+    let free: Vec<&Parameter> = tool
+        .parameters
+        .iter()
+        .filter(|p| p.kind == Kind::Integer)
+        .collect();
     let named = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|n| stem(n)).collect();
-        free.iter().copied().find(|p| p.stems.iter().any(|s| names.contains(s)))
+        free.iter()
+            .copied()
+            .find(|p| p.stems.iter().any(|s| names.contains(s)))
     };
     let start = || named(&["start", "from", "first", "offset", "begin"]);
     let end = || named(&["end", "to", "last", "until", "stop"]);
     let amount = || named(&["limit", "max", "count", "amount", "number", "n", "head"]);
     let mut put = |parameter: Option<&Parameter>, value: i64| {
         if let Some(parameter) = parameter {
-            arguments.entry(parameter.name.clone()).or_insert_with(|| value.into());
+            arguments
+                .entry(parameter.name.clone())
+                .or_insert_with(|| value.into());
         }
     };
     match &numbers[..] {
         [] => {}
         [(value, unit)] => {
-            let by_unit = free.iter().copied().find(|p| p.stems.len() == 1 && p.stems[0] == *unit);
+            let by_unit = free
+                .iter()
+                .copied()
+                .find(|p| p.stems.len() == 1 && p.stems[0] == *unit);
             let rest = request.rest.to_lowercase();
             if by_unit.is_some() {
                 put(by_unit, *value);
-            } else if ["first", "top", "most", "only"].iter().any(|word| rest.contains(word)) {
+            } else if ["first", "top", "most", "only"]
+                .iter()
+                .any(|word| rest.contains(word))
+            {
                 put(amount().or_else(end), *value);
             } else if rest.contains("line") && start().is_some() {
                 // `line 7`, or `from line 7`.
@@ -333,7 +382,8 @@ fn free_text(request: &Request, asked: &[Word], tool: &Offered<'_>) -> Option<St
 
 /// A field named in words as the path expression of jq, where the parameter says that it is one.
 fn as_language(text: &str, parameter: &Parameter) -> String {
-    let says_jq = words(&parameter.docs).iter().any(|w| w.stem == "jq") || parameter.stems.iter().any(|s| s == "jq");
+    let says_jq =
+        words(&parameter.docs).iter().any(|w| w.stem == "jq") || parameter.stems.iter().any(|s| s == "jq");
     let is_name = text.chars().all(|c| c.is_alphanumeric() || c == '_');
     if says_jq && is_name {
         format!(".{text}")

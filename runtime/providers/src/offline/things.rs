@@ -30,26 +30,40 @@ pub(super) struct Request {
 const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
 
 /// Words after which a single word is a place to look in.
-const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "of", "below"];
+const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "below"];
 
 /// Takes a request apart.
 pub(super) fn take_apart(text: &str) -> Request {
     let mut request = Request::default();
     let unquoted = take_quoted(text, &mut request.things);
-    let unquoted = zones::take(&unquoted, |zone| request.things.push(Thing::Zone(zone.to_owned())));
+    let unquoted = zones::take(&unquoted, |zone| {
+        request.things.push(Thing::Zone(zone.to_owned()));
+    });
     let tokens: Vec<&str> = unquoted.split_whitespace().collect();
     for (at, token) in tokens.iter().enumerate() {
-        let bare = token.trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']'));
-        let bare = if bare.len() > 1 { bare.trim_end_matches('.') } else { bare };
+        let bare =
+            token.trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '(' | ')' | '[' | ']'));
+        let bare = if bare.len() > 1 {
+            bare.trim_end_matches('.')
+        } else {
+            bare
+        };
         let next = tokens.get(at + 1).copied().unwrap_or_default();
-        let before = at.checked_sub(1).map(|i| tokens[i].to_lowercase()).unwrap_or_default();
+        let before = at
+            .checked_sub(1)
+            .map(|i| tokens[i].to_lowercase())
+            .unwrap_or_default();
         match thing(bare, next) {
             Some(thing) => {
                 request.things.push(thing);
                 request.rest.push_str(" \u{0} ");
             }
             // `in src`: the last word of a sentence, or one before another preposition, that is no ordinary word.
-            None if is_place(&before, bare, next, request.things.iter().any(|t| matches!(t, Thing::Path(_)))) => {
+            None if !request.things.iter().any(|t| matches!(t, Thing::Path(_)))
+                && PLACE_WORDS.contains(&before.as_str())
+                && is_name(bare)
+                && (*token != bare || ends_a_place(next)) =>
+            {
                 request.things.push(Thing::Path(bare.to_owned()));
                 request.rest.push_str(" \u{0} ");
             }
@@ -74,7 +88,11 @@ fn take_quoted(text: &str, things: &mut Vec<Thing>) -> String {
         {
             let quoted = &left[c.len_utf8()..c.len_utf8() + length];
             things.push(match thing(quoted, "") {
-                Some(found @ (Thing::Url(_) | Thing::Path(_))) if !quoted.contains(' ') => found,
+                Some(found @ (Thing::Url(_) | Thing::Path(_)))
+                    if !quoted.contains(' ') && !is_hidden(quoted) =>
+                {
+                    found
+                }
                 _ => Thing::Quoted(quoted.to_owned()),
             });
             rest.push_str(" \u{0} ");
@@ -101,14 +119,22 @@ fn thing(token: &str, next: &str) -> Option<Thing> {
     is_path(token).then(|| Thing::Path(token.to_owned()))
 }
 
+/// `.name`, which in quotation marks is rather an expression than a file.
+fn is_hidden(token: &str) -> bool {
+    token.starts_with('.') && !token.starts_with("./") && !token.starts_with("..")
+}
+
 /// `2026-01-31`, with or without a time.
 fn is_date(token: &str) -> bool {
     let bytes = token.as_bytes();
     bytes.len() >= 10
-        && bytes[..10]
-            .iter()
-            .enumerate()
-            .all(|(at, b)| if at == 4 || at == 7 { *b == b'-' } else { b.is_ascii_digit() })
+        && bytes[..10].iter().enumerate().all(|(at, b)| {
+            if at == 4 || at == 7 {
+                *b == b'-'
+            } else {
+                b.is_ascii_digit()
+            }
+        })
         && (bytes.len() == 10 || bytes[10] == b'T')
 }
 
@@ -129,15 +155,24 @@ fn is_path(token: &str) -> bool {
                 && ending.chars().all(|c| c.is_ascii_alphanumeric())
                 && !ending.chars().all(|c| c.is_ascii_digit())
         }
-        None => matches!(token, "Makefile" | "Dockerfile" | "LICENSE" | "README" | "CHANGELOG"),
+        None => matches!(
+            token,
+            "Makefile" | "Dockerfile" | "LICENSE" | "README" | "CHANGELOG"
+        ),
     }
 }
 
-fn is_place(before: &str, token: &str, next: &str, has_path: bool) -> bool {
-    let ends = next.is_empty() || PLACE_WORDS.contains(&next) || matches!(next, "and" | "for" | "with" | "to" | "directory" | "folder");
-    let is_name = !token.is_empty() && token.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-    let is_plain = token.chars().all(|c| c.is_lowercase() || !c.is_alphabetic());
-    !has_path && ends && is_name && is_plain && PLACE_WORDS.contains(&before) && before != "of"
+/// Whether a word may be the name of a directory: no capital, because cities and people have one.
+fn is_name(token: &str) -> bool {
+    !token.is_empty()
+        && token
+            .chars()
+            .all(|c| (c.is_alphanumeric() && !c.is_uppercase()) || c == '_' || c == '-')
+}
+
+/// Whether a place ends before this word.
+fn ends_a_place(next: &str) -> bool {
+    PLACE_WORDS.contains(&next) || matches!(next, "" | "and" | "for" | "with" | "to" | "directory" | "folder")
 }
 
 #[cfg(test)]
@@ -150,7 +185,10 @@ mod tests {
 
     #[test]
     fn things_are_found_where_people_write_them() {
-        assert_eq!(things("How many words are in README.md?"), [Thing::Path("README.md".into())]);
+        assert_eq!(
+            things("How many words are in README.md?"),
+            [Thing::Path("README.md".into())]
+        );
         assert_eq!(things("List the files in docs"), [Thing::Path("docs".into())]);
         assert_eq!(
             things("fetch https://example.com/a.html."),
@@ -168,12 +206,22 @@ mod tests {
         );
         assert_eq!(
             things("replace \"a b\" with 'c' in `x.txt`"),
-            [Thing::Quoted("a b".into()), Thing::Quoted("c".into()), Thing::Path("x.txt".into())]
+            [
+                Thing::Quoted("a b".into()),
+                Thing::Quoted("c".into()),
+                Thing::Path("x.txt".into())
+            ]
         );
-        assert_eq!(things("What time is it in New York?"), [Thing::Zone("America/New_York".into())]);
+        assert_eq!(
+            things("What time is it in New York?"),
+            [Thing::Zone("America/New_York".into())]
+        );
         assert_eq!(
             things("between 2026-01-01 and 2026-03-01T10:00:00Z"),
-            [Thing::Date("2026-01-01".into()), Thing::Date("2026-03-01T10:00:00Z".into())]
+            [
+                Thing::Date("2026-01-01".into()),
+                Thing::Date("2026-03-01T10:00:00Z".into())
+            ]
         );
     }
 
@@ -181,7 +229,10 @@ mod tests {
     fn ordinary_words_are_no_things() {
         for text in ["What's up?", "it's 'not closed", "Find it.", "the e.g. case", "“"] {
             let found = things(text);
-            assert!(found.iter().all(|t| matches!(t, Thing::Path(p) if p == "e.g")), "{text}: {found:?}");
+            assert!(
+                found.iter().all(|t| matches!(t, Thing::Path(p) if p == "e.g")),
+                "{text}: {found:?}"
+            );
         }
     }
 }

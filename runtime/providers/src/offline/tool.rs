@@ -58,7 +58,10 @@ impl<'a> Offered<'a> {
         // The name is chosen to be recognised, the first sentence to say what the tool does; the rest explains.
         offered.weigh(spec.name.as_str(), 3.0);
         offered.weigh(spec.title.as_deref().unwrap_or_default(), 2.0);
-        let (first, rest) = spec.description.split_once(['.', '\n']).unwrap_or((&spec.description, ""));
+        let (first, rest) = spec
+            .description
+            .split_once(['.', '\n'])
+            .unwrap_or((&spec.description, ""));
         offered.weigh(first, 2.0);
         offered.weigh(rest, 0.6);
         let own: Vec<(String, f64)> = offered
@@ -117,7 +120,10 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
         .iter()
         .map(|(name, property)| {
             let stems: Vec<String> = words(name).into_iter().map(|w| w.stem).collect();
-            let docs = property.get("description").and_then(Value::as_str).unwrap_or_default();
+            let docs = property
+                .get("description")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             Parameter {
                 kind: kind(schema, property, &stems, docs),
                 required: required.contains(&name.as_str()),
@@ -138,9 +144,13 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
 /// Which of two parameters of one kind comes first in a sentence: from *old* to *new*.
 fn order(stems: &[String]) -> u8 {
     let has = |set: &[&str]| stems.iter().any(|s| set.iter().any(|word| stem(word) == *s));
-    if has(&["old", "from", "start", "first", "before", "source", "left", "a", "since"]) {
+    if has(&[
+        "old", "from", "start", "first", "before", "source", "left", "a", "since",
+    ]) {
         0
-    } else if has(&["new", "to", "end", "last", "second", "after", "target", "right", "b", "until"]) {
+    } else if has(&[
+        "new", "to", "end", "last", "second", "after", "target", "right", "b", "until",
+    ]) {
         2
     } else {
         1
@@ -171,12 +181,16 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     }
     if named(&["url", "uri", "href", "address"]) {
         Kind::Url
-    } else if named(&["zone", "timezone", "tz"]) || said.windows(2).any(|w| w[0].stem == "tim" && w[1].stem == "zon") && says("zone") {
+    } else if named(&["zone", "timezone", "tz"])
+        || said.windows(2).any(|w| w[0].stem == "tim" && w[1].stem == "zon") && says("zone")
+    {
         Kind::Zone
     } else if named(&["path", "file", "filename", "dir", "directory", "folder"]) {
         Kind::Path
     } else if named(&["date", "datetime", "instant", "timestamp"])
-        || (named(&["from", "to", "start", "end", "time", "since", "until", "a", "b", "when"]) && (says("date") || says("time")))
+        || (named(&[
+            "from", "to", "start", "end", "time", "since", "until", "a", "b", "when",
+        ]) && (says("date") || says("time")))
     {
         Kind::Date
     } else {
@@ -222,7 +236,10 @@ fn values(root: &Value, property: &Value, hops: usize) -> Vec<String> {
 fn type_of<'a>(root: &'a Value, property: &'a Value, hops: usize) -> Option<&'a str> {
     let own = match property.get("type") {
         Some(Value::String(name)) => Some(name.as_str()),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).find(|name| *name != "null"),
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|name| *name != "null"),
         _ => None,
     };
     own.filter(|name| *name != "null").or_else(|| {

@@ -82,7 +82,11 @@ impl OpenAi {
             });
         }
         let authorization = match &options.api_key {
-            Some(key) => Some(header("authorization", &format!("Bearer {}", key.expose()), true)?),
+            Some(key) => Some(header(
+                "authorization",
+                &format!("Bearer {}", key.expose()),
+                true,
+            )?),
             None => None,
         };
         Ok(Self {

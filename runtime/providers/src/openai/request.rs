@@ -58,8 +58,10 @@ impl Dialect {
             }
         }
         // "Use `max_completion_tokens` instead": the one field that a server can also miss.
-        (!self.has(Self::COMPLETION_TOKENS) && refusal.contains("max_tokens") && refusal.contains("max_completion_tokens"))
-            .then_some(Self(self.0 | Self::COMPLETION_TOKENS.0))
+        (!self.has(Self::COMPLETION_TOKENS)
+            && refusal.contains("max_tokens")
+            && refusal.contains("max_completion_tokens"))
+        .then_some(Self(self.0 | Self::COMPLETION_TOKENS.0))
     }
 }
 

@@ -145,9 +145,11 @@ impl ChatDecoder {
         let same_id = |seen: &&Seen| id.is_some() && seen.id.as_deref() == id;
         let seen = match index {
             // Some servers say index 0 of every call and tell them apart by identifier alone.
-            Some(_) => self.calls.iter().rev().find(|seen| {
-                seen.index == index && (id.is_none() || seen.id.is_none() || same_id(seen))
-            }),
+            Some(_) => self
+                .calls
+                .iter()
+                .rev()
+                .find(|seen| seen.index == index && (id.is_none() || seen.id.is_none() || same_id(seen))),
             None if id.is_some() => self.calls.iter().find(same_id),
             // Without both, a name begins a call and its absence goes on with the last one.
             None if name.is_some() => None,
@@ -164,7 +166,11 @@ impl Decoder for ChatDecoder {
             return if self.any_choice {
                 Ok(Progress::Done)
             } else {
-                Err(malformed(&self.provider, "the answer ended without any content", data))
+                Err(malformed(
+                    &self.provider,
+                    "the answer ended without any content",
+                    data,
+                ))
             };
         }
         if data.is_empty() {
@@ -234,7 +240,9 @@ fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     {
         for (name, value) in piece {
             match (last.get_mut(name), value) {
-                (Some(Value::String(before)), Value::String(more)) if matches!(name.as_str(), "text" | "summary" | "data") => {
+                (Some(Value::String(before)), Value::String(more))
+                    if matches!(name.as_str(), "text" | "summary" | "data") =>
+                {
                     before.push_str(more);
                 }
                 (Some(_), Value::Null) => {}

@@ -18,7 +18,9 @@ pub fn request(request: &Request) -> Result<(), String> {
         match &**message {
             Message::Tool { call_id, name, .. } => {
                 let call = open.pop_front().ok_or_else(|| {
-                    format!("message {number} is the result of `{call_id}`, which no call before it asked for")
+                    format!(
+                        "message {number} is the result of `{call_id}`, which no call before it asked for"
+                    )
                 })?;
                 if call.id != *call_id || call.name != *name {
                     return Err(format!(
@@ -36,7 +38,10 @@ pub fn request(request: &Request) -> Result<(), String> {
                 }
                 for call in other.calls() {
                     if !seen.insert(call.id.as_str()) {
-                        return Err(format!("message {number} uses the identifier `{}` again", call.id));
+                        return Err(format!(
+                            "message {number} uses the identifier `{}` again",
+                            call.id
+                        ));
                     }
                     open.push_back(call);
                 }
@@ -86,7 +91,9 @@ pub(super) fn last_results(request: &Request) -> Vec<(String, bool)> {
     request.messages[after..]
         .iter()
         .filter_map(|m| match &**m {
-            Message::Tool { content, is_error, .. } => Some((content.iter().map(in_words).collect(), *is_error)),
+            Message::Tool {
+                content, is_error, ..
+            } => Some((content.iter().map(in_words).collect(), *is_error)),
             _ => None,
         })
         .collect()
@@ -141,7 +148,10 @@ mod tests {
     #[test]
     fn each_call_has_one_result_directly_after_it_and_in_order() {
         let user = || Message::user("hi");
-        assert_eq!(checked(vec![user(), calls(&["a", "b"]), result("a"), result("b"), user()]), Ok(()));
+        assert_eq!(
+            checked(vec![user(), calls(&["a", "b"]), result("a"), result("b"), user()]),
+            Ok(())
+        );
         for (messages, broken) in [
             (vec![user(), calls(&["a"])], "the call `a` (f) has no result"),
             (

@@ -152,11 +152,12 @@ impl Scripted {
         };
         let total = self.script.steps.len();
         let checked = check::request(request).and_then(|()| {
-            let step = self
-                .script
-                .steps
-                .get(index)
-                .ok_or_else(|| format!("the script has {total} steps, and step {} is asked for", index + 1))?;
+            let step = self.script.steps.get(index).ok_or_else(|| {
+                format!(
+                    "the script has {total} steps, and step {} is asked for",
+                    index + 1
+                )
+            })?;
             step.expect
                 .check(request)
                 .map_err(|why| format!("step {}: {why}", index + 1))?;

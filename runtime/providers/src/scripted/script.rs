@@ -176,7 +176,11 @@ impl Expect {
     /// The first thing that is not, in words.
     pub fn check(&self, request: &Request) -> Result<(), String> {
         if let Some(wanted) = &self.user {
-            contains("the last message of the person", &check::last_user_text(request), wanted)?;
+            contains(
+                "the last message of the person",
+                &check::last_user_text(request),
+                wanted,
+            )?;
         }
         if let Some(wanted) = &self.instructions {
             contains("the system prompt", &request.instructions, wanted)?;

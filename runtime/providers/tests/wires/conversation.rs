@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, Request};
 use toolcell_core::tool::Hints;
-use toolcell_core::{Blob, Content, Link, Message, Part, Provider, ProviderError, Schema, ToolName, ToolSpec};
+use toolcell_core::{
+    Blob, Content, Link, Message, Part, Provider, ProviderError, Schema, ToolName, ToolSpec,
+};
 use toolcell_providers::{HttpOptions, RetryPolicy};
 
 pub fn tool(name: &str, description: &str, schema: Value) -> ToolSpec {
@@ -108,10 +110,19 @@ pub fn rich(reasoning: Part) -> Request {
             result(
                 "call_paris_1",
                 "weather",
-                vec![Content::text("18 °C"), blob("image/jpeg", b"jpg"), blob("application/zip", b"zip!")],
+                vec![
+                    Content::text("18 °C"),
+                    blob("image/jpeg", b"jpg"),
+                    blob("application/zip", b"zip!"),
+                ],
                 false,
             ),
-            result("call_rome_22", "weather", vec![Content::text("Error: no JSON")], true),
+            result(
+                "call_rome_22",
+                "weather",
+                vec![Content::text("Error: no JSON")],
+                true,
+            ),
             Message::Assistant {
                 parts: vec![text("Paris, 18 °C.")],
             },
@@ -131,7 +142,10 @@ pub fn http() -> HttpOptions {
 }
 
 /// Everything that a stream gave: the deltas before the end, and the end.
-pub async fn play(provider: &dyn Provider, request: Request) -> (Vec<Delta>, Result<Completion, ProviderError>) {
+pub async fn play(
+    provider: &dyn Provider,
+    request: Request,
+) -> (Vec<Delta>, Result<Completion, ProviderError>) {
     let mut stream = provider.stream(request);
     let mut deltas = Vec::new();
     while let Some(item) = stream.next().await {

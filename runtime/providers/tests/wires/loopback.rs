@@ -49,7 +49,12 @@ impl Reply {
 
     /// An event stream of these `data` lines.
     pub fn events(events: &[&str]) -> Self {
-        Self::sse(events.iter().map(|e| format!("data: {e}\n\n")).collect::<String>())
+        Self::sse(
+            events
+                .iter()
+                .map(|e| format!("data: {e}\n\n"))
+                .collect::<String>(),
+        )
     }
 
     pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
@@ -123,9 +128,13 @@ impl Server {
             let mut stalled = Vec::new();
             loop {
                 let (mut socket, _) = listener.accept().await.unwrap();
-                let Some(request) = read_request(&mut socket).await else { continue };
+                let Some(request) = read_request(&mut socket).await else {
+                    continue;
+                };
                 record.lock().unwrap().push(request);
-                let Some(reply) = replies.pop_front() else { continue };
+                let Some(reply) = replies.pop_front() else {
+                    continue;
+                };
                 // A client that has seen enough may be gone already.
                 let _ = answer(&mut socket, &reply).await;
                 if reply.end == End::Stall {

@@ -50,10 +50,22 @@ async fn a_request_that_breaks_a_rule_is_answered_with_the_rule() {
 #[tokio::test]
 async fn a_request_that_is_not_as_expected_is_answered_with_the_difference() {
     for (expect, message) in [
-        (r#"{"user":"Bye"}"#, r#"the last message of the person does not contain "Bye"; it is "Hello""#),
-        (r#"{"tools":["a"]}"#, r#"the tools: ["a"] is expected and [] was sent"#),
-        (r#"{"messages":2}"#, "the number of messages: 2 is expected and 1 was sent"),
-        (r#"{"results":["x"]}"#, "the number of results: 1 is expected and 0 was sent"),
+        (
+            r#"{"user":"Bye"}"#,
+            r#"the last message of the person does not contain "Bye"; it is "Hello""#,
+        ),
+        (
+            r#"{"tools":["a"]}"#,
+            r#"the tools: ["a"] is expected and [] was sent"#,
+        ),
+        (
+            r#"{"messages":2}"#,
+            "the number of messages: 2 is expected and 1 was sent",
+        ),
+        (
+            r#"{"results":["x"]}"#,
+            "the number of results: 1 is expected and 0 was sent",
+        ),
         (r#"{"absent":["Hell"]}"#, "`Hell` stands in the request"),
     ] {
         let provider = scripted(&format!(r#"{{"steps":[{{"expect":{expect},"text":"a"}}]}}"#));
@@ -66,11 +78,17 @@ async fn a_request_that_is_not_as_expected_is_answered_with_the_difference() {
 async fn a_script_that_is_over_or_not_over_says_so() {
     let provider = scripted(r#"{"steps":[{"text":"a"},{"text":"b"}]}"#);
     play(&provider, hello()).await.1.unwrap();
-    assert_eq!(provider.complete().unwrap_err(), "step 2 of 2 was never asked for");
+    assert_eq!(
+        provider.complete().unwrap_err(),
+        "step 2 of 2 was never asked for"
+    );
     play(&provider, hello()).await.1.unwrap();
     provider.assert_complete();
     let error = play(&provider, hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "request 3: the script has 2 steps, and step 3 is asked for");
+    assert_eq!(
+        error.message,
+        "request 3: the script has 2 steps, and step 3 is asked for"
+    );
     assert_eq!(provider.requests().len(), 3);
 }
 
@@ -78,9 +96,16 @@ async fn a_script_that_is_over_or_not_over_says_so() {
 async fn a_step_is_found_by_the_answers_in_the_conversation() {
     let script = r#"{"position":"conversation","steps":[{"text":"one"},{"text":"two"}]}"#;
     let provider = scripted(script);
-    let later = request(vec![Message::user("x"), Message::assistant("one"), Message::user("y")]);
+    let later = request(vec![
+        Message::user("x"),
+        Message::assistant("one"),
+        Message::user("y"),
+    ]);
     for _ in 0..2 {
-        assert_eq!(play(&provider, later.clone()).await.1.unwrap().parts, [text("two")]);
+        assert_eq!(
+            play(&provider, later.clone()).await.1.unwrap().parts,
+            [text("two")]
+        );
         assert_eq!(play(&provider, hello()).await.1.unwrap().parts, [text("one")]);
     }
     provider.assert_complete();
@@ -97,11 +122,17 @@ async fn errors_retries_and_ends_are_played() {
     let (deltas, end) = play(&provider, hello()).await;
     assert_eq!(shown(&deltas), "half");
     let error = end.unwrap_err();
-    assert_eq!((error.kind, error.status, error.retry_after_ms), (ProviderErrorKind::RateLimited, Some(429), Some(9)));
+    assert_eq!(
+        (error.kind, error.status, error.retry_after_ms),
+        (ProviderErrorKind::RateLimited, Some(429), Some(9))
+    );
     let (deltas, end) = play(&provider, hello()).await;
     assert_eq!(retries(&deltas), 2);
     assert_eq!(end.unwrap().parts, [text("cut")]);
-    assert_eq!(play(&provider, hello()).await.1.unwrap().stop, StopReason::Other("odd".into()));
+    assert_eq!(
+        play(&provider, hello()).await.1.unwrap().stop,
+        StopReason::Other("odd".into())
+    );
 }
 
 #[test]
@@ -115,6 +146,11 @@ fn a_script_that_cannot_be_used_is_refused_with_the_place() {
         let error = Script::parse(script).unwrap_err().to_string();
         assert!(error.contains(is), "{error}");
     }
-    let error = Scripted::from_file("/no/such.json".as_ref()).unwrap_err().to_string();
-    assert!(error.starts_with("the script is not usable: /no/such.json: "), "{error}");
+    let error = Scripted::from_file("/no/such.json".as_ref())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("the script is not usable: /no/such.json: "),
+        "{error}"
+    );
 }
