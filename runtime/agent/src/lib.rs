@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The agent loop of Toolcell.
+//!
+//! A loop is a serialisable state machine ([`machine`]): a state, and what follows from each thing that happens. A
+//! driver on tokio does what the machine asks for. Styles of loop are values of one [`LoopPolicy`].
+//!
+//! | concept | module |
+//! |---|---|
+//! | an agent and its sessions, for programs that embed them | [`Agent`], [`Session`], [`TurnReport`] |
+//! | how a loop differs from another loop | [`policy`], [`preset`], [`budget`] |
+//! | the loop itself, pure | [`machine`] |
+//! | which calls may run | [`approval`] |
+//! | code that looks on, changes and refuses | [`hook`] |
+
+mod agent;
+pub mod approval;
+pub mod budget;
+mod context;
+mod control;
+mod cut;
+mod dispatch;
+mod driver;
+pub mod error;
+mod fingerprint;
+pub mod hook;
+pub mod machine;
+mod native;
+pub mod policy;
+pub mod preset;
+mod prompt;
+mod registry;
+mod report;
+mod results;
+#[cfg(test)]
+mod scenarios;
+mod session;
+#[cfg(test)]
+mod testing;
+mod words;
+
+pub use agent::{Agent, AgentBuilder};
+pub use approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
+pub use error::{AgentError, BuildError};
+pub use hook::Hook;
+pub use machine::{LoopState, Machine};
+pub use native::{FnTool, FnToolError, IntoOutput};
+pub use policy::{Control, LoopPolicy};
+pub use report::{CallRecord, TurnReport};
+pub use session::{Running, Session, Silent};

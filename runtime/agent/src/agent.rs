@@ -1,0 +1,292 @@
+//! An agent: a model, its tools and the rules of its loop. Sessions are made from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use toolcell_core::event::Flow;
+use toolcell_core::{Provider, SessionStore, StoreError, Tool, ToolSpec};
+
+use crate::approval::{Approvals, Approver};
+use crate::control;
+use crate::error::BuildError;
+use crate::hook::{Hook, Hooks};
+use crate::machine::{LoopState, Machine, ToolFacts};
+use crate::policy::{Control, Finish, LoopPolicy};
+use crate::prompt;
+use crate::registry::Registry;
+use crate::session::Session;
+
+/// A model, its tools and the rules of its loop. Cloning it is cheap.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use toolcell_agent::{Agent, preset};
+/// # use toolcell_core::{Provider, Tool};
+/// # async fn f(provider: Arc<dyn Provider>, tools: Vec<Arc<dyn Tool>>) -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(provider)
+///     .tools(tools)
+///     .instructions("You keep the books of a small shop.")
+///     .policy(preset::vertex())
+///     .build()?;
+/// let mut session = agent.session();
+/// let report = session.ask("What did we sell yesterday?").await?;
+/// println!("{}", report.text);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Agent {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) registry: Registry,
+    pub(crate) specs: Arc<[ToolSpec]>,
+    pub(crate) instructions: Arc<str>,
+    pub(crate) machine: Machine,
+    pub(crate) hooks: Hooks,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) store: Option<Arc<dyn SessionStore>>,
+    pub(crate) values: BTreeMap<String, Value>,
+}
+
+/// Makes an [`Agent`].
+pub struct AgentBuilder {
+    provider: Arc<dyn Provider>,
+    tools: Vec<Arc<dyn Tool>>,
+    flows: BTreeMap<String, Flow>,
+    instructions: String,
+    policy: LoopPolicy,
+    approvals: Approvals,
+    approver: Option<Arc<dyn Approver>>,
+    hooks: Vec<Arc<dyn Hook>>,
+    hook_timeout: Duration,
+    store: Option<Arc<dyn SessionStore>>,
+    values: BTreeMap<String, Value>,
+}
+
+impl Agent {
+    /// Begins an agent with this model, no tools and the default policy.
+    pub fn builder(provider: Arc<dyn Provider>) -> AgentBuilder {
+        AgentBuilder {
+            provider,
+            tools: Vec::new(),
+            flows: BTreeMap::new(),
+            instructions: String::new(),
+            policy: LoopPolicy::default(),
+            approvals: Approvals::default(),
+            approver: None,
+            hooks: Vec::new(),
+            hook_timeout: Hooks::TIMEOUT,
+            store: None,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// A new session with an identifier of its own (a UUID version 7).
+    pub fn session(&self) -> Session {
+        self.session_named(uuid::Uuid::now_v7().to_string())
+    }
+
+    /// A new session with this identifier.
+    pub fn session_named(&self, id: impl Into<String>) -> Session {
+        self.session_from(LoopState::new(id))
+    }
+
+    /// A session that goes on from a state, such as one that was stored.
+    pub fn session_from(&self, state: LoopState) -> Session {
+        Session::new(self.inner.clone(), state)
+    }
+
+    /// Loads a session from the store. If its last turn is open, [`Session::resume`] goes on with it.
+    ///
+    /// # Errors
+    /// When there is no store, no such session, or it cannot be read.
+    pub async fn load(&self, id: &str) -> Result<Session, StoreError> {
+        let Some(store) = &self.inner.store else {
+            return Err(StoreError::NotFound { id: id.to_owned() });
+        };
+        let events = store.load(id).await?;
+        Ok(self.session_from(LoopState::from_events(id, &events)))
+    }
+
+    /// The tools that the model is offered, in the order in which it sees them.
+    pub fn tools(&self) -> &[ToolSpec] {
+        &self.inner.specs
+    }
+
+    /// The system prompt.
+    pub fn instructions(&self) -> &str {
+        &self.inner.instructions
+    }
+}
+
+impl AgentBuilder {
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Adds one tool.
+    #[must_use]
+    pub fn tool(self, tool: Arc<dyn Tool>) -> Self {
+        self.tools([tool])
+    }
+
+    /// Says what the calls of a tool touch. Whoever grants a tool something knows it; nothing that a tool says of itself
+    /// counts.
+    #[must_use]
+    pub fn flow(mut self, tool: impl Into<String>, flow: Flow) -> Self {
+        self.flows.insert(tool.into(), flow);
+        self
+    }
+
+    /// What the model is told about its task. How the loop works is added to it.
+    #[must_use]
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = text.into();
+        self
+    }
+
+    /// How it loops.
+    #[must_use]
+    pub fn policy(mut self, policy: LoopPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Which calls may run.
+    #[must_use]
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = approvals;
+        self
+    }
+
+    /// Who decides on calls that need a decision. Without one they are refused.
+    #[must_use]
+    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
+        self.approver = Some(approver);
+        self
+    }
+
+    /// Adds a hook.
+    #[must_use]
+    pub fn hook(mut self, hook: Arc<dyn Hook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Time that one hook has at one moment; 10 seconds unless set.
+    #[must_use]
+    pub fn hook_timeout(mut self, timeout: Duration) -> Self {
+        self.hook_timeout = timeout;
+        self
+    }
+
+    /// Where sessions are kept. Without a store they live in memory.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// A value that every tool of the agent sees in its context.
+    #[must_use]
+    pub fn value(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.values.insert(name.into(), value);
+        self
+    }
+
+    /// Makes the agent.
+    ///
+    /// # Errors
+    /// [`BuildError`], which names what does not fit together.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        let policy = self.policy;
+        check(&policy)?;
+        let controls = controls_of(&policy, !self.tools.is_empty());
+        let registry = Registry::new(
+            self.tools
+                .into_iter()
+                .chain(controls.iter().map(|kind| control::tool(*kind))),
+        )?;
+        let facts = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            let name = spec.name.as_str();
+            let facts = ToolFacts {
+                idempotent: spec.hints.idempotent,
+                polling: spec.annotations.get("polling") == Some(&Value::Bool(true)),
+                flow: self.flows.get(name).copied().unwrap_or_default(),
+                control: controls.iter().copied().find(|kind| control::name(*kind) == name),
+            };
+            (name.to_owned(), facts)
+        };
+        let tools = registry.iter().map(facts).collect();
+        let specs = registry.specs();
+        Ok(Agent {
+            inner: Arc::new(Inner {
+                instructions: prompt::instructions(&self.instructions, &policy, &controls).into(),
+                provider: self.provider,
+                registry,
+                specs,
+                machine: Machine {
+                    policy,
+                    approvals: self.approvals,
+                    tools,
+                },
+                hooks: Hooks::new(self.hooks, self.hook_timeout)?,
+                approver: self.approver,
+                store: self.store,
+                values: self.values,
+            }),
+        })
+    }
+}
+
+/// The control tools that make sense: nothing to read back where no tool can return much.
+fn controls_of(policy: &LoopPolicy, has_tools: bool) -> Vec<Control> {
+    let mut controls = policy.control.clone();
+    controls.sort_unstable();
+    controls.dedup();
+    controls.retain(|kind| *kind != Control::ReadResult || has_tools);
+    controls
+}
+
+fn check(policy: &LoopPolicy) -> Result<(), BuildError> {
+    let numbers = [
+        ("max_steps", u64::from(policy.max_steps)),
+        ("concurrency", policy.concurrency as u64),
+        ("tool_retry.attempts", u64::from(policy.tool_retry.attempts)),
+        ("result_bytes", policy.result_bytes as u64),
+    ];
+    if let Some((setting, _)) = numbers.into_iter().find(|(_, value)| *value == 0) {
+        return Err(BuildError::Zero { setting });
+    }
+    let ends = |kind: &Control| {
+        matches!(
+            kind,
+            Control::TaskCompletion | Control::TaskComplete | Control::AskQuestion | Control::Converse
+        )
+    };
+    if policy.finish == Finish::Tool && !policy.control.iter().any(ends) {
+        return Err(BuildError::NoWayToFinish);
+    }
+    if policy.budget.cost_micros.is_some() && policy.budget.prices.is_none() {
+        return Err(BuildError::NoPrices);
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent")
+            .field("model", self.inner.provider.info())
+            .field("registry", &self.inner.registry)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! What of a session goes into a request: whole rounds, each call with exactly one result, within a length.
+//!
+//! A *round* is a message of the person, or an answer with the results of its calls. Whatever is left out or replaced,
+//! is so by whole rounds.
+
+mod normalise;
+mod view;
+
+pub(crate) use normalise::normalise;
+pub(crate) use view::{View, request};
+
+use std::sync::Arc;
+
+use toolcell_core::{Content, Message, Part};
+
+use crate::machine::PRUNED;
+use crate::policy::Prune;
+
+/// Bytes that stand for one token where no provider has counted.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// Tokens that a picture or a file counts for, whatever its size: providers count them by area, not by bytes.
+const TOKENS_PER_BLOB: u64 = 1_500;
+
+/// Tokens of these messages, as far as bytes can tell.
+pub(crate) fn estimate(messages: &[Arc<Message>]) -> u64 {
+    messages.iter().map(|message| estimate_one(message)).sum()
+}
+
+fn estimate_one(message: &Message) -> u64 {
+    let of_content = |content: &[Content]| -> u64 {
+        content
+            .iter()
+            .map(|part| match part {
+                Content::Blob(_) => TOKENS_PER_BLOB,
+                other => (other.byte_len() / BYTES_PER_TOKEN) as u64,
+            })
+            .sum()
+    };
+    // Roles and separators.
+    let frame = 4;
+    frame
+        + match message {
+            Message::User { content } | Message::Tool { content, .. } => of_content(content),
+            Message::Assistant { parts } => parts
+                .iter()
+                .map(|part| {
+                    let bytes = match part {
+                        Part::Text { text } | Part::Reasoning { text, .. } => text.len(),
+                        Part::Call(call) => call.name.len() + call.arguments.len(),
+                    };
+                    (bytes / BYTES_PER_TOKEN) as u64
+                })
+                .sum(),
+        }
+}
+
+/// Positions at which rounds begin.
+fn rounds(messages: &[Arc<Message>]) -> Vec<usize> {
+    messages
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| !matches!(message.as_ref(), Message::Tool { .. }))
+        .map(|(i, _)| i)
+        .collect()
+}
+
+/// How many messages a summary replaces when it leaves the last `keep` rounds; `None` when there is nothing worth it.
+pub(crate) fn summary_cut(messages: &[Arc<Message>], keep: usize) -> Option<usize> {
+    /// A summary is two messages; replacing fewer wins nothing.
+    const FEWEST: usize = 3;
+    let starts = rounds(messages);
+    let cut = match keep {
+        0 => messages.len(),
+        keep => *starts.get(starts.len().checked_sub(keep)?)?,
+    };
+    (cut >= FEWEST).then_some(cut)
+}
+
+/// The calls whose results can be taken out, and the bytes won; `None` when it is not worth it.
+pub(crate) fn prunable(messages: &[Arc<Message>], prune: &Prune) -> Option<(Vec<String>, u64)> {
+    let mut kept = 0;
+    let mut won = 0;
+    let mut bytes = 0;
+    let mut calls = Vec::new();
+    for message in messages.iter().rev() {
+        let Message::Tool { call_id, content, .. } = message.as_ref() else {
+            continue;
+        };
+        let tokens = estimate_one(message);
+        if kept + tokens <= prune.protect {
+            kept += tokens;
+            continue;
+        }
+        // Everything older than the first one that does not fit is old.
+        kept = prune.protect;
+        let len: usize = content.iter().map(Content::byte_len).sum();
+        if len > PRUNED.len() {
+            won += tokens;
+            bytes += (len - PRUNED.len()) as u64;
+            calls.push(call_id.clone());
+        }
+    }
+    calls.reverse();
+    (won >= prune.at_least && !calls.is_empty()).then_some((calls, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::message::CallRequest;
+
+    pub(super) fn call(id: &str) -> Arc<Message> {
+        calls(&[id])
+    }
+
+    pub(super) fn calls(ids: &[&str]) -> Arc<Message> {
+        Arc::new(Message::Assistant {
+            parts: ids
+                .iter()
+                .map(|id| {
+                    Part::Call(CallRequest {
+                        id: (*id).into(),
+                        name: "t".into(),
+                        arguments: "{}".into(),
+                        opaque: serde_json::Value::Null,
+                    })
+                })
+                .collect(),
+        })
+    }
+
+    pub(super) fn result(id: &str, text: &str) -> Arc<Message> {
+        Arc::new(Message::Tool {
+            call_id: id.into(),
+            name: "t".into(),
+            content: vec![Content::text(text)],
+            is_error: false,
+        })
+    }
+
+    fn user(text: &str) -> Arc<Message> {
+        Arc::new(Message::user(text))
+    }
+
+    #[test]
+    fn a_summary_leaves_whole_rounds() {
+        let messages = [
+            user("a"),
+            calls(&["1", "2"]),
+            result("1", "x"),
+            result("2", "x"),
+            call("3"),
+            result("3", "x"),
+        ];
+        assert_eq!(summary_cut(&messages, 0), Some(6));
+        assert_eq!(summary_cut(&messages, 1), Some(4));
+        assert_eq!(summary_cut(&messages, 2), None, "one message is not worth it");
+        assert_eq!(summary_cut(&messages, 9), None);
+    }
+
+    #[test]
+    fn results_are_pruned_from_the_oldest_when_enough_is_won() {
+        let long = "x".repeat(400);
+        let messages = [
+            call("1"),
+            result("1", &long),
+            call("2"),
+            result("2", &long),
+            call("3"),
+            result("3", &long),
+        ];
+        // One result of 400 bytes is 104 tokens.
+        let prune =
+            |protect, at_least| prunable(&messages, &Prune { protect, at_least }).map(|(calls, _)| calls);
+        assert_eq!(prune(104, 208), Some(vec!["1".into(), "2".into()]));
+        assert_eq!(prune(104, 209), None);
+        assert_eq!(prune(207, 1), Some(vec!["1".into(), "2".into()]));
+        assert_eq!(prune(208, 1), Some(vec!["1".into()]));
+        assert_eq!(prune(312, 1), None);
+    }
+}

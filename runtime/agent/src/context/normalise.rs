@@ -1,0 +1,133 @@
+//! The last look at a conversation before it is sent: each call has exactly one result, directly after its answer, in
+//! order. The loop keeps it so by itself; conversations that are loaded, edited by hooks or written by others may not.
+
+use std::sync::Arc;
+
+use toolcell_core::{Content, Message};
+
+/// What stands for a result that is missing.
+const INTERRUPTED: &str = "Error: the call was interrupted; its outcome is unknown.";
+
+/// The same conversation with one result for each call, in order; what belongs to no call is left out. A conversation
+/// that is in order is returned as it is, message for message.
+pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    if in_order(&messages) {
+        return messages;
+    }
+    let mut out: Vec<Arc<Message>> = Vec::with_capacity(messages.len());
+    for (i, message) in messages.iter().enumerate() {
+        match message.as_ref() {
+            // Taken up with the answer that asked for it.
+            Message::Tool { .. } => {}
+            Message::Assistant { parts } if parts.is_empty() => {}
+            Message::Assistant { .. } => {
+                out.push(message.clone());
+                let later = &messages[i + 1..];
+                for call in message.calls() {
+                    out.push(result_of(&call.id, later).unwrap_or_else(|| {
+                        Arc::new(Message::Tool {
+                            call_id: call.id.clone(),
+                            name: call.name.clone(),
+                            content: vec![Content::text(INTERRUPTED)],
+                            is_error: true,
+                        })
+                    }));
+                }
+            }
+            Message::User { .. } => out.push(message.clone()),
+        }
+    }
+    out
+}
+
+/// The first result with this identifier, unless another answer used the identifier again before it.
+fn result_of(id: &str, later: &[Arc<Message>]) -> Option<Arc<Message>> {
+    for message in later {
+        match message.as_ref() {
+            Message::Tool { call_id, .. } if call_id == id => return Some(message.clone()),
+            Message::Assistant { .. } if message.calls().any(|call| call.id == id) => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether each call has exactly one result directly after its answer, in order, and there is no other result.
+pub(crate) fn in_order(messages: &[Arc<Message>]) -> bool {
+    let mut awaited: std::collections::VecDeque<&str> = std::collections::VecDeque::new();
+    for message in messages {
+        match message.as_ref() {
+            Message::Tool { call_id, .. } => {
+                if awaited.pop_front() != Some(call_id) {
+                    return false;
+                }
+            }
+            Message::Assistant { parts } => {
+                if !awaited.is_empty() || parts.is_empty() {
+                    return false;
+                }
+                awaited.extend(message.calls().map(|call| call.id.as_str()));
+            }
+            Message::User { .. } => {
+                if !awaited.is_empty() {
+                    return false;
+                }
+            }
+        }
+    }
+    awaited.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{call, calls, result};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn user() -> Arc<Message> {
+        Arc::new(Message::user("hello"))
+    }
+
+    #[test]
+    fn results_are_moved_behind_their_calls_and_missing_ones_are_made() {
+        let messages = vec![
+            user(),
+            calls(&["1", "2", "3"]),
+            result("3", "c"),
+            user(),
+            result("1", "a"),
+            result("1", "again"),
+            result("9", "nobody asked"),
+        ];
+        let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
+        assert_eq!(texts, ["hello", "", "a", INTERRUPTED, "c", "hello"]);
+    }
+
+    #[test]
+    fn an_identifier_that_is_used_twice_does_not_take_the_other_ones_result() {
+        let messages = vec![call("1"), call("1"), result("1", "second")];
+        let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
+        assert_eq!(texts, ["", INTERRUPTED, "", "second"]);
+    }
+
+    fn any_message() -> impl Strategy<Value = Arc<Message>> {
+        let id = || prop::sample::select(vec!["1", "2", "3"]);
+        prop_oneof![
+            Just(user()),
+            prop::collection::btree_set(id(), 0..4)
+                .prop_map(|ids| calls(&ids.into_iter().collect::<Vec<_>>())),
+            id().prop_map(|id| result(id, "r")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_conversation_comes_out_in_order(messages in prop::collection::vec(any_message(), 0..12)) {
+            let users = messages.iter().filter(|m| matches!(m.as_ref(), Message::User { .. })).count();
+            let out = normalise(messages);
+            prop_assert!(in_order(&out));
+            prop_assert_eq!(users, out.iter().filter(|m| matches!(m.as_ref(), Message::User { .. })).count());
+            prop_assert_eq!(normalise(out.clone()), out);
+        }
+    }
+}

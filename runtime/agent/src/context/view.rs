@@ -1,0 +1,132 @@
+//! A request made from a state.
+
+use std::sync::Arc;
+
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Content, Message, ToolSpec};
+
+use super::{normalise, rounds};
+use crate::machine::LoopState;
+use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy};
+
+/// What a request is made from, beside the state.
+pub(crate) struct View<'a> {
+    pub(crate) policy: &'a LoopPolicy,
+    pub(crate) instructions: &'a Arc<str>,
+    pub(crate) tools: &'a Arc<[ToolSpec]>,
+}
+
+/// The next request of the open turn: what never changes first (instructions, tools, the conversation from its start),
+/// what changes each time last, so that prompt caches hold.
+pub(crate) fn request(state: &LoopState, view: &View<'_>, tools: bool) -> Request {
+    let policy = view.policy;
+    let mut messages = state.messages.clone();
+    if let Some(most) = policy.context.max_messages {
+        let dropped: Vec<Arc<Message>> = messages.drain(..oldest_kept(&messages, most)).collect();
+        let is_user = |message: &Arc<Message>| matches!(message.as_ref(), Message::User { .. });
+        // Providers want a person to speak first.
+        if !messages.first().is_some_and(is_user)
+            && let Some(said) = dropped.into_iter().rfind(is_user)
+        {
+            messages.insert(0, said);
+        }
+    }
+    if policy.error_visibility == ErrorVisibility::Ephemeral {
+        shorten_old_errors(&mut messages);
+    }
+    let mut messages = normalise(messages);
+    let mut instructions = view.instructions.clone();
+    let mut effort = None;
+    if let Some(turn) = &state.turn {
+        if !turn.whispers.is_empty() {
+            messages.push(Arc::new(Message::user(turn.whispers.join("\n\n"))));
+        }
+        if !turn.instructions.is_empty() {
+            instructions = [&**view.instructions, &turn.instructions].join("\n\n").into();
+        }
+        effort = policy.reasoning.effort(&turn.prompt).map(Arc::from);
+    }
+    Request {
+        instructions,
+        messages,
+        tools: view.tools.clone(),
+        tool_choice: if tools { ToolChoice::Auto } else { ToolChoice::None },
+        parallel_calls: (policy.calls_per_step == CallsPerStep::One).then_some(false),
+        reasoning_effort: effort,
+        session: Some(state.session.as_str().into()),
+        ..Request::default()
+    }
+}
+
+/// Where a request begins that carries at most `most` messages: at a message of the person if one is near enough,
+/// otherwise at a round; the last round always goes along, however long it is.
+fn oldest_kept(messages: &[Arc<Message>], most: usize) -> usize {
+    let from = messages.len().saturating_sub(most.max(1));
+    if from == 0 {
+        return 0;
+    }
+    let starts = rounds(messages);
+    let is_user = |i: usize| matches!(messages[i].as_ref(), Message::User { .. });
+    let fitting: Vec<usize> = starts.iter().copied().filter(|i| *i >= from).collect();
+    fitting
+        .iter()
+        .copied()
+        .find(|i| is_user(*i))
+        .or_else(|| fitting.first().copied())
+        .or_else(|| starts.last().copied())
+        .unwrap_or(0)
+}
+
+/// Errors that the model has read already are down to one line.
+fn shorten_old_errors(messages: &mut [Arc<Message>]) {
+    let Some(last_answer) = messages
+        .iter()
+        .rposition(|message| matches!(message.as_ref(), Message::Assistant { .. }))
+    else {
+        return;
+    };
+    for message in &mut messages[..last_answer] {
+        if let Message::Tool {
+            call_id,
+            name,
+            is_error: true,
+            ..
+        } = message.as_ref()
+        {
+            *message = Arc::new(Message::Tool {
+                call_id: call_id.clone(),
+                name: name.clone(),
+                content: vec![Content::text("Error.")],
+                is_error: true,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::normalise::in_order;
+    use super::super::tests::{call, result};
+    use super::*;
+
+    #[test]
+    fn a_request_of_few_messages_begins_with_the_person_where_it_can() {
+        let user = || Arc::new(Message::user("u"));
+        let messages = vec![
+            user(),
+            call("1"),
+            result("1", "r"),
+            user(),
+            call("2"),
+            result("2", "r"),
+        ];
+        assert_eq!(oldest_kept(&messages, 6), 0);
+        assert_eq!(oldest_kept(&messages, 5), 3);
+        assert_eq!(oldest_kept(&messages, 3), 3);
+        assert_eq!(oldest_kept(&messages, 2), 4, "a round without the person");
+        assert_eq!(oldest_kept(&messages, 1), 4, "the last round goes along whole");
+        for most in 1..7 {
+            assert!(in_order(&messages[oldest_kept(&messages, most)..]));
+        }
+    }
+}

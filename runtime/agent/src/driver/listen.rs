@@ -1,0 +1,117 @@
+//! One request to the model while its answer streams.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use toolcell_core::provider::{
+    Completion, Delta, Provider, ProviderError, ProviderErrorKind, Request, StopReason,
+};
+use toolcell_core::{BoxStream, Event, Part};
+
+/// A request on its way.
+pub(super) struct Listening<'a> {
+    provider: &'a dyn Provider,
+    stream: BoxStream<'a, Result<Delta, ProviderError>>,
+    deadline: Option<(Instant, Duration)>,
+    text: String,
+    begun: BTreeMap<usize, String>,
+}
+
+/// What comes of listening.
+pub(super) enum Heard {
+    /// Something to show.
+    Piece(Event),
+    /// Nothing to show.
+    Nothing,
+    /// The whole answer, with the names of the tools of calls that began and were cut off.
+    Answer(Completion, Vec<String>),
+    /// No answer, and what there was of it.
+    Failure(ProviderError, String),
+}
+
+impl<'a> Listening<'a> {
+    pub(super) fn new(provider: &'a dyn Provider, request: Request, timeout: Option<Duration>) -> Self {
+        Self {
+            provider,
+            stream: provider.stream(request),
+            deadline: timeout.map(|timeout| (Instant::now() + timeout, timeout)),
+            text: String::new(),
+            begun: BTreeMap::new(),
+        }
+    }
+
+    /// What there is of the answer.
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    /// Waits for what comes next. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Heard {
+        let item = match self.deadline {
+            None => self.stream.next().await,
+            Some((at, timeout)) => match tokio::time::timeout_at(at, self.stream.next()).await {
+                Ok(item) => item,
+                Err(_) => {
+                    let message = format!("the answer was not complete after {} ms", timeout.as_millis());
+                    return self.failure(ProviderErrorKind::Timeout, message);
+                }
+            },
+        };
+        match item {
+            None => self.failure(
+                ProviderErrorKind::Truncated,
+                "the stream ended without saying so".into(),
+            ),
+            Some(Err(error)) => Heard::Failure(error, std::mem::take(&mut self.text)),
+            Some(Ok(delta)) => self.delta(delta),
+        }
+    }
+
+    fn delta(&mut self, delta: Delta) -> Heard {
+        match delta {
+            Delta::Text(text) => {
+                self.text.push_str(&text);
+                Heard::Piece(Event::TextDelta { text })
+            }
+            Delta::Reasoning(text) => Heard::Piece(Event::ReasoningDelta { text }),
+            Delta::CallStarted { index, name } => {
+                self.begun.insert(index, name);
+                Heard::Nothing
+            }
+            Delta::CallArguments { .. } => Heard::Nothing,
+            Delta::Retry {
+                attempt,
+                delay_ms,
+                reason,
+            } => Heard::Piece(Event::Retry {
+                attempt,
+                delay_ms,
+                reason,
+            }),
+            Delta::Finished(completion) => {
+                let cut = self.cut_off(&completion);
+                Heard::Answer(completion, cut)
+            }
+        }
+    }
+
+    /// Calls that began and are not among the parts of an answer that ran out of tokens.
+    fn cut_off(&self, completion: &Completion) -> Vec<String> {
+        if completion.stop != StopReason::MaxTokens {
+            return Vec::new();
+        }
+        let whole = completion
+            .parts
+            .iter()
+            .filter(|part| matches!(part, Part::Call(_)))
+            .count();
+        self.begun.values().skip(whole).cloned().collect()
+    }
+
+    fn failure(&mut self, kind: ProviderErrorKind, message: String) -> Heard {
+        let error = ProviderError::new(&self.provider.info().provider, kind, message);
+        Heard::Failure(error, std::mem::take(&mut self.text))
+    }
+}

@@ -1,0 +1,418 @@
+//! Does what the machine asks for: streams the model, runs calls and hooks as tasks, stores and shows events, and watches
+//! the clock. It decides nothing.
+//!
+//! Every call runs in a task of its own, so that calls use all processors. A call that is cancelled is dropped; the
+//! driver waits until it is gone, at most [`GRACE`], so that its receipt is known.
+
+mod listen;
+mod observer;
+mod tasks;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::{Event, EventSink, Message};
+
+use self::listen::{Heard, Listening};
+use self::observer::{MAX_WAITING, Observer};
+use self::tasks::Done;
+use crate::agent::Inner;
+use crate::context::{self, View};
+use crate::error::AgentError;
+use crate::hook::HookContext;
+use crate::machine::{Effect, Input, LoopState};
+use crate::report::{Record, TurnReport};
+use crate::results::Shelf;
+
+/// How long a call may take to be dropped. Cells are dropped within one epoch tick; a native tool that blocks its thread
+/// is left behind, without a receipt.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// One turn on its way.
+pub(crate) struct Driver<'a> {
+    inner: &'a Arc<Inner>,
+    state: &'a mut LoopState,
+    shelf: Arc<Shelf>,
+    sink: &'a dyn EventSink,
+    cancel: CancellationToken,
+    deadline: Option<(Instant, u64)>,
+    tasks: JoinSet<Done>,
+    running: BTreeMap<String, Arc<Observer>>,
+    model: Option<Listening<'a>>,
+    summary: Option<Summary>,
+    notes: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+    /// Durable events that were shown and go into the journal with the next step.
+    unsaved: Vec<Event>,
+    /// Questions that wait until the one before is answered.
+    questions: VecDeque<crate::approval::ApprovalRequest>,
+    asking: bool,
+    hooks: HookContext,
+    record: Record,
+}
+
+/// A summary that is being made.
+struct Summary {
+    removed: usize,
+    replaced: Vec<Message>,
+}
+
+/// What the driver waits for.
+enum Happening {
+    Cancelled,
+    Deadline(u64),
+    Note(Event),
+    Heard(Heard),
+    Done(Done),
+    TaskFailed(String),
+}
+
+impl<'a> Driver<'a> {
+    pub(crate) fn new(
+        inner: &'a Arc<Inner>,
+        state: &'a mut LoopState,
+        shelf: Arc<Shelf>,
+        sink: &'a dyn EventSink,
+        cancel: CancellationToken,
+    ) -> Self {
+        let notes = mpsc::channel(MAX_WAITING);
+        let deadline = inner.machine.policy.deadline_ms;
+        let shared: Arc<Mutex<Map<String, Value>>> = Arc::default();
+        let sender = notes.0.clone();
+        let hooks = HookContext::new(
+            &state.session,
+            shared,
+            // A hook that floods loses notices; it does not fill the host's memory.
+            Arc::new(move |level, text| {
+                let _ = sender.try_send(Event::Notice { level, text });
+            }),
+        );
+        Self {
+            inner,
+            state,
+            shelf,
+            sink,
+            cancel,
+            deadline: deadline.map(|ms| (Instant::now() + Duration::from_millis(ms), ms)),
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            model: None,
+            summary: None,
+            notes,
+            unsaved: Vec::new(),
+            questions: VecDeque::new(),
+            asking: false,
+            hooks,
+            record: Record::default(),
+        }
+    }
+
+    /// Runs until the turn is over, or until nothing is left to do but to wait for a decision that nobody gives here.
+    ///
+    /// # Errors
+    /// When the journal fails. The turn stays open; what the journal has acknowledged is not lost.
+    pub(crate) async fn drive(mut self, first: Input) -> Result<TurnReport, AgentError> {
+        let mut input = Some(first);
+        loop {
+            if let Some(input) = input.take() {
+                self.step(input).await?;
+            }
+            if self.state.turn.is_none() {
+                return self.over().await;
+            }
+            if self.tasks.is_empty() && self.model.is_none() {
+                return self.close().await;
+            }
+            let happening = self.happening().await;
+            input = self.take(happening).await;
+        }
+    }
+
+    /// One step of the machine: its events are stored, then shown, then the rest is done.
+    async fn step(&mut self, input: Input) -> Result<(), AgentError> {
+        let effects = self.inner.machine.step(self.state, input);
+        self.show_notes();
+        let mut rest = Vec::new();
+        let mut events = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Emit(event) => events.push(event),
+                other => rest.push(other),
+            }
+        }
+        let saved: Vec<Event> = std::mem::take(&mut self.unsaved)
+            .into_iter()
+            .chain(events.iter().cloned())
+            .collect();
+        self.save(saved).await?;
+        for event in &events {
+            self.record.note(event);
+            self.sink.event(event);
+        }
+        for effect in rest {
+            self.perform(effect);
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
+        if let Some(store) = &self.inner.store
+            && !events.is_empty()
+        {
+            let session = &self.state.session;
+            store
+                .append(session, events)
+                .await
+                .map_err(|source| AgentError::Store {
+                    session: session.clone(),
+                    source,
+                })?;
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Emit(event) => self.show(event),
+            Effect::Prompt => self.spawn_prompt(),
+            Effect::Request { tools } => {
+                let inner = self.inner;
+                let view = View {
+                    policy: &inner.machine.policy,
+                    instructions: &inner.instructions,
+                    tools: &inner.specs,
+                };
+                let request = context::request(self.state, &view, tools);
+                self.listen(request);
+            }
+            Effect::Summarise { messages } => self.spawn_summary(messages),
+            Effect::Prepare { id, tool, arguments } => self.spawn_prepare(id, tool, arguments),
+            Effect::Ask(request) => {
+                self.questions.push_back(request);
+                self.ask_next();
+            }
+            Effect::Run { id, tool, arguments } => self.spawn_call(id, tool, arguments),
+        }
+    }
+
+    fn listen(&mut self, request: toolcell_core::provider::Request) {
+        let timeout = self.inner.machine.policy.request_timeout_ms;
+        let provider = self.inner.provider.as_ref();
+        self.model = Some(Listening::new(
+            provider,
+            request,
+            timeout.map(Duration::from_millis),
+        ));
+    }
+
+    /// Shows an event that is not the machine's own.
+    fn show(&mut self, event: Event) {
+        self.record.note(&event);
+        self.sink.event(&event);
+        if !event.is_transient() && self.inner.store.is_some() {
+            self.unsaved.push(event);
+        }
+    }
+
+    /// Shows what calls and hooks have told so far: it comes before what follows from their end.
+    fn show_notes(&mut self) {
+        while let Ok(event) = self.notes.1.try_recv() {
+            self.show(event);
+        }
+    }
+
+    async fn happening(&mut self) -> Happening {
+        let deadline = self.deadline;
+        let deadline = async move {
+            match deadline {
+                Some((at, ms)) => {
+                    tokio::time::sleep_until(at).await;
+                    ms
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let model = &mut self.model;
+        let heard = async move {
+            match model {
+                Some(model) => model.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let tasks = &mut self.tasks;
+        let done = async move {
+            match tasks.join_next().await {
+                Some(Ok(done)) => Happening::Done(done),
+                Some(Err(error)) => Happening::TaskFailed(error.to_string()),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Happening::Cancelled,
+            ms = deadline => Happening::Deadline(ms),
+            Some(note) = self.notes.1.recv() => Happening::Note(note),
+            happening = done => happening,
+            heard = heard => Happening::Heard(heard),
+        }
+    }
+
+    /// What a happening means to the machine, if anything.
+    async fn take(&mut self, happening: Happening) -> Option<Input> {
+        match happening {
+            Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
+            Happening::Deadline(ms) => Some(self.halt(TurnOutcome::Deadline { ms }).await),
+            Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
+            Happening::Note(event) => {
+                self.show(event);
+                None
+            }
+            Happening::Heard(heard) => self.heard(heard),
+            Happening::Done(done) => self.done(done).await,
+        }
+    }
+
+    fn heard(&mut self, heard: Heard) -> Option<Input> {
+        match heard {
+            Heard::Nothing => None,
+            Heard::Piece(event) => {
+                // The words of a summary are not for the person.
+                if self.summary.is_none() || matches!(event, Event::Retry { .. }) {
+                    self.show(event);
+                }
+                None
+            }
+            Heard::Answer(completion, cut) => {
+                self.model = None;
+                match self.summary.take() {
+                    Some(summary) => {
+                        self.spawn_summarised(summary, completion);
+                        None
+                    }
+                    None => Some(Input::Answered { completion, cut }),
+                }
+            }
+            Heard::Failure(error, partial) => {
+                self.model = None;
+                match self.summary.take() {
+                    Some(_) => Some(Input::SummaryFailed {
+                        reason: error.to_string(),
+                    }),
+                    None => {
+                        self.spawn_failure(crate::hook::FailurePhase::Model, error.to_string());
+                        Some(Input::AnswerFailed { error, partial })
+                    }
+                }
+            }
+        }
+    }
+
+    async fn done(&mut self, done: Done) -> Option<Input> {
+        match done {
+            Done::Reported => None,
+            Done::Prompted {
+                message,
+                instructions,
+            } => Some(Input::Prompted {
+                message,
+                instructions,
+            }),
+            Done::Aborted { by, reason } => Some(self.halt(TurnOutcome::Aborted { by, reason }).await),
+            Done::Prepared { id, arguments } => Some(Input::Prepared { id, arguments }),
+            Done::Decided { id, decision } => {
+                self.asking = false;
+                self.ask_next();
+                Some(Input::Decided { id, decision })
+            }
+            Done::SummaryBegun {
+                removed,
+                replaced,
+                request,
+            } => {
+                self.summary = Some(Summary { removed, replaced });
+                self.listen(request);
+                None
+            }
+            Done::Summarised {
+                removed,
+                replacement,
+                usage,
+            } => Some(Input::Summarised {
+                removed,
+                replacement,
+                usage,
+            }),
+            Done::SummaryFailed { reason } => Some(Input::SummaryFailed { reason }),
+            Done::Returned { id, mut outcome } => {
+                let observer = self.running.remove(&id);
+                self.show_notes();
+                if let Some(lost) = observer.as_ref().and_then(|observer| observer.take_lost()) {
+                    self.show(lost);
+                }
+                outcome.receipt = observer.and_then(|observer| observer.take_receipt());
+                Some(Input::Returned {
+                    id,
+                    outcome: *outcome,
+                })
+            }
+        }
+    }
+
+    /// Drops everything that is under way and collects what is left of it.
+    async fn halt(&mut self, outcome: TurnOutcome) -> Input {
+        let partial = match (self.model.take(), self.summary.take()) {
+            (Some(model), None) => model.into_text(),
+            _ => String::new(),
+        };
+        self.questions.clear();
+        self.drop_tasks().await;
+        self.show_notes();
+        let running = std::mem::take(&mut self.running);
+        let receipts = running
+            .into_iter()
+            .filter_map(|(id, observer)| Some((id, observer.take_receipt()?)))
+            .collect();
+        Input::Stop {
+            outcome,
+            partial,
+            receipts,
+        }
+    }
+
+    async fn drop_tasks(&mut self) {
+        self.tasks.abort_all();
+        let tasks = &mut self.tasks;
+        let gone = async move { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GRACE, gone).await;
+        self.tasks.detach_all();
+    }
+
+    /// The turn has ended: hooks hear of it, and the last notices are shown.
+    async fn over(mut self) -> Result<TurnReport, AgentError> {
+        self.drop_reports().await;
+        if let Some(end) = self.record.end()
+            && !self.inner.hooks.is_empty()
+        {
+            self.inner.hooks.after_turn(&end, &self.hooks).await;
+        }
+        self.close().await
+    }
+
+    /// Reports of failures that are still on their way to hooks.
+    async fn drop_reports(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    async fn close(mut self) -> Result<TurnReport, AgentError> {
+        self.show_notes();
+        let unsaved = std::mem::take(&mut self.unsaved);
+        self.save(unsaved).await?;
+        Ok(self.record.into_report(self.state))
+    }
+}

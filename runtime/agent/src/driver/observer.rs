@@ -1,0 +1,156 @@
+//! What a running call tells: logs and progress on their way to the sink, the receipt kept until the call ends.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
+use toolcell_core::{Event, Receipt};
+
+/// Notes of all calls of a turn that wait for the sink. A tool that floods its log loses lines, which are counted; it
+/// does not fill the host's memory.
+pub(super) const MAX_WAITING: usize = 1_024;
+
+/// Hears one call.
+pub(super) struct Observer {
+    id: String,
+    notes: mpsc::Sender<Event>,
+    lost: AtomicU64,
+    receipt: Mutex<Option<Receipt>>,
+}
+
+impl Observer {
+    pub(super) fn new(id: String, notes: mpsc::Sender<Event>) -> Self {
+        Self {
+            id,
+            notes,
+            lost: AtomicU64::new(0),
+            receipt: Mutex::default(),
+        }
+    }
+
+    /// The receipt, once the call has ended.
+    pub(super) fn take_receipt(&self) -> Option<Receipt> {
+        self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The receipt so far, left in place.
+    pub(super) fn peek_receipt(&self) -> Option<Receipt> {
+        self.receipt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A line about what was lost, if anything was.
+    pub(super) fn take_lost(&self) -> Option<Event> {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        (lost > 0).then(|| Event::CallLog {
+            id: self.id.clone(),
+            line: LogLine {
+                level: LogLevel::Warn,
+                source: LogSource::Host,
+                message: format!("{lost} lines and progress reports left out: they came too fast"),
+            },
+        })
+    }
+
+    /// Something that the loop itself says about the call.
+    pub(super) fn note(&self, event: Event) {
+        if self.notes.try_send(event).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl CallObserver for Observer {
+    fn log(&self, line: LogLine) {
+        self.note(Event::CallLog {
+            id: self.id.clone(),
+            line,
+        });
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.note(Event::CallProgress {
+            id: self.id.clone(),
+            progress,
+        });
+    }
+
+    /// A call that is tried again leaves several receipts; together they say what it used.
+    fn receipt(&self, receipt: Receipt) {
+        let mut slot = self.receipt.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(match slot.take() {
+            None => receipt,
+            Some(earlier) => together(earlier, receipt),
+        });
+    }
+}
+
+fn together(mut sum: Receipt, next: Receipt) -> Receipt {
+    sum.fuel = sum.fuel.saturating_add(next.fuel);
+    sum.wall_us = sum.wall_us.saturating_add(next.wall_us);
+    sum.cpu_us = sum.cpu_us.saturating_add(next.cpu_us);
+    sum.peak_memory = sum.peak_memory.max(next.peak_memory);
+    sum.bytes_in = sum.bytes_in.saturating_add(next.bytes_in);
+    sum.bytes_out = sum.bytes_out.saturating_add(next.bytes_out);
+    sum.log_bytes = sum.log_bytes.saturating_add(next.log_bytes);
+    sum.omitted = sum.omitted.saturating_add(next.omitted);
+    for host in next.hosts {
+        sum.note_host(host);
+    }
+    for file in next.files {
+        sum.note_file(file.path, file.write);
+    }
+    for denial in next.denials {
+        sum.note_denial(denial);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_cut_at_its_limit_and_what_is_lost_is_counted() {
+        let (notes, mut waiting) = mpsc::channel(MAX_WAITING);
+        let observer = Observer::new("1".into(), notes);
+        let progress = || Progress {
+            done: 1,
+            total: None,
+            message: None,
+        };
+        for _ in 0..MAX_WAITING {
+            observer.progress(progress());
+        }
+        assert_eq!(observer.take_lost(), None);
+        observer.progress(progress());
+        observer.progress(progress());
+        let Some(Event::CallLog { line, .. }) = observer.take_lost() else {
+            panic!("nothing was counted")
+        };
+        assert!(line.message.starts_with("2 lines"), "{}", line.message);
+        waiting.close();
+    }
+
+    #[test]
+    fn the_receipts_of_several_attempts_become_one() {
+        let (notes, _waiting) = mpsc::channel(1);
+        let observer = Observer::new("1".into(), notes);
+        for (fuel, peak_memory, host) in [(5, 10, "a:1"), (7, 4, "b:1")] {
+            let mut receipt = Receipt {
+                fuel,
+                peak_memory,
+                ..Receipt::default()
+            };
+            receipt.note_host(host.into());
+            observer.receipt(receipt);
+        }
+        let receipt = observer.take_receipt().unwrap();
+        assert_eq!((receipt.fuel, receipt.peak_memory), (12, 10));
+        assert_eq!(receipt.hosts, ["a:1", "b:1"]);
+        assert_eq!(observer.take_receipt(), None);
+    }
+}

@@ -1,0 +1,411 @@
+//! The tasks of a turn: hooks, checks, calls, questions and summaries. Each ends in one [`Done`], or is dropped.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use toolcell_core::event::NoticeLevel;
+use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
+use toolcell_core::{CallContext, Event, Message, Part, ToolCall, ToolError, ToolName};
+
+use super::observer::Observer;
+use super::{Driver, Summary};
+use crate::agent::Inner;
+use crate::approval::{ApprovalRequest, Decision};
+use crate::context::normalise;
+use crate::dispatch::{self, Attempt};
+use crate::hook::{CallDraft, CallReport, Failure, FailurePhase, HookContext, PromptDraft, Ruling};
+use crate::machine::{CallOutcome, Refusal};
+use crate::policy::Control;
+use crate::results::{ReadResult, Shelf};
+use crate::words;
+
+/// How a task ended.
+pub(super) enum Done {
+    /// Somebody was told something.
+    Reported,
+    /// Hooks have seen the prompt.
+    Prompted {
+        message: Option<Message>,
+        instructions: String,
+    },
+    /// A hook ends the turn.
+    Aborted { by: String, reason: String },
+    /// A call was checked.
+    Prepared {
+        id: String,
+        arguments: Result<Value, Refusal>,
+    },
+    /// A question was answered.
+    Decided { id: String, decision: Decision },
+    /// A call ended.
+    Returned { id: String, outcome: Box<CallOutcome> },
+    /// A summary can be asked for.
+    SummaryBegun {
+        removed: usize,
+        replaced: Vec<Message>,
+        request: Request,
+    },
+    /// A summary is there.
+    Summarised {
+        removed: usize,
+        replacement: Vec<Message>,
+        usage: Option<Usage>,
+    },
+    /// No summary.
+    SummaryFailed { reason: String },
+}
+
+impl Driver<'_> {
+    pub(super) fn spawn_prompt(&mut self) {
+        let inner = self.inner.clone();
+        let cx = self.hooks.clone();
+        let mut history = self.state.messages.clone();
+        let message = history.pop().map_or_else(|| Message::user(""), |m| (*m).clone());
+        let limit = inner.machine.policy.context.summarise_at;
+        let mut draft = PromptDraft::new(message, history, self.state.tokens(), limit);
+        self.tasks.spawn(async move {
+            match inner.hooks.before_prompt(&mut draft, &cx).await {
+                Ruling::Continue => {
+                    let (message, instructions) = draft.into_parts();
+                    Done::Prompted {
+                        message,
+                        instructions,
+                    }
+                }
+                Ruling::Cancel { by, reason } | Ruling::Abort { by, reason } => Done::Aborted { by, reason },
+            }
+        });
+    }
+
+    pub(super) fn spawn_prepare(&mut self, id: String, tool: String, arguments: String) {
+        let inner = self.inner.clone();
+        let cx = self.hooks.clone();
+        self.tasks.spawn(async move {
+            match prepare(&inner, &cx, &id, &tool, &arguments).await {
+                Ok(arguments) => Done::Prepared { id, arguments },
+                Err((by, reason)) => Done::Aborted { by, reason },
+            }
+        });
+    }
+
+    /// Puts the next question to the person, one at a time.
+    pub(super) fn ask_next(&mut self) {
+        if self.asking {
+            return;
+        }
+        let Some(request) = self.questions.pop_front() else {
+            return;
+        };
+        self.asking = true;
+        let inner = self.inner.clone();
+        self.tasks.spawn(async move {
+            let decision = match &inner.approver {
+                Some(approver) => approver.decide(&request).await,
+                None => nobody_to_ask(&request),
+            };
+            Done::Decided {
+                id: request.id,
+                decision,
+            }
+        });
+    }
+
+    pub(super) fn spawn_call(&mut self, id: String, tool: String, arguments: Value) {
+        let observer = Arc::new(Observer::new(id.clone(), self.notes.0.clone()));
+        self.running.insert(id.clone(), observer.clone());
+        let call = Run {
+            inner: self.inner.clone(),
+            shelf: self.shelf.clone(),
+            cx: self.hooks.clone(),
+            observer,
+            id,
+            tool,
+            arguments,
+        };
+        self.tasks.spawn(call.run());
+    }
+
+    pub(super) fn spawn_failure(&mut self, phase: FailurePhase, message: String) {
+        if self.inner.hooks.is_empty() {
+            return;
+        }
+        let inner = self.inner.clone();
+        let cx = self.hooks.clone();
+        self.tasks.spawn(async move {
+            inner.hooks.on_error(&Failure { phase, message }, &cx).await;
+            Done::Reported
+        });
+    }
+
+    /// Hooks choose what is summarised; then the model is asked.
+    pub(super) fn spawn_summary(&mut self, messages: usize) {
+        let inner = self.inner.clone();
+        let cx = self.hooks.clone();
+        let messages = messages.min(self.state.messages.len());
+        let replaced: Vec<Message> = self.state.messages[..messages]
+            .iter()
+            .map(|m| (**m).clone())
+            .collect();
+        let session: Arc<str> = self.state.session.as_str().into();
+        self.tasks.spawn(async move {
+            let mut chosen = replaced.clone();
+            if let Err(reason) = inner.hooks.before_summary(&mut chosen, &cx).await {
+                return Done::SummaryFailed { reason };
+            }
+            let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
+            chosen.push(Arc::new(Message::user(words::SUMMARISE)));
+            let request = Request {
+                instructions: words::SUMMARISER.into(),
+                messages: chosen,
+                // Some providers refuse calls in a conversation without tools.
+                tools: inner.specs.clone(),
+                tool_choice: ToolChoice::None,
+                session: Some(session),
+                ..Request::default()
+            };
+            Done::SummaryBegun {
+                removed: messages,
+                replaced,
+                request,
+            }
+        });
+    }
+
+    pub(super) fn spawn_summarised(&mut self, summary: Summary, completion: Completion) {
+        let inner = self.inner.clone();
+        let cx = self.hooks.clone();
+        let next_is_user = matches!(
+            self.state.messages.get(summary.removed).map(AsRef::as_ref),
+            Some(Message::User { .. })
+        );
+        self.tasks.spawn(async move {
+            let text: String = completion
+                .parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Text { text } => Some(text.as_str()),
+                    _ => None,
+                })
+                .collect();
+            if text.trim().is_empty() {
+                let reason = "the model wrote none".into();
+                return Done::SummaryFailed { reason };
+            }
+            let mut replacement = vec![Message::user(words::SUMMARY_HEADING), Message::assistant(text)];
+            let hooks = &inner.hooks;
+            if let Err(reason) = hooks
+                .after_summary(&summary.replaced, &mut replacement, &cx)
+                .await
+            {
+                return Done::SummaryFailed { reason };
+            }
+            // The model must not be the one to speak after itself.
+            if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
+                replacement.push(Message::user(words::CONTINUE));
+            }
+            let replacement = normalise(replacement.into_iter().map(Arc::new).collect());
+            Done::Summarised {
+                removed: summary.removed,
+                replacement: replacement.iter().map(|m| (**m).clone()).collect(),
+                usage: completion.usage,
+            }
+        });
+    }
+}
+
+fn nobody_to_ask(request: &ApprovalRequest) -> Decision {
+    Decision::Deny {
+        reason: Some(format!(
+            "nobody is there to decide on it, and {} asks",
+            request.reason
+        )),
+    }
+}
+
+/// Checks a call, lets hooks look at it, and checks it again if they changed it.
+///
+/// # Errors
+/// Hook and reason, when a hook aborts the turn.
+async fn prepare(
+    inner: &Inner,
+    cx: &HookContext,
+    id: &str,
+    tool: &str,
+    arguments: &str,
+) -> Result<Result<Value, Refusal>, (String, String)> {
+    let (found, checked) = match dispatch::check(&inner.registry, tool, arguments) {
+        Ok(found) => found,
+        Err(refusal) => {
+            report_arguments(inner, cx, tool, &refusal.error).await;
+            return Ok(Err(refusal));
+        }
+    };
+    let Value::Object(map) = checked.clone() else {
+        return Ok(Ok(checked));
+    };
+    if inner.hooks.is_empty() {
+        return Ok(Ok(checked));
+    }
+    let mut draft = CallDraft {
+        id: id.to_owned(),
+        tool: tool.to_owned(),
+        arguments: map,
+    };
+    match inner.hooks.before_call(&mut draft, cx).await {
+        Ruling::Continue => {}
+        Ruling::Cancel { reason, .. } => {
+            return Ok(Err(Refusal {
+                arguments: checked,
+                error: ToolError::denied(format!("cancelled: {reason}"), None),
+            }));
+        }
+        Ruling::Abort { by, reason } => return Err((by, reason)),
+    }
+    let changed = Value::Object(draft.arguments);
+    if changed == checked {
+        return Ok(Ok(checked));
+    }
+    Ok(match dispatch::fits(&found.spec().input, &changed) {
+        Ok(()) => Ok(changed),
+        Err(error) => {
+            report_arguments(inner, cx, tool, &error).await;
+            Err(Refusal {
+                arguments: changed,
+                error,
+            })
+        }
+    })
+}
+
+async fn report_arguments(inner: &Inner, cx: &HookContext, tool: &str, error: &ToolError) {
+    let failure = Failure {
+        phase: FailurePhase::CallArguments,
+        message: format!("{tool}: {error}"),
+    };
+    inner.hooks.on_error(&failure, cx).await;
+}
+
+/// A call in its task.
+struct Run {
+    inner: Arc<Inner>,
+    shelf: Arc<Shelf>,
+    cx: HookContext,
+    observer: Arc<Observer>,
+    id: String,
+    tool: String,
+    arguments: Value,
+}
+
+impl Run {
+    async fn run(self) -> Done {
+        let begun = Instant::now();
+        let mut outcome = self.outcome().await;
+        if !self.inner.hooks.is_empty() {
+            outcome = self.report(outcome, begun.elapsed()).await;
+        }
+        Done::Returned {
+            id: self.id,
+            outcome: Box::new(outcome),
+        }
+    }
+
+    async fn outcome(&self) -> CallOutcome {
+        let output = match self.attempt() {
+            Ok(attempt) => {
+                let (id, observer) = (&self.id, &self.observer);
+                dispatch::run(attempt, |attempt, delay_ms, error| {
+                    observer.note(Event::CallRetried {
+                        id: id.clone(),
+                        attempt,
+                        delay_ms,
+                        reason: error.to_string(),
+                    });
+                })
+                .await
+            }
+            Err(error) => Err(error),
+        };
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                return CallOutcome {
+                    error: Some(error),
+                    ..CallOutcome::default()
+                };
+            }
+        };
+        let (content, structured) = dispatch::readable(output);
+        let policy = &self.inner.machine.policy;
+        let readable = policy.control.contains(&Control::ReadResult);
+        let cut = crate::cut::cut(content, policy.result_bytes, readable.then_some(&self.id));
+        if let Some(whole) = cut.whole
+            && readable
+            && let Err(error) = self.shelf.keep(&self.id, whole).await
+        {
+            self.cx.notify(
+                NoticeLevel::Warning,
+                format!(
+                    "the whole result of `{}` is kept in memory alone: {error}",
+                    self.id
+                ),
+            );
+        }
+        CallOutcome {
+            content: cut.content,
+            structured,
+            ..CallOutcome::default()
+        }
+    }
+
+    /// # Errors
+    /// When the tool is no longer there, as after a restart with other tools.
+    fn attempt(&self) -> Result<Attempt, ToolError> {
+        let facts = self.inner.machine.tools.get(&self.tool);
+        let tool = match facts.and_then(|facts| facts.control) {
+            Some(Control::ReadResult) => Arc::new(ReadResult::of(self.shelf.clone())),
+            _ => self.inner.registry.get(&self.tool)?,
+        };
+        let Value::Object(arguments) = &self.arguments else {
+            return Err(ToolError::invalid("the arguments are no object"));
+        };
+        let name =
+            ToolName::new(self.tool.as_str()).map_err(|error| ToolError::invalid(error.to_string()))?;
+        let policy = &self.inner.machine.policy;
+        Ok(Attempt {
+            tool,
+            call: ToolCall {
+                id: self.id.clone(),
+                name,
+                arguments: arguments.clone(),
+            },
+            context: CallContext {
+                values: self.inner.values.clone(),
+                observer: self.observer.clone(),
+            },
+            timeout: policy.call_timeout_ms.map(Duration::from_millis),
+            retry: policy.tool_retry,
+        })
+    }
+
+    async fn report(&self, outcome: CallOutcome, took: Duration) -> CallOutcome {
+        let report = CallReport {
+            id: self.id.clone(),
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            content: outcome.content.clone(),
+            error: outcome.error.clone(),
+            receipt: self.observer.peek_receipt(),
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.inner.hooks.after_call(&report, &self.cx).await;
+        if let Some(error) = &report.error {
+            let failure = Failure {
+                phase: FailurePhase::Call,
+                message: format!("{}: {error}", self.tool),
+            };
+            self.inner.hooks.on_error(&failure, &self.cx).await;
+        }
+        outcome
+    }
+}

@@ -1,0 +1,369 @@
+//! Hooks: code that looks at a turn while it runs, and may change or refuse what is about to happen.
+//!
+//! | moment | what a hook may do |
+//! |---|---|
+//! | [`Hook::before_prompt`] | change the person's message, add context, examples and instructions, cancel the turn |
+//! | [`Hook::before_call`] | change the arguments (they are checked again), cancel the call, abort the turn |
+//! | [`Hook::after_call`] | look |
+//! | [`Hook::before_summary`], [`Hook::after_summary`] | choose what is summarised, and what replaces it |
+//! | [`Hook::after_turn`], [`Hook::on_error`] | look |
+//!
+//! A hook that fails, panics or takes too long is reported as a notice. If it is a *guard* ([`Hook::is_guard`]), what it
+//! guards does not happen.
+
+mod order;
+mod run;
+
+pub(crate) use run::{Hooks, Ruling};
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::{BoxFuture, Content, Message, Receipt, ToolError};
+
+use std::future::ready;
+
+/// Code that looks at a turn while it runs. Every method does nothing unless it is written.
+pub trait Hook: Send + Sync {
+    /// Name, unique among the hooks of an agent.
+    fn name(&self) -> &str;
+
+    /// When it runs among the others.
+    fn order(&self) -> HookOrder {
+        HookOrder::default()
+    }
+
+    /// Whether what it looks at must not happen when it fails.
+    fn is_guard(&self) -> bool {
+        false
+    }
+
+    /// Before the first request of a turn.
+    ///
+    /// # Errors
+    /// Reported; ends the turn if this is a guard.
+    fn before_prompt<'a>(
+        &'a self,
+        _prompt: &'a mut PromptDraft,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(ready(Ok(Verdict::Continue)))
+    }
+
+    /// Before each call whose arguments are in order, and before anybody is asked to approve it.
+    ///
+    /// # Errors
+    /// Reported; refuses the call if this is a guard.
+    fn before_call<'a>(
+        &'a self,
+        _call: &'a mut CallDraft,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(ready(Ok(Verdict::Continue)))
+    }
+
+    /// After each call that ran, whether it succeeded or not.
+    ///
+    /// # Errors
+    /// Reported.
+    fn after_call<'a>(
+        &'a self,
+        _call: &'a CallReport,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Before the older part of a conversation is summarised. `messages` are those that will be replaced; what stays of
+    /// them is what the model summarises.
+    ///
+    /// # Errors
+    /// Reported; nothing is summarised if this is a guard.
+    fn before_summary<'a>(
+        &'a self,
+        _messages: &'a mut Vec<Message>,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// After a summary was made. `messages` are what takes the place of `replaced`.
+    ///
+    /// # Errors
+    /// Reported; nothing is replaced if this is a guard.
+    fn after_summary<'a>(
+        &'a self,
+        _replaced: &'a [Message],
+        _messages: &'a mut Vec<Message>,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// After a turn has ended, in whatever way.
+    ///
+    /// # Errors
+    /// Reported.
+    fn after_turn<'a>(
+        &'a self,
+        _end: &'a TurnEnd,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(ready(Ok(())))
+    }
+
+    /// When a request, a call or a turn fails.
+    ///
+    /// # Errors
+    /// Reported.
+    fn on_error<'a>(
+        &'a self,
+        _failure: &'a Failure,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// When a hook runs. Hooks named in `before` run after it, those in `after` run before it; names that no hook has are
+/// ignored. Otherwise the higher priority comes first, and among equals the smaller name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookOrder {
+    /// Higher comes first. Default 0.
+    pub priority: i32,
+    /// Names of hooks that this one comes before.
+    pub before: Vec<String>,
+    /// Names of hooks that this one comes after.
+    pub after: Vec<String>,
+}
+
+/// What a hook decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    #[default]
+    Continue,
+    /// This prompt is not sent, or this call is not made.
+    Cancel {
+        /// Why, in words that the person reads, and of a call also the model.
+        reason: String,
+    },
+    /// The whole turn ends.
+    Abort {
+        /// Why, in words that the person reads.
+        reason: String,
+    },
+}
+
+/// Why a hook failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct HookError(pub String);
+
+/// A turn that is about to begin.
+#[derive(Debug, Clone)]
+pub struct PromptDraft {
+    /// What the person said. Change it freely; [`PromptDraft::original`] stays.
+    pub message: Message,
+    /// What stands in front of the message in the conversation, each as a block of its own.
+    pub context: Vec<String>,
+    /// Added to the system prompt for this turn.
+    pub instructions: Vec<String>,
+    /// Examples, added to the system prompt for this turn.
+    pub examples: Vec<Example>,
+    original: Message,
+    history: Vec<Arc<Message>>,
+    tokens: u64,
+    token_limit: Option<u64>,
+}
+
+/// An example of what to do when a person says something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Example {
+    /// What the person says.
+    pub says: String,
+    /// The tool to call.
+    pub tool: String,
+    /// With these arguments.
+    pub arguments: Value,
+}
+
+/// A call that is about to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallDraft {
+    /// Identifier of the call.
+    pub id: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// The arguments. Change them freely: they are checked against the tool's schema again.
+    pub arguments: Map<String, Value>,
+}
+
+/// A call that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallReport {
+    /// Identifier of the call.
+    pub id: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// What was executed.
+    pub arguments: Value,
+    /// What the model reads.
+    pub content: Vec<Content>,
+    /// Why there is no answer.
+    pub error: Option<ToolError>,
+    /// What it used.
+    pub receipt: Option<Receipt>,
+    /// How long it took, retries included, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// A turn that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnEnd {
+    /// How.
+    pub outcome: TurnOutcome,
+    /// The answer.
+    pub text: String,
+    /// Steps taken.
+    pub steps: u32,
+}
+
+/// Something that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Where.
+    pub phase: FailurePhase,
+    /// What.
+    pub message: String,
+}
+
+/// Where something failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailurePhase {
+    /// In a request to the model.
+    Model,
+    /// In the arguments of a call.
+    CallArguments,
+    /// In a call.
+    Call,
+}
+
+/// What surrounds a hook.
+#[derive(Clone)]
+pub struct HookContext {
+    /// Identifier of the session.
+    pub session: Arc<str>,
+    shared: Arc<Mutex<Map<String, Value>>>,
+    notify: Arc<dyn Fn(NoticeLevel, String) + Send + Sync>,
+}
+
+impl PromptDraft {
+    pub(crate) fn new(
+        message: Message,
+        history: Vec<Arc<Message>>,
+        tokens: u64,
+        token_limit: Option<u64>,
+    ) -> Self {
+        Self {
+            original: message.clone(),
+            message,
+            context: Vec::new(),
+            instructions: Vec::new(),
+            examples: Vec::new(),
+            history,
+            tokens,
+            token_limit,
+        }
+    }
+
+    /// What the person said, whatever hooks made of it.
+    pub fn original(&self) -> &Message {
+        &self.original
+    }
+
+    /// The conversation so far, without the message.
+    pub fn history(&self) -> &[Arc<Message>] {
+        &self.history
+    }
+
+    /// Length of the conversation in tokens, as far as known, and the length at which it will be summarised.
+    pub fn tokens(&self) -> (u64, Option<u64>) {
+        (self.tokens, self.token_limit)
+    }
+
+    /// The message with its context, if that is not what the person said, and the text for the system prompt.
+    pub(crate) fn into_parts(self) -> (Option<Message>, String) {
+        let mut message = self.message;
+        if let Message::User { content } = &mut message {
+            let blocks = self.context.into_iter();
+            content.splice(
+                0..0,
+                blocks.map(|text| Content::text(format!("<context>\n{text}\n</context>\n"))),
+            );
+        }
+        let mut instructions = self.instructions;
+        if !self.examples.is_empty() {
+            let examples = self.examples.iter().map(|example| {
+                format!(
+                    "When the person says \"{}\", call `{}` with {}.",
+                    example.says, example.tool, example.arguments
+                )
+            });
+            instructions.push(examples.collect::<Vec<_>>().join("\n"));
+        }
+        (
+            (message != self.original).then_some(message),
+            instructions.join("\n\n"),
+        )
+    }
+}
+
+impl HookContext {
+    pub(crate) fn new(
+        session: &str,
+        shared: Arc<Mutex<Map<String, Value>>>,
+        notify: Arc<dyn Fn(NoticeLevel, String) + Send + Sync>,
+    ) -> Self {
+        Self {
+            session: session.into(),
+            shared,
+            notify,
+        }
+    }
+
+    /// Tells the person something, at once.
+    pub fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
+        (self.notify)(level, text.into());
+    }
+
+    /// A value that this or another hook left in this turn.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.shared().get(name).cloned()
+    }
+
+    /// Leaves a value for later hooks of this turn.
+    pub fn set(&self, name: impl Into<String>, value: Value) {
+        self.shared().insert(name.into(), value);
+    }
+
+    fn shared(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for HookContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookContext")
+            .field("session", &self.session)
+            .field("shared", &self.shared())
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for dyn Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hook({})", self.name())
+    }
+}

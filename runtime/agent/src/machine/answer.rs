@@ -1,0 +1,324 @@
+//! What follows from an answer, and what the next step is.
+
+use std::collections::HashSet;
+
+use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
+use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
+use toolcell_core::{Event, Message, Part, ToolError};
+
+use super::state::Stage;
+use super::{Effect, Step};
+use crate::context;
+use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
+use crate::words;
+
+/// Empty answers in a row after which a turn ends.
+const MAX_EMPTY_ANSWERS: u32 = 3;
+
+/// Longest identifier of a call that is kept, in bytes; those of providers have some 30.
+const MAX_ID_BYTES: usize = 256;
+
+impl Step<'_> {
+    pub(super) fn answered(&mut self, completion: Completion, cut: &[String]) {
+        let Completion { parts, stop, usage } = completion;
+        let step = self.turn().steps;
+        let message = Message::Assistant {
+            parts: self.with_unique_ids(parts),
+        };
+        let last_may_be_cut = stop == StopReason::MaxTokens && cut.is_empty();
+        self.emit(Event::StepFinished {
+            step,
+            message,
+            stop: stop.clone(),
+            usage,
+        });
+        if let Some(outcome) = self.turn().closing.clone() {
+            self.refuse_all("the turn is closing; no more calls are made");
+            return self.finish(outcome);
+        }
+        if !cut.is_empty() {
+            self.remind(ReminderKind::CallCut, words::call_cut(cut), true);
+        }
+        if !self.turn().calls.is_empty() {
+            return self.accept_calls(last_may_be_cut);
+        }
+        match stop {
+            _ if !cut.is_empty() => self.advance(),
+            StopReason::Paused => self.advance(),
+            StopReason::Complete => self.no_call(),
+            stop => self.finish(TurnOutcome::Stopped { stop }),
+        }
+    }
+
+    /// Gives calls whose identifier is empty, far too long or was used before another one: results are found by it.
+    fn with_unique_ids(&self, mut parts: Vec<Part>) -> Vec<Part> {
+        let known = &self.state.call_ids;
+        let mut number = known.len();
+        let mut here = HashSet::new();
+        for part in &mut parts {
+            let Part::Call(call) = part else { continue };
+            let usable = !call.id.is_empty() && call.id.len() <= MAX_ID_BYTES;
+            if !usable || known.contains(&call.id) || here.contains(&call.id) {
+                let stem = if usable {
+                    call.id.clone()
+                } else {
+                    "call".to_owned()
+                };
+                call.id = loop {
+                    number += 1;
+                    let id = format!("{stem}-{number}");
+                    if !known.contains(&id) && !here.contains(&id) {
+                        break id;
+                    }
+                };
+            }
+            here.insert(call.id.clone());
+        }
+        parts
+    }
+
+    fn accept_calls(&mut self, last_may_be_cut: bool) {
+        let one = self.machine.policy.calls_per_step == CallsPerStep::One;
+        let calls: Vec<_> = self.turn().calls.iter().map(|c| c.request.clone()).collect();
+        let last = calls.len() - 1;
+        for (i, call) in calls.into_iter().enumerate() {
+            // An empty text would pass as a call without arguments.
+            let cut = last_may_be_cut
+                && i == last
+                && (call.arguments.trim().is_empty()
+                    || toolcell_core::json::parse_object(&call.arguments).is_err());
+            if cut {
+                self.refuse_call(
+                    &call.id,
+                    call.arguments.into(),
+                    ToolError::invalid(words::CUT_BY_TOKENS),
+                );
+            } else if one && i > 0 {
+                self.refuse_call(
+                    &call.id,
+                    call.arguments.into(),
+                    ToolError::Failed {
+                        message: words::ONE_CALL.into(),
+                    },
+                );
+            } else {
+                self.effects.push(Effect::Prepare {
+                    id: call.id,
+                    tool: call.name,
+                    arguments: call.arguments,
+                });
+            }
+        }
+        self.after_calls();
+    }
+
+    /// An answer without calls, complete.
+    fn no_call(&mut self) {
+        let policy = &self.machine.policy;
+        let last_is_empty = matches!(self.state.messages.last().map(AsRef::as_ref),
+            Some(Message::Assistant { parts }) if parts.iter().any(|p| matches!(p, Part::Text { text } if !text.trim().is_empty())));
+        if !last_is_empty {
+            self.remind(
+                ReminderKind::EmptyAnswer,
+                words::EMPTY_ANSWER.into(),
+                self.stores_errors(),
+            );
+            let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
+            if times >= MAX_EMPTY_ANSWERS {
+                return self.finish(TurnOutcome::Failing {
+                    error: "an empty answer".into(),
+                    times,
+                });
+            }
+            return self.go_on();
+        }
+        if policy.finish != Finish::Tool {
+            return self.finish(TurnOutcome::Completed);
+        }
+        match policy.no_call {
+            NoCall::End => self.finish(TurnOutcome::Completed),
+            NoCall::Nudge { after } if self.turn().idle < after => {
+                self.remind(ReminderKind::Continue, words::CONTINUE.into(), true);
+                self.go_on();
+            }
+            NoCall::Nudge { .. } => {
+                self.remind(ReminderKind::NoToolCall, self.nudge(), true);
+                self.go_on();
+            }
+            NoCall::Reprompt => {
+                self.remind(ReminderKind::NoToolCall, self.nudge(), self.stores_errors());
+                self.go_on();
+            }
+        }
+    }
+
+    fn nudge(&self) -> String {
+        let enders = self
+            .machine
+            .tools
+            .iter()
+            .filter(|(_, facts)| facts.control.is_some_and(super::calls::ends_turn))
+            .map(|(name, _)| name.as_str());
+        words::nudge(enders)
+    }
+
+    pub(super) fn stores_errors(&self) -> bool {
+        self.machine.policy.error_visibility == crate::policy::ErrorVisibility::Stored
+    }
+
+    pub(super) fn answer_failed(&mut self, error: ProviderError, partial: &str) {
+        self.interrupted(partial, error.to_string());
+        let turn = self.turn();
+        let keep = self.machine.policy.context.keep_rounds;
+        if error.kind == ProviderErrorKind::ContextLength
+            && turn.summarised != Some(turn.steps)
+            && let Some(messages) = context::summary_cut(&self.state.messages, keep)
+        {
+            return self.summarise(messages);
+        }
+        if turn.closing.is_none() && turn.provider_failures < self.machine.policy.provider_retries {
+            self.remind(ReminderKind::ProviderFailed, words::provider_failed(&error), true);
+            return self.advance();
+        }
+        self.finish(TurnOutcome::ProviderFailed { error });
+    }
+
+    /// On, unless the same error came too often.
+    pub(super) fn go_on(&mut self) {
+        let limit = self.machine.policy.error_breaker;
+        if let Some((error, times)) = self.turn().failing.clone()
+            && limit > 0
+            && times >= limit
+        {
+            return self.finish(TurnOutcome::Failing { error, times });
+        }
+        self.advance();
+    }
+
+    /// The next request, or the end where a limit says so.
+    pub(super) fn advance(&mut self) {
+        let policy = &self.machine.policy;
+        if let Some(reason) = policy.budget.exceeded(&self.state.spent) {
+            return self.finish(TurnOutcome::Budget { reason });
+        }
+        let closing = self.turn().closing.is_some();
+        if !closing && self.turn().steps >= policy.max_steps {
+            return self.limit_reached();
+        }
+        self.prune();
+        let turn = self.turn();
+        let step = turn.steps + 1;
+        if let Some(limit) = policy.context.summarise_at
+            && self.state.tokens() >= limit
+            && turn.summarised != Some(turn.steps)
+            && let Some(messages) = context::summary_cut(&self.state.messages, policy.context.keep_rounds)
+        {
+            return self.summarise(messages);
+        }
+        self.request(step);
+    }
+
+    pub(super) fn request(&mut self, step: u32) {
+        let tools = self.turn().closing.is_none();
+        self.emit(Event::StepStarted { step });
+        self.effects.push(Effect::Request { tools });
+    }
+
+    fn summarise(&mut self, messages: usize) {
+        let tokens = self.state.tokens();
+        self.emit(Event::SummaryStarted { messages, tokens });
+        self.effects.push(Effect::Summarise { messages });
+    }
+
+    fn prune(&mut self) {
+        if let Some(prune) = &self.machine.policy.context.prune
+            && let Some((calls, bytes)) = context::prunable(&self.state.messages, prune)
+        {
+            self.emit(Event::ResultsPruned { calls, bytes });
+        }
+    }
+
+    /// A summary may have taken the plan out of sight.
+    pub(super) fn restate_plan(&mut self) {
+        if let Some(plan) = &self.state.plan {
+            let text = words::plan(plan);
+            self.remind(ReminderKind::Plan, text, true);
+        }
+    }
+
+    fn limit_reached(&mut self) {
+        let steps = self.machine.policy.max_steps;
+        let outcome = TurnOutcome::StepLimit { steps };
+        match self.machine.policy.on_limit {
+            OnLimit::FinalAnswer => self.close(outcome, ReminderKind::StepLimit, words::STEP_LIMIT.into()),
+            OnLimit::LastContent | OnLimit::BestEffort | OnLimit::Stop => self.finish(outcome),
+        }
+    }
+
+    /// One last request without tools.
+    pub(super) fn close(&mut self, outcome: TurnOutcome, kind: ReminderKind, text: String) {
+        self.emit(Event::Closing { outcome });
+        self.remind(kind, text, false);
+        self.advance();
+    }
+
+    pub(super) fn remind(&mut self, kind: ReminderKind, text: String, stored: bool) {
+        self.emit(Event::Reminder { kind, text, stored });
+    }
+
+    pub(super) fn fall_back(&mut self) -> bool {
+        if self.machine.policy.all_failed != AllFailed::FallbackAnswer {
+            return false;
+        }
+        let failures: Vec<String> = self
+            .turn()
+            .calls
+            .iter()
+            .filter_map(|call| Some((call, call.finished()?.error.as_ref()?)))
+            .map(|(call, error)| format!("{}: {error}", call.request.name))
+            .collect();
+        let text = words::fall_back(&failures, &self.turn().prompt);
+        self.close(TurnOutcome::ToolsFailed, ReminderKind::AllToolsFailed, text);
+        true
+    }
+
+    /// Ends the turn.
+    pub(super) fn finish(&mut self, outcome: TurnOutcome) {
+        self.finish_with(outcome, None, None);
+    }
+
+    pub(super) fn finish_with(
+        &mut self,
+        outcome: TurnOutcome,
+        text: Option<String>,
+        result: Option<serde_json::Value>,
+    ) {
+        debug_assert!(
+            self.turn()
+                .calls
+                .iter()
+                .all(|c| matches!(c.stage, Stage::Finished(_)))
+        );
+        let turn = self.turn();
+        let text = text.unwrap_or_else(|| match (&outcome, self.machine.policy.on_limit) {
+            (TurnOutcome::StepLimit { steps }, OnLimit::BestEffort) => {
+                words::best_effort(*steps, &turn.findings, &turn.text)
+            }
+            (TurnOutcome::StepLimit { .. }, OnLimit::LastContent) if turn.text.is_empty() => {
+                words::NOTHING_SAID.into()
+            }
+            _ => turn.text.clone(),
+        });
+        let (steps, usage) = (turn.steps, turn.usage);
+        if let TurnOutcome::Budget { reason } = &outcome {
+            self.notice(NoticeLevel::Warning, format!("the turn ends: {reason}"));
+        }
+        self.emit(Event::TurnFinished {
+            outcome,
+            text,
+            result,
+            steps,
+            usage,
+        });
+    }
+}

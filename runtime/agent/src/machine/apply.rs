@@ -1,0 +1,335 @@
+//! What each event makes of a state.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell_core::event::ReminderKind;
+use toolcell_core::{Content, Event, Message, ToolError};
+
+use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
+use crate::fingerprint::fingerprint;
+
+/// What stands for a result that was pruned.
+pub(crate) const PRUNED: &str = "[old result left out; call the tool again if it is needed]";
+
+impl LoopState {
+    /// The state that these events lead to.
+    pub fn from_events<'a>(session: impl Into<String>, events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut state = Self::new(session);
+        for event in events {
+            state.apply(event);
+        }
+        state
+    }
+
+    /// Takes one event into account. Events that do not fit the state, and kinds that are not known, change nothing.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::TurnStarted { message, .. } => self.turn_started(message),
+            Event::PromptChanged {
+                message,
+                instructions,
+            } => self.prompt_changed(message, instructions),
+            Event::StepStarted { step } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.steps = *step;
+                    turn.phase = Phase::Requesting;
+                    turn.calls.clear();
+                }
+            }
+            Event::StepFinished { message, usage, .. } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.provider_failures = 0;
+                    turn.whispers.clear();
+                    if let Some(usage) = usage {
+                        turn.usage.add(*usage);
+                        self.spent.usage.add(*usage);
+                    }
+                }
+                self.answered(message);
+                if let Some(usage) = usage {
+                    self.measured = Measured {
+                        messages: self.messages.len(),
+                        tokens: usage.input.saturating_add(usage.output),
+                    };
+                }
+            }
+            Event::StepInterrupted { message, .. } => {
+                if let Some(message) = message {
+                    self.answered(message);
+                } else if let Some(turn) = &mut self.turn {
+                    turn.phase = Phase::Deciding;
+                }
+            }
+            Event::Reminder { kind, text, stored } => self.reminded(*kind, text, *stored),
+            Event::Closing { outcome } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.closing = Some(outcome.clone());
+                }
+            }
+            Event::ApprovalRequested {
+                id,
+                arguments,
+                reason,
+                ..
+            } => {
+                let flow = self.flow;
+                self.stage(id, |_| Stage::Held {
+                    arguments: arguments.clone(),
+                    reason: reason.clone(),
+                    flow,
+                });
+            }
+            Event::ApprovalDecided {
+                id, approved: true, ..
+            } => self.stage(id, |held| match held {
+                Stage::Held { arguments, flow, .. } => Stage::Ready {
+                    arguments,
+                    approved: Some(flow),
+                },
+                other => other,
+            }),
+            Event::CallStarted { id, arguments, .. } => {
+                let arguments = arguments.clone();
+                self.stage(id, |_| Stage::Running { arguments });
+            }
+            Event::CallFinished {
+                id,
+                tool,
+                content,
+                structured,
+                error,
+                receipt,
+            } => {
+                let error = error.as_ref();
+                let known = self.call_finished(id, tool, content, structured.as_ref(), error);
+                if known {
+                    let bytes = content.iter().map(Content::byte_len).sum::<usize>();
+                    self.spent.count_call(bytes as u64, receipt.as_ref());
+                }
+            }
+            Event::FlowChanged { flow, .. } => self.flow = *flow,
+            Event::PlanUpdated { plan } => self.plan = Some(plan.clone()),
+            Event::SummaryStarted { .. } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.phase = Phase::Summarising;
+                    turn.summarised = Some(turn.steps);
+                }
+            }
+            Event::Compacted {
+                removed,
+                replacement,
+                usage,
+            } => {
+                let removed = (*removed).min(self.messages.len());
+                self.messages
+                    .splice(..removed, replacement.iter().cloned().map(Arc::new));
+                self.measured = Measured::default();
+                if let Some(usage) = usage {
+                    self.spent.usage.add(*usage);
+                    if let Some(turn) = &mut self.turn {
+                        turn.usage.add(*usage);
+                    }
+                }
+            }
+            Event::ResultsPruned { calls, .. } => self.prune(calls),
+            Event::TurnFinished { .. } => self.turn = None,
+            _ => {}
+        }
+    }
+
+    fn turn_started(&mut self, message: &Message) {
+        self.messages.push(Arc::new(message.clone()));
+        self.turns += 1;
+        self.turn = Some(Turn {
+            prompt: message.text(),
+            ..Turn::default()
+        });
+    }
+
+    fn prompt_changed(&mut self, message: &Message, instructions: &str) {
+        if let Some(turn) = &mut self.turn {
+            instructions.clone_into(&mut turn.instructions);
+            if let Some(last) = self.messages.last_mut() {
+                *last = Arc::new(message.clone());
+            }
+        }
+    }
+
+    /// An answer, whole or in part. One without any part is no message: providers refuse empty ones.
+    fn answered(&mut self, message: &Message) {
+        let Some(turn) = &mut self.turn else { return };
+        let Message::Assistant { parts } = message else {
+            return;
+        };
+        let text = message.text();
+        if !text.is_empty() {
+            turn.text = text;
+        }
+        turn.calls = message
+            .calls()
+            .map(|request| Call {
+                request: request.clone(),
+                stage: Stage::Accepted,
+            })
+            .collect();
+        self.call_ids.extend(message.calls().map(|call| call.id.clone()));
+        turn.phase = if turn.calls.is_empty() {
+            turn.idle += 1;
+            Phase::Deciding
+        } else {
+            turn.idle = 0;
+            Phase::Calling
+        };
+        if !parts.is_empty() {
+            self.messages.push(Arc::new(message.clone()));
+        }
+    }
+
+    fn reminded(&mut self, kind: ReminderKind, text: &str, stored: bool) {
+        let Some(turn) = &mut self.turn else { return };
+        match kind {
+            ReminderKind::NoToolCall => {
+                turn.idle = 0;
+                turn.failed("an answer without a call");
+            }
+            ReminderKind::EmptyAnswer => turn.failed("an empty answer"),
+            ReminderKind::ProviderFailed => turn.provider_failures += 1,
+            _ => {}
+        }
+        if !stored {
+            turn.whispers.push(text.to_owned());
+        } else if turn.settled() {
+            self.messages.push(Arc::new(Message::user(text)));
+        } else {
+            turn.after_calls.push(text.to_owned());
+        }
+    }
+
+    fn stage(&mut self, id: &str, next: impl FnOnce(Stage) -> Stage) {
+        let call = self.turn.as_mut().and_then(|turn| turn.call_mut(id));
+        if let Some(call) = call
+            && call.finished().is_none()
+        {
+            let stage = std::mem::replace(&mut call.stage, Stage::Accepted);
+            call.stage = next(stage);
+        }
+    }
+
+    /// Gives a call its result; `false` when there is no such call, or when it has one already. The results enter the
+    /// conversation together, in the order of the calls.
+    fn call_finished(
+        &mut self,
+        id: &str,
+        tool: &str,
+        content: &[Content],
+        structured: Option<&Value>,
+        error: Option<&ToolError>,
+    ) -> bool {
+        let Some(turn) = &mut self.turn else {
+            return false;
+        };
+        let Some(call) = turn.call_mut(id).filter(|call| call.finished().is_none()) else {
+            return false;
+        };
+        let arguments = match std::mem::replace(&mut call.stage, Stage::Accepted) {
+            Stage::Ready { arguments, .. } | Stage::Held { arguments, .. } | Stage::Running { arguments } => {
+                arguments
+            }
+            Stage::Accepted | Stage::Finished(_) => Value::String(call.request.arguments.clone()),
+        };
+        let print = fingerprint(tool, &arguments, content);
+        call.stage = Stage::Finished(Finished {
+            arguments,
+            content: content.to_vec(),
+            structured: structured.cloned(),
+            error: error.cloned(),
+        });
+        if turn.recent.len() == REMEMBERED_CALLS {
+            turn.recent.pop_front();
+        }
+        turn.recent.push_back(print);
+        match error {
+            Some(error) => turn.failed(&format!("{tool}: {error}")),
+            None => turn.failing = None,
+        }
+        if turn.findings.len() < MAX_FINDINGS {
+            turn.findings.push(finding(tool, content));
+        }
+        if turn.settled() {
+            for call in &turn.calls {
+                if let Some(finished) = call.finished() {
+                    self.messages.push(Arc::new(Message::Tool {
+                        call_id: call.request.id.clone(),
+                        name: call.request.name.clone(),
+                        content: finished.content.clone(),
+                        is_error: finished.error.is_some(),
+                    }));
+                }
+            }
+            for text in std::mem::take(&mut turn.after_calls) {
+                self.messages.push(Arc::new(Message::user(text)));
+            }
+        }
+        true
+    }
+
+    fn prune(&mut self, calls: &[String]) {
+        for message in &mut self.messages {
+            if let Message::Tool {
+                call_id,
+                name,
+                is_error,
+                ..
+            } = message.as_ref()
+                && calls.contains(call_id)
+            {
+                *message = Arc::new(Message::Tool {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    content: vec![Content::text(PRUNED)],
+                    is_error: *is_error,
+                });
+            }
+        }
+        self.measured = Measured::default();
+    }
+}
+
+impl Turn {
+    /// Counts an error; the same one in a row counts up.
+    fn failed(&mut self, error: &str) {
+        match &mut self.failing {
+            Some((last, times)) if last == error => *times += 1,
+            failing => *failing = Some((error.to_owned(), 1)),
+        }
+    }
+
+    /// How often the call with this fingerprint is among the latest ones.
+    pub(crate) fn times(&self, print: u64) -> u32 {
+        let times = self.recent.iter().filter(|seen| **seen == print).count();
+        u32::try_from(times).unwrap_or(u32::MAX)
+    }
+}
+
+/// First words of a result, on one line.
+fn finding(tool: &str, content: &[Content]) -> String {
+    /// Characters of a result that a finding shows.
+    const SHOWN: usize = 100;
+    let text = content
+        .iter()
+        .find_map(|part| match part {
+            Content::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .unwrap_or("(no text)");
+    let mut words: String = text
+        .chars()
+        .take(SHOWN)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if text.chars().nth(SHOWN).is_some() {
+        words.push('…');
+    }
+    format!("{tool}: {words}")
+}

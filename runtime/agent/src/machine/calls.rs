@@ -1,0 +1,397 @@
+//! The calls of one answer: checked, let through the gate, started in order, and each brought to exactly one result.
+
+use serde_json::Value;
+use toolcell_core::event::{Flow, ReminderKind, TurnOutcome};
+use toolcell_core::{Content, Event, Plan, ToolError};
+
+use super::state::{Call, Finished, Stage};
+use super::{CallOutcome, Effect, Refusal, Step, ToolFacts};
+use crate::approval::{ApprovalRequest, Decision, Gate};
+use crate::fingerprint::fingerprint;
+use crate::policy::{Control, Repeats};
+use crate::words;
+
+/// Whether a control tool ends the turn.
+pub(super) fn ends_turn(control: Control) -> bool {
+    match control {
+        Control::TaskCompletion | Control::TaskComplete | Control::AskQuestion | Control::Converse => true,
+        Control::UpdatePlan | Control::ReadResult => false,
+    }
+}
+
+/// The arguments of a call that has not run.
+pub(super) fn arguments_of(stage: Stage) -> Value {
+    match stage {
+        Stage::Ready { arguments, .. } | Stage::Held { arguments, .. } | Stage::Running { arguments } => {
+            arguments
+        }
+        Stage::Finished(finished) => finished.arguments,
+        Stage::Accepted => Value::Object(serde_json::Map::new()),
+    }
+}
+
+impl Step<'_> {
+    pub(super) fn prepared(&mut self, id: &str, arguments: Result<Value, Refusal>) {
+        if !self.is_at(id, |stage| matches!(stage, Stage::Accepted)) {
+            return;
+        }
+        match arguments {
+            Ok(arguments) => {
+                if let Some(call) = self.state.turn.as_mut().and_then(|turn| turn.call_mut(id)) {
+                    call.stage = Stage::Ready {
+                        arguments,
+                        approved: None,
+                    };
+                }
+                self.start_ready();
+            }
+            Err(Refusal { arguments, error }) => {
+                self.refuse_call(id, arguments, error);
+                self.start_ready();
+            }
+        }
+        self.after_calls();
+    }
+
+    pub(super) fn decided(&mut self, id: &str, decision: Decision) {
+        if !self.is_at(id, |stage| matches!(stage, Stage::Held { .. })) {
+            return;
+        }
+        match decision {
+            Decision::Later => return,
+            Decision::Approve => {
+                self.emit(Event::ApprovalDecided {
+                    id: id.to_owned(),
+                    approved: true,
+                    reason: None,
+                });
+                self.start_ready();
+            }
+            Decision::Deny { reason } => {
+                self.emit(Event::ApprovalDecided {
+                    id: id.to_owned(),
+                    approved: false,
+                    reason: reason.clone(),
+                });
+                let arguments = self.arguments(id);
+                let message = match reason {
+                    Some(reason) => format!("the person declined this call: {reason}"),
+                    None => "the person declined this call".into(),
+                };
+                self.refuse_call(id, arguments, ToolError::denied(message, None));
+                self.start_ready();
+            }
+        }
+        self.after_calls();
+    }
+
+    pub(super) fn returned(&mut self, id: &str, outcome: CallOutcome) {
+        if !self.is_at(id, |stage| matches!(stage, Stage::Running { .. })) {
+            return;
+        }
+        self.finish_call(id, outcome);
+        self.start_ready();
+        self.after_calls();
+    }
+
+    /// Starts what may start, in the order of the calls. With one call at a time nothing overtakes.
+    fn start_ready(&mut self) {
+        let most = self.machine.policy.concurrency.max(1);
+        let ids: Vec<String> = self.turn().calls.iter().map(|c| c.request.id.clone()).collect();
+        for id in ids {
+            let running = self.turn().calls.iter();
+            let running = running
+                .filter(|call| matches!(call.stage, Stage::Running { .. }))
+                .count();
+            if running >= most {
+                return;
+            }
+            match self.turn().call(&id).map(|call| call.stage.clone()) {
+                Some(Stage::Ready { arguments, approved }) => self.start(&id, arguments, approved),
+                Some(Stage::Finished(_)) | None => {}
+                Some(_) if most == 1 => return,
+                Some(_) => {}
+            }
+            if most == 1 && self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_))) {
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, id: &str, arguments: Value, approved: Option<Flow>) {
+        let tool = self.tool_of(id);
+        let facts = self.facts(&tool);
+        if let Some(reason) = self.machine.policy.budget.exceeded(&self.state.spent) {
+            let message = format!("{reason}; no more calls are made");
+            return self.refuse_call(id, arguments, ToolError::denied(message, None));
+        }
+        let gate = self
+            .machine
+            .approvals
+            .gate(&tool, &arguments, self.state.flow, facts.flow, approved);
+        match gate {
+            Gate::Open => {}
+            Gate::Shut(rule) => {
+                let error = ToolError::denied(
+                    format!("`{tool}` may not be called in this way"),
+                    Some(format!("refused by {rule}")),
+                );
+                return self.refuse_call(id, arguments, error);
+            }
+            Gate::Ask(reason) => {
+                self.emit(Event::ApprovalRequested {
+                    id: id.to_owned(),
+                    tool: tool.clone(),
+                    arguments: arguments.clone(),
+                    reason: reason.clone(),
+                });
+                return self.effects.push(Effect::Ask(ApprovalRequest {
+                    id: id.to_owned(),
+                    tool,
+                    arguments,
+                    reason,
+                }));
+            }
+        }
+        let flow = self.state.flow.union(facts.flow);
+        if flow != self.state.flow {
+            self.emit(Event::FlowChanged {
+                id: id.to_owned(),
+                flow,
+            });
+        }
+        self.emit(Event::CallStarted {
+            id: id.to_owned(),
+            tool: tool.clone(),
+            arguments: arguments.clone(),
+        });
+        self.effects.push(Effect::Run {
+            id: id.to_owned(),
+            tool,
+            arguments,
+        });
+    }
+
+    /// A call that does not run begins and ends in one step.
+    pub(super) fn refuse_call(&mut self, id: &str, arguments: Value, error: ToolError) {
+        let tool = self.tool_of(id);
+        self.emit(Event::CallStarted {
+            id: id.to_owned(),
+            tool,
+            arguments,
+        });
+        self.finish_call(
+            id,
+            CallOutcome {
+                error: Some(error),
+                ..CallOutcome::default()
+            },
+        );
+    }
+
+    pub(super) fn refuse_all(&mut self, reason: &str) {
+        for (id, _) in self.open_calls() {
+            let arguments = self.arguments(&id);
+            self.refuse_call(
+                &id,
+                arguments,
+                ToolError::Failed {
+                    message: reason.to_owned(),
+                },
+            );
+        }
+    }
+
+    /// Gives a running call its result.
+    pub(super) fn finish_call(&mut self, id: &str, outcome: CallOutcome) {
+        let tool = self.tool_of(id);
+        let facts = self.facts(&tool);
+        let CallOutcome {
+            mut content,
+            structured,
+            error,
+            receipt,
+        } = outcome;
+        if let Some(error) = &error {
+            content = vec![Content::text(error.for_model())];
+        }
+        self.emit(Event::CallFinished {
+            id: id.to_owned(),
+            tool,
+            content,
+            structured: structured.clone(),
+            error: error.clone(),
+            receipt,
+        });
+        if facts.control == Some(Control::UpdatePlan)
+            && error.is_none()
+            && let Some(plan) = structured.and_then(|value| serde_json::from_value::<Plan>(value).ok())
+        {
+            self.emit(Event::PlanUpdated { plan });
+        }
+    }
+
+    /// What comes once every call has its result.
+    pub(super) fn after_calls(&mut self) {
+        let turn = self.turn();
+        if turn.calls.is_empty() || !turn.settled() {
+            return;
+        }
+        let finished: Vec<(&Call, &Finished)> = turn
+            .calls
+            .iter()
+            .filter_map(|call| Some((call, call.finished()?)))
+            .collect();
+        let host = finished.iter().find_map(|(_, finished)| match &finished.error {
+            Some(ToolError::Host { message }) => Some(message.clone()),
+            _ => None,
+        });
+        if let Some(message) = host {
+            return self.finish(TurnOutcome::HostFailed { message });
+        }
+        let ending = finished.iter().find_map(|(call, finished)| {
+            let control = self.facts(&call.request.name).control?;
+            (finished.error.is_none() && ends_turn(control)).then(|| (control, finished.arguments.clone()))
+        });
+        if let Some((control, arguments)) = ending {
+            return self.end_by_tool(control, &arguments);
+        }
+        let all_failed = finished.iter().all(|(_, finished)| finished.error.is_some());
+        let repeated = finished
+            .iter()
+            .filter(|(call, _)| !self.facts(&call.request.name).polling)
+            .map(|(call, finished)| {
+                let tool = &call.request.name;
+                let print = fingerprint(tool, &finished.arguments, &finished.content);
+                (self.turn().times(print), tool.clone())
+            })
+            .max();
+        if all_failed && self.fall_back() {
+            return;
+        }
+        if let Some((times, tool)) = repeated {
+            let Repeats { warn, stop } = self.machine.policy.repeats;
+            if stop > 0 && times >= stop {
+                let text = words::stuck(&tool, times);
+                let outcome = TurnOutcome::Repeating { tool, times };
+                return self.close(outcome, ReminderKind::Repeating, text);
+            }
+            if warn > 0 && times >= warn {
+                let text = words::repeating(&tool, times);
+                self.remind(ReminderKind::Repeating, text, self.stores_errors());
+            }
+        }
+        self.go_on();
+    }
+
+    fn end_by_tool(&mut self, control: Control, arguments: &Value) {
+        let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
+        match control {
+            Control::AskQuestion => {
+                let question = text("question").unwrap_or_default();
+                let suggestions = arguments
+                    .get("suggestions")
+                    .and_then(Value::as_array)
+                    .map(|items| {
+                        items
+                            .iter()
+                            .filter_map(Value::as_str)
+                            .map(str::to_owned)
+                            .collect()
+                    })
+                    .unwrap_or_default();
+                let outcome = TurnOutcome::Asked {
+                    question: question.clone(),
+                    suggestions,
+                };
+                self.finish_with(outcome, Some(question), None);
+            }
+            Control::Converse => self.finish_with(TurnOutcome::Completed, text("message"), None),
+            Control::TaskComplete => {
+                let result = arguments.get("result").cloned();
+                self.finish_with(TurnOutcome::Completed, text("summary"), result);
+            }
+            _ => self.finish_with(TurnOutcome::Completed, text("result"), None),
+        }
+    }
+
+    /// Does again what may be done again. A call that ran when the process ended may have had its effect: it runs again
+    /// only if that does no harm.
+    pub(super) fn resume_calls(&mut self) {
+        for (id, stage) in self.open_calls() {
+            let tool = self.tool_of(&id);
+            match stage {
+                Stage::Accepted => {
+                    if let Some(call) = self.turn().call(&id) {
+                        let arguments = call.request.arguments.clone();
+                        self.effects.push(Effect::Prepare { id, tool, arguments });
+                    }
+                }
+                Stage::Held {
+                    arguments, reason, ..
+                } => self.effects.push(Effect::Ask(ApprovalRequest {
+                    id,
+                    tool,
+                    arguments,
+                    reason,
+                })),
+                Stage::Running { arguments } if self.facts(&tool).idempotent && arguments.is_object() => {
+                    self.emit(Event::CallRetried {
+                        id: id.clone(),
+                        attempt: 2,
+                        delay_ms: 0,
+                        reason: "the process ended while it ran".into(),
+                    });
+                    self.effects.push(Effect::Run { id, tool, arguments });
+                }
+                Stage::Running { .. } => self.finish_call(
+                    &id,
+                    CallOutcome {
+                        error: Some(ToolError::Failed {
+                            message: words::OUTCOME_UNKNOWN.into(),
+                        }),
+                        ..CallOutcome::default()
+                    },
+                ),
+                Stage::Ready { .. } | Stage::Finished(_) => {}
+            }
+        }
+        self.start_ready();
+        self.after_calls();
+    }
+
+    /// Calls without a result, with their stages, in order.
+    pub(super) fn open_calls(&self) -> Vec<(String, Stage)> {
+        let calls = self.turn().calls.iter();
+        calls
+            .filter(|call| call.finished().is_none())
+            .map(|call| (call.request.id.clone(), call.stage.clone()))
+            .collect()
+    }
+
+    fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {
+        self.turn().call(id).is_some_and(|call| stage(&call.stage))
+    }
+
+    fn tool_of(&self, id: &str) -> String {
+        self.turn()
+            .call(id)
+            .map(|call| call.request.name.clone())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn arguments(&self, id: &str) -> Value {
+        match self.turn().call(id) {
+            Some(Call {
+                stage: Stage::Accepted,
+                request,
+            }) => Value::String(request.arguments.clone()),
+            Some(call) => arguments_of(call.stage.clone()),
+            None => Value::Null,
+        }
+    }
+
+    fn facts(&self, tool: &str) -> ToolFacts {
+        self.machine.tools.get(tool).copied().unwrap_or_default()
+    }
+}

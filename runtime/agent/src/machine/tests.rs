@@ -1,0 +1,477 @@
+//! Any interleaving: whatever comes in, in whatever order, twice or for nobody, each call has exactly one result, and a
+//! state that was stored and loaded goes on as if it had not been.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::message::CallRequest;
+use toolcell_core::provider::{
+    Completion, ProviderError, ProviderErrorKind, ProviderInfo, StopReason, Usage,
+};
+use toolcell_core::{Content, Event, Message, Part, ToolError};
+
+use super::*;
+use crate::approval::{ApprovalRule, FlowGuard, Verdict};
+use crate::policy::{AllFailed, CallsPerStep, ContextPolicy, ErrorVisibility, Finish, NoCall, OnLimit};
+use crate::preset;
+use crate::testing::assert_paired;
+
+/// What a world outside may do next; each number picks one of what is possible at the moment.
+#[derive(Debug, Clone)]
+struct Plot {
+    policy: LoopPolicy,
+    concurrency: usize,
+    choices: Vec<u32>,
+    /// After these steps the process ends and another one goes on from the journal.
+    crashes: Vec<usize>,
+}
+
+fn policies() -> impl Strategy<Value = LoopPolicy> {
+    let finish = prop::sample::select(vec![Finish::Content, Finish::Tool, Finish::Either]);
+    let limit = prop::sample::select(vec![
+        OnLimit::FinalAnswer,
+        OnLimit::LastContent,
+        OnLimit::BestEffort,
+        OnLimit::Stop,
+    ]);
+    let no_call = prop::sample::select(vec![NoCall::End, NoCall::Nudge { after: 2 }, NoCall::Reprompt]);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (finish, limit, no_call, flags, 1u32..6).prop_map(|(finish, on_limit, no_call, flags, max_steps)| {
+        LoopPolicy {
+            finish,
+            on_limit,
+            no_call,
+            max_steps,
+            calls_per_step: if flags.0 {
+                CallsPerStep::One
+            } else {
+                CallsPerStep::Many
+            },
+            all_failed: if flags.1 {
+                AllFailed::FallbackAnswer
+            } else {
+                AllFailed::Continue
+            },
+            error_visibility: if flags.2 {
+                ErrorVisibility::Ephemeral
+            } else {
+                ErrorVisibility::Stored
+            },
+            provider_retries: 1,
+            context: ContextPolicy {
+                summarise_at: flags.3.then_some(60),
+                keep_rounds: 1,
+                ..ContextPolicy::default()
+            },
+            ..preset::forge()
+        }
+    })
+}
+
+fn plots() -> impl Strategy<Value = Plot> {
+    (
+        policies(),
+        1usize..4,
+        prop::collection::vec(any::<u32>(), 1..80),
+        prop::collection::vec(0usize..60, 0..3),
+    )
+        .prop_map(|(policy, concurrency, choices, crashes)| Plot {
+            policy,
+            concurrency,
+            choices,
+            crashes,
+        })
+}
+
+fn machine(plot: &Plot) -> Machine {
+    let facts = |idempotent, flow, control| ToolFacts {
+        idempotent,
+        polling: false,
+        flow,
+        control,
+    };
+    let flow = |bits: u8| Flow {
+        reads_private: bits & 1 != 0,
+        untrusted_content: bits & 2 != 0,
+        can_send_out: bits & 4 != 0,
+    };
+    Machine {
+        policy: LoopPolicy {
+            concurrency: plot.concurrency,
+            ..plot.policy.clone()
+        },
+        approvals: Approvals {
+            rules: vec![
+                ApprovalRule::tool("asks", Verdict::Ask),
+                ApprovalRule::tool("denied", Verdict::Deny),
+            ],
+            flow: FlowGuard::Ask,
+        },
+        tools: BTreeMap::from([
+            ("again".into(), facts(true, flow(1), None)),
+            ("once".into(), facts(false, flow(6), None)),
+            ("asks".into(), facts(false, flow(0), None)),
+            ("denied".into(), facts(false, flow(0), None)),
+            (
+                "task_completion".into(),
+                facts(true, flow(0), Some(Control::TaskCompletion)),
+            ),
+        ]),
+    }
+}
+
+/// The world: what is under way, and what was seen.
+#[derive(Default)]
+struct World {
+    pending: Vec<Effect>,
+    journal: Vec<Event>,
+    started: BTreeMap<String, u32>,
+    finished: BTreeMap<String, u32>,
+    runs: BTreeMap<String, u32>,
+    ids: u32,
+}
+
+impl World {
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Emit(event) => {
+                    match &event {
+                        Event::CallStarted { id, .. } => *self.started.entry(id.clone()).or_default() += 1,
+                        Event::CallFinished { id, .. } => {
+                            *self.finished.entry(id.clone()).or_default() += 1;
+                            assert!(self.started.contains_key(id), "{id} ended before it began");
+                        }
+                        _ => {}
+                    }
+                    self.journal.push(event);
+                }
+                Effect::Run { id, tool, arguments } => {
+                    assert!(!self.finished.contains_key(&id), "{id} runs again after its end");
+                    assert_ne!(tool, "denied");
+                    assert_eq!(arguments, json!({"id": id}), "other arguments than were checked");
+                    *self.runs.entry(id.clone()).or_default() += 1;
+                    self.pending.push(Effect::Run { id, tool, arguments });
+                }
+                other => self.pending.push(other),
+            }
+        }
+    }
+
+    /// One of the things that can happen now.
+    fn next(&mut self, state: &LoopState, choice: u32) -> Input {
+        let info = ProviderInfo {
+            provider: "p".into(),
+            model: "m".into(),
+        };
+        if state.turn.is_none() {
+            self.pending.clear();
+            return Input::Begin {
+                message: Message::user("hello"),
+                provider: info,
+            };
+        }
+        // Now and then something that fits nothing.
+        match choice % 29 {
+            0 => return Input::Resume,
+            1 => {
+                return Input::Returned {
+                    id: "nobody".into(),
+                    outcome: CallOutcome::default(),
+                };
+            }
+            2 => {
+                return Input::Stop {
+                    outcome: TurnOutcome::Cancelled,
+                    partial: "half".into(),
+                    receipts: BTreeMap::new(),
+                };
+            }
+            _ => {}
+        }
+        if self.pending.is_empty() {
+            return Input::Resume;
+        }
+        let at = (choice / 29) as usize % self.pending.len();
+        // Now and then an answer comes twice.
+        let effect = if choice.is_multiple_of(7) {
+            self.pending[at].clone()
+        } else {
+            self.pending.remove(at)
+        };
+        self.answer(&effect, choice)
+    }
+
+    fn answer(&mut self, effect: &Effect, choice: u32) -> Input {
+        match effect {
+            Effect::Emit(_) => unreachable!("events are not kept"),
+            Effect::Prompt => Input::Prompted {
+                message: None,
+                instructions: String::new(),
+            },
+            Effect::Request { .. } => self.model(choice),
+            Effect::Summarise { messages } if choice.is_multiple_of(2) => Input::Summarised {
+                removed: *messages,
+                replacement: vec![
+                    Message::user("Summary:"),
+                    Message::assistant("s"),
+                    Message::user("Go on"),
+                ],
+                usage: None,
+            },
+            Effect::Summarise { .. } => Input::SummaryFailed { reason: "no".into() },
+            Effect::Prepare { id, .. } => Input::Prepared {
+                id: id.clone(),
+                arguments: if choice.is_multiple_of(5) {
+                    Err(Refusal {
+                        arguments: json!("?"),
+                        error: ToolError::invalid("no"),
+                    })
+                } else {
+                    Ok(json!({"id": id}))
+                },
+            },
+            Effect::Ask(request) => Input::Decided {
+                id: request.id.clone(),
+                decision: match choice % 3 {
+                    0 => Decision::Approve,
+                    1 => Decision::Deny { reason: None },
+                    _ => Decision::Later,
+                },
+            },
+            Effect::Run { id, .. } => Input::Returned {
+                id: id.clone(),
+                outcome: CallOutcome {
+                    content: vec![Content::text(format!("r{}", choice % 3))],
+                    error: (choice.is_multiple_of(4)).then(|| ToolError::Failed {
+                        message: "broken".into(),
+                    }),
+                    ..CallOutcome::default()
+                },
+            },
+        }
+    }
+
+    fn model(&mut self, choice: u32) -> Input {
+        let tools = ["again", "once", "asks", "denied", "unknown", "task_completion"];
+        if choice.is_multiple_of(11) {
+            return Input::AnswerFailed {
+                error: ProviderError::new("p", ProviderErrorKind::ContextLength, "x"),
+                partial: "par".into(),
+            };
+        }
+        let mut parts = Vec::new();
+        if choice.is_multiple_of(3) {
+            parts.push(Part::Text { text: "text".into() });
+        }
+        for i in 0..(choice / 3) % 5 {
+            self.ids += 1;
+            // Now and then an identifier that was used before.
+            let id = if choice.is_multiple_of(13) {
+                "same".to_owned()
+            } else {
+                format!("c{}", self.ids)
+            };
+            parts.push(Part::Call(CallRequest {
+                id,
+                name: tools[((choice >> 8) + i) as usize % tools.len()].into(),
+                arguments: if choice.is_multiple_of(17) {
+                    String::new()
+                } else {
+                    "{}".into()
+                },
+                opaque: Value::Null,
+            }));
+        }
+        let stop = if choice.is_multiple_of(5) {
+            StopReason::MaxTokens
+        } else {
+            StopReason::Complete
+        };
+        Input::Answered {
+            completion: Completion {
+                parts,
+                stop,
+                usage: Some(Usage {
+                    input: u64::from(choice % 100),
+                    output: 3,
+                    ..Usage::default()
+                }),
+            },
+            cut: if choice.is_multiple_of(19) {
+                vec!["once".into()]
+            } else {
+                Vec::new()
+            },
+        }
+    }
+}
+
+/// A state as a journal gives it back: checked arguments are not in it.
+fn unprepared(mut state: LoopState) -> LoopState {
+    for call in state.turn.iter_mut().flat_map(|turn| &mut turn.calls) {
+        if let Stage::Ready { approved: None, .. } = call.stage {
+            call.stage = Stage::Accepted;
+        }
+    }
+    state
+}
+
+fn play(plot: &Plot) -> Result<(), TestCaseError> {
+    let machine = machine(plot);
+    let mut state = LoopState::new("s");
+    let mut world = World::default();
+    for (number, choice) in plot.choices.iter().enumerate() {
+        let input = world.next(&state, *choice);
+        if input == Input::Resume {
+            world.pending.clear();
+        }
+        // Stored and loaded in between, and not: the same.
+        let text = serde_json::to_string(&state).unwrap();
+        let mut loaded: LoopState = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(&loaded, &state);
+        let effects = machine.step(&mut state, input.clone());
+        prop_assert_eq!(&machine.step(&mut loaded, input), &effects);
+        prop_assert_eq!(&loaded, &state);
+        world.take(effects);
+
+        let folded = LoopState::from_events("s", &world.journal);
+        prop_assert_eq!(unprepared(state.clone()), folded.clone());
+        if state.turn.as_ref().is_none_or(Turn::settled) {
+            assert_paired(&state.messages);
+        }
+        let running = state.turn.iter().flat_map(|turn| &turn.calls);
+        let running = running
+            .filter(|call| matches!(call.stage, Stage::Running { .. }))
+            .count();
+        prop_assert!(running <= plot.concurrency);
+        if plot.crashes.contains(&number) {
+            state = folded;
+            world.pending.clear();
+        }
+    }
+    // Whatever was open comes to its end.
+    let effects = machine.step(
+        &mut state,
+        Input::Stop {
+            outcome: TurnOutcome::Cancelled,
+            partial: String::new(),
+            receipts: BTreeMap::new(),
+        },
+    );
+    world.take(effects);
+    prop_assert!(state.turn.is_none());
+    assert_paired(&state.messages);
+    let asked = world.journal.iter().filter_map(|event| match event {
+        Event::StepFinished { message, .. } => {
+            Some(message.calls().map(|c| c.id.clone()).collect::<Vec<_>>())
+        }
+        _ => None,
+    });
+    for id in asked.flatten() {
+        prop_assert_eq!(world.finished.get(&id), Some(&1), "results of {}", id);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_call_has_exactly_one_result_in_any_interleaving_and_after_any_crash(plot in plots()) {
+        play(&plot)?;
+    }
+}
+
+#[test]
+fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
+    let plot = Plot {
+        policy: LoopPolicy::default(),
+        concurrency: 4,
+        choices: Vec::new(),
+        crashes: Vec::new(),
+    };
+    let machine = machine(&plot);
+    let mut state = LoopState::new("s");
+    let mut world = World::default();
+    let call = |id: &str, name: &str| {
+        Part::Call(CallRequest {
+            id: id.into(),
+            name: name.into(),
+            arguments: "{}".into(),
+            opaque: Value::Null,
+        })
+    };
+    let inputs = [
+        Input::Begin {
+            message: Message::user("go"),
+            provider: ProviderInfo {
+                provider: "p".into(),
+                model: "m".into(),
+            },
+        },
+        Input::Prompted {
+            message: None,
+            instructions: String::new(),
+        },
+        Input::Answered {
+            completion: Completion {
+                parts: vec![call("a", "again"), call("b", "once"), call("c", "again")],
+                stop: StopReason::Complete,
+                usage: None,
+            },
+            cut: vec![],
+        },
+        Input::Prepared {
+            id: "a".into(),
+            arguments: Ok(json!({"id": "a"})),
+        },
+        Input::Prepared {
+            id: "b".into(),
+            arguments: Ok(json!({"id": "b"})),
+        },
+    ];
+    let mut journal = Vec::new();
+    for input in inputs {
+        let effects = machine.step(&mut state, input);
+        journal.extend(effects.iter().filter_map(|effect| match effect {
+            Effect::Emit(event) => Some(event.clone()),
+            _ => None,
+        }));
+        world.take(effects);
+    }
+    // "b" completes the flow, so it is asked for; approve it.
+    let effects = machine.step(
+        &mut state,
+        Input::Decided {
+            id: "b".into(),
+            decision: Decision::Approve,
+        },
+    );
+    journal.extend(effects.iter().filter_map(|effect| match effect {
+        Effect::Emit(event) => Some(event.clone()),
+        _ => None,
+    }));
+    let mut state = LoopState::from_events("s", &journal);
+    let effects = machine.step(&mut state, Input::Resume);
+    let run: Vec<&str> = effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Run { id, .. } => Some(id.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(run, ["a"]);
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Prepare { id, .. } if id == "c"))
+    );
+    let unknown = effects.iter().find_map(|effect| match effect {
+        Effect::Emit(Event::CallFinished { id, error, .. }) if id == "b" => error.clone(),
+        _ => None,
+    });
+    assert!(unknown.unwrap().to_string().contains("outcome is unknown"));
+}

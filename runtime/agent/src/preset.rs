@@ -1,0 +1,87 @@
+//! The styles of loop that people know, each as a value of [`LoopPolicy`].
+//!
+//! | | [`heimdall`] | [`waterfell`] | [`vertex`] | [`forge`] | default |
+//! |---|---|---|---|---|---|
+//! | a turn ends with | text | `task_complete` | text | a tool that ends it | text |
+//! | steps | 20 | 50 | 10 | 100 | 50 |
+//! | at the limit | last text | no answer | list of results | last answer | last answer |
+//! | calls | one after the other | parallel | parallel | one a step | parallel |
+//! | text without a call | ends | reminder after 2 | ends | reminder at once | ends |
+//! | failed call | the model reads it | the model reads it | twice if idempotent, then an answer without tools | shown once | the model reads it |
+
+use crate::policy::{
+    AllFailed, CallsPerStep, Control, ErrorVisibility, Finish, LoopPolicy, NoCall, OnLimit, Reasoning,
+    ToolRetry,
+};
+
+/// A server that answers chat requests: calls run one after the other, text ends the turn, 300 seconds at most.
+pub fn heimdall() -> LoopPolicy {
+    LoopPolicy {
+        max_steps: 20,
+        on_limit: OnLimit::LastContent,
+        concurrency: 1,
+        deadline_ms: Some(300_000),
+        ..LoopPolicy::default()
+    }
+}
+
+/// A session that works on a task until the model says that it is complete.
+pub fn waterfell() -> LoopPolicy {
+    LoopPolicy {
+        finish: Finish::Tool,
+        on_limit: OnLimit::Stop,
+        no_call: NoCall::Nudge { after: 2 },
+        provider_retries: 5,
+        control: vec![Control::TaskComplete, Control::ReadResult],
+        ..LoopPolicy::default()
+    }
+}
+
+/// A question answered with the help of tools, and without them when they fail.
+pub fn vertex() -> LoopPolicy {
+    LoopPolicy {
+        max_steps: 10,
+        on_limit: OnLimit::BestEffort,
+        tool_retry: ToolRetry {
+            attempts: 2,
+            backoff_ms: 1_000,
+        },
+        all_failed: AllFailed::FallbackAnswer,
+        reasoning: Reasoning::WhenAsked {
+            effort: "high".into(),
+        },
+        ..LoopPolicy::default()
+    }
+}
+
+/// One tool a step until a tool ends the loop.
+pub fn forge() -> LoopPolicy {
+    LoopPolicy {
+        finish: Finish::Tool,
+        max_steps: 100,
+        calls_per_step: CallsPerStep::One,
+        concurrency: 1,
+        no_call: NoCall::Reprompt,
+        error_visibility: ErrorVisibility::Ephemeral,
+        control: vec![
+            Control::TaskCompletion,
+            Control::AskQuestion,
+            Control::Converse,
+            Control::UpdatePlan,
+            Control::ReadResult,
+        ],
+        ..LoopPolicy::default()
+    }
+}
+
+/// The preset of that name: `default`, `heimdall`, `waterfell`, `vertex` or `forge`.
+pub fn named(name: &str) -> Option<LoopPolicy> {
+    Some(match name {
+        "default" => LoopPolicy::default(),
+        "heimdall" => heimdall(),
+        "waterfell" => waterfell(),
+        "vertex" => vertex(),
+        "forge" => forge(),
+        _ => return None,
+    })
+}

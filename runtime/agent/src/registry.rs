@@ -1,0 +1,124 @@
+//! The tools that a model is offered, by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toolcell_core::{Tool, ToolError, ToolName, ToolSpec};
+
+use crate::error::BuildError;
+
+/// Names that an unknown one may have meant.
+const MAX_NEAR: usize = 3;
+
+/// Similarity from which a name is worth mentioning, from 0 to 1 (Jaro-Winkler).
+const NEAR_ENOUGH: f64 = 0.75;
+
+/// Tools by name. They are offered in the order of their names, whatever the order in which they were added, so that
+/// the same tools always make the same request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registry {
+    tools: BTreeMap<ToolName, Arc<dyn Tool>>,
+}
+
+impl Registry {
+    /// Puts tools together.
+    ///
+    /// # Errors
+    /// When two have the same name.
+    pub(crate) fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, BuildError> {
+        let mut registry = Self::default();
+        for tool in tools {
+            let name = tool.spec().name.clone();
+            if registry.tools.insert(name.clone(), tool).is_some() {
+                return Err(BuildError::DuplicateTool { name });
+            }
+        }
+        Ok(registry)
+    }
+
+    /// What the model is told, in the order of the names.
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        self.tools.values().map(|tool| tool.spec().clone()).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.values()
+    }
+
+    /// The tool of that name.
+    ///
+    /// # Errors
+    /// [`ToolError::UnknownTool`] with the names that come near.
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
+        self.tools
+            .get(name)
+            .cloned()
+            .ok_or_else(|| ToolError::UnknownTool {
+                name: name.to_owned(),
+                near: self.near(name),
+            })
+    }
+
+    fn near(&self, name: &str) -> Vec<String> {
+        // Longer names are no names of tools, and comparing them takes the product of both lengths.
+        let name: String = name
+            .chars()
+            .take(2 * ToolName::MAX_LEN)
+            .collect::<String>()
+            .to_lowercase();
+        let mut near: Vec<(f64, &str)> = self
+            .tools
+            .keys()
+            .map(|known| {
+                let known = known.as_str();
+                (strsim::jaro_winkler(&name, &known.to_lowercase()), known)
+            })
+            .filter(|(similarity, _)| *similarity >= NEAR_ENOUGH)
+            .collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        near.into_iter()
+            .take(MAX_NEAR)
+            .map(|(_, name)| name.to_owned())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tool;
+
+    fn of(names: &[&str]) -> Registry {
+        Registry::new(names.iter().map(|name| tool(name, |_| Ok("".into())))).unwrap()
+    }
+
+    #[test]
+    fn tools_are_offered_in_the_order_of_their_names_whatever_was_added_first() {
+        let names = |registry: Registry| -> Vec<String> {
+            registry.specs().iter().map(|s| s.name.to_string()).collect()
+        };
+        assert_eq!(names(of(&["b", "a", "c"])), ["a", "b", "c"]);
+        assert_eq!(names(of(&["c", "b", "a"])), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn two_tools_of_one_name_are_refused() {
+        let twice = ["a", "b", "a"].map(|name| tool(name, |_| Ok("".into())));
+        let error = Registry::new(twice).unwrap_err();
+        assert_eq!(error.to_string(), "two tools have the name `a`");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_three_nearest() {
+        let registry = of(&["files_list", "files_read", "files_write", "fetch", "files_search"]);
+        let near = |name: &str| match registry.get(name).unwrap_err() {
+            ToolError::UnknownTool { near, .. } => near,
+            other => panic!("{other}"),
+        };
+        assert_eq!(near("file_read")[0], "files_read");
+        assert_eq!(near("Files_Read").first().map(String::as_str), Some("files_read"));
+        assert_eq!(near("files_").len(), 3);
+        assert_eq!(near("qqqq"), Vec::<String>::new());
+        assert_eq!(near(&"q".repeat(1 << 20)), Vec::<String>::new());
+    }
+}

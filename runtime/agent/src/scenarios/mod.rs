@@ -1,0 +1,43 @@
+//! The loop as a whole, against a scripted model: one file a subject.
+
+mod first_form;
+
+use std::sync::{Arc, Mutex};
+
+use toolcell_core::{Event, EventSink};
+
+use crate::Agent;
+use crate::AgentBuilder;
+use crate::testing::Script;
+
+/// Keeps all events.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<Event>>>);
+
+impl EventSink for Heard {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Heard {
+    pub(crate) fn all(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The names of the events, in order, without pieces of text.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all()
+            .iter()
+            .filter(|event| !event.is_transient())
+            .map(|event| {
+                let value = serde_json::to_value(event).unwrap();
+                value["type"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    }
+}
+
+pub(crate) fn agent(script: &Arc<Script>) -> AgentBuilder {
+    Agent::builder(script.clone())
+}

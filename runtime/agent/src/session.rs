@@ -1,0 +1,177 @@
+//! A session: a conversation that goes on turn by turn.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::{Event, EventSink, Message};
+
+use crate::agent::Inner;
+use crate::driver::Driver;
+use crate::error::AgentError;
+use crate::machine::{Input, LoopState};
+use crate::report::TurnReport;
+use crate::results::Shelf;
+
+/// A conversation that goes on turn by turn.
+pub struct Session {
+    inner: Arc<Inner>,
+    state: LoopState,
+    shelf: Arc<Shelf>,
+}
+
+/// A turn that runs in a task of its own. Await it for the session and the report; drop it and the turn goes on.
+#[derive(Debug)]
+pub struct Running {
+    id: String,
+    cancel: CancellationToken,
+    task: JoinHandle<(Session, Result<TurnReport, AgentError>)>,
+}
+
+/// A sink that shows nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl EventSink for Silent {
+    fn event(&self, _event: &Event) {}
+}
+
+impl Session {
+    pub(crate) fn new(inner: Arc<Inner>, state: LoopState) -> Self {
+        let shelf = Arc::new(Shelf::new(&state.session, inner.store.clone()));
+        Self { inner, state, shelf }
+    }
+
+    /// Identifier of the session, known before its first turn.
+    pub fn id(&self) -> &str {
+        &self.state.session
+    }
+
+    /// What the loop knows. It can be stored and given to [`crate::Agent::session_from`], also in another process.
+    pub fn state(&self) -> &LoopState {
+        &self.state
+    }
+
+    /// The conversation.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.state.messages
+    }
+
+    /// Whether the last turn is open: it waits for an approval, or was interrupted.
+    pub fn is_open(&self) -> bool {
+        self.state.turn.is_some()
+    }
+
+    /// Runs one turn and hears nothing but its report.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub async fn ask(&mut self, text: impl Into<String>) -> Result<TurnReport, AgentError> {
+        self.run(Message::user(text), &Silent, CancellationToken::new())
+            .await
+    }
+
+    /// Runs one turn: from a message of the person to the end of the model's answer.
+    ///
+    /// Cancelling the token ends the turn: running calls are dropped, each call has its result, the outcome says so.
+    /// Dropping the future drops running calls as well, and leaves the turn open for [`Session::resume`].
+    ///
+    /// # Errors
+    /// When the last turn is still open, or when the journal fails. What goes wrong in the turn is its outcome.
+    pub async fn run(
+        &mut self,
+        message: Message,
+        sink: &dyn EventSink,
+        cancel: CancellationToken,
+    ) -> Result<TurnReport, AgentError> {
+        if self.is_open() {
+            return Err(AgentError::TurnOpen {
+                session: self.id().to_owned(),
+            });
+        }
+        let provider = self.inner.provider.info().clone();
+        self.drive(Input::Begin { message, provider }, sink, cancel).await
+    }
+
+    /// Goes on with a turn that was paused or interrupted, in this process or in another one. Calls that have finished
+    /// are not run again; one that was running is run again only if its tool claims to be idempotent.
+    ///
+    /// # Errors
+    /// When no turn is open, or when the journal fails.
+    pub async fn resume(
+        &mut self,
+        sink: &dyn EventSink,
+        cancel: CancellationToken,
+    ) -> Result<TurnReport, AgentError> {
+        if !self.is_open() {
+            return Err(AgentError::NoTurn {
+                session: self.id().to_owned(),
+            });
+        }
+        self.drive(Input::Resume, sink, cancel).await
+    }
+
+    /// Runs one turn in a task of its own.
+    pub fn start(mut self, message: Message, sink: Arc<dyn EventSink>) -> Running {
+        let id = self.id().to_owned();
+        let cancel = CancellationToken::new();
+        let token = cancel.clone();
+        let task = tokio::spawn(async move {
+            let report = self.run(message, sink.as_ref(), token).await;
+            (self, report)
+        });
+        Running { id, cancel, task }
+    }
+
+    async fn drive(
+        &mut self,
+        first: Input,
+        sink: &dyn EventSink,
+        cancel: CancellationToken,
+    ) -> Result<TurnReport, AgentError> {
+        let driver = Driver::new(&self.inner, &mut self.state, self.shelf.clone(), sink, cancel);
+        Box::pin(driver.drive(first)).await
+    }
+}
+
+impl Running {
+    /// Identifier of the session.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Ends the turn; its report says so.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+impl IntoFuture for Running {
+    type Output = (Session, Result<TurnReport, AgentError>);
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            match self.task.await {
+                Ok(ended) => ended,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The task is never aborted; only a runtime that shuts down gets here, and nobody waits then.
+                    Err(_) => std::future::pending().await,
+                },
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id())
+            .field("messages", &self.state.messages.len())
+            .field("open", &self.is_open())
+            .finish_non_exhaustive()
+    }
+}
