@@ -316,6 +316,12 @@ pub enum TurnOutcome {
         /// The limit.
         steps: u32,
     },
+    /// Calls wait for a decision and nothing else is left to do. The turn is not over: it goes on, in this process or in
+    /// another one, when it is resumed. Never in [`Event::TurnFinished`].
+    AwaitingApproval {
+        /// Identifiers of the calls.
+        calls: Vec<String>,
+    },
     /// The model asks the person; the next message is the answer.
     Asked {
         /// The question.

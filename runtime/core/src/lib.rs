@@ -1,7 +1,7 @@
 //! Vocabulary and seams of Toolcell.
 //!
-//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and three
-//! traits ([`Tool`], [`Provider`], [`EventSink`]); it does no input or output, starts no task, reads no clock and no
+//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and four
+//! traits ([`Tool`], [`Provider`], [`EventSink`], [`SessionStore`]); it does no input or output, starts no task, reads no clock and no
 //! environment.
 //!
 //! | concept | module |
@@ -12,6 +12,7 @@
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
 //! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
+//! | where sessions are kept | [`store`] |
 
 pub mod content;
 pub mod error;
@@ -24,6 +25,7 @@ pub mod policy;
 pub mod provider;
 pub mod receipt;
 pub mod schema;
+pub mod store;
 pub mod tool;
 
 pub use content::{Blob, Content, Link};
@@ -36,6 +38,7 @@ pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};
 pub use receipt::Receipt;
 pub use schema::Schema;
+pub use store::{SessionStore, StoreError};
 pub use tool::{CallContext, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
 
 use std::future::Future;
