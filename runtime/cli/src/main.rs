@@ -1,2 +1,50 @@
-//! Placeholder.
-fn main() {}
+//! The command line of Toolcell: configuration and arguments in, tools and a model put together, events and errors out.
+//!
+//! It is the only crate that reads the environment, the home directory and the working directory, and the only one that
+//! knows all the others.
+
+mod args;
+mod commands;
+mod config;
+mod environment;
+mod exit;
+mod grants;
+mod interrupt;
+mod log;
+mod model;
+mod near;
+mod quote;
+mod render;
+mod report;
+mod shipped;
+mod terminal;
+mod toolbox;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let environment = match environment::Environment::read() {
+        Ok(environment) => environment,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            return failure.exit.into();
+        }
+    };
+    let console = render::Console::new(&environment);
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            console.tell(
+                &report::Failure::new(exit::Exit::Internal, "no threads can be started").because(error),
+            );
+            return exit::Exit::Internal.into();
+        }
+    };
+    let ended = runtime.block_on(commands::dispatch(cli, &environment, &console));
+    // A call that ignores its end must not hold the process.
+    runtime.shutdown_background();
+    report::end(ended, &console).into()
+}

@@ -142,9 +142,10 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
             }
         }
     }
-    // The guest path is absolute, so `:/` divides; a Windows drive `C:/x` has its colon in second place.
+    // The guest path is absolute, so `:/` divides; a drive of Windows, `C:/x`, has its colon in second place.
+    let drive = usize::from(cfg!(windows));
     let (host, guest) = match rest.rfind(":/") {
-        Some(at) if at > 1 => (&rest[..at], Some(&rest[at + 1..])),
+        Some(at) if at > drive => (&rest[..at], Some(&rest[at + 1..])),
         _ => (rest, None),
     };
     if guest.is_some_and(|g| g.split('/').any(|part| part == "..")) {

@@ -1,0 +1,301 @@
+//! `toolcell call`: one call of one tool.
+
+use std::io::{Read as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::json::{MAX_ARGUMENT_BYTES, parse_object};
+use toolcell_core::schema::Mismatch;
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
+use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput};
+
+use crate::args::PolicyFlags;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::interrupt;
+use crate::near::nearest;
+use crate::render::{Activity, Console, content, receipt, turn};
+use crate::report::{Exit, Failure};
+use crate::terminal::FAINT;
+use crate::toolbox::{AllowHints, Loaded, Toolbox};
+
+/// Call one tool once, without a model.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell call text_count '{{\"text\": \"one two three\"}}'
+  toolcell call text_count '{{\"path\": \"README.md\"}}' --grant read=. --receipt
+  toolcell call ./my.wasm#my_tool --json < arguments.json
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Call {
+    /// A tool by its name, a component with one tool (`clock`, `./my.wasm`), or a tool of a component (`./my.wasm#tool`).
+    tool: String,
+
+    /// The arguments, a JSON object. Read from standard input when they are missing or `-`.
+    #[arg(value_name = "JSON")]
+    arguments: Option<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// Say what the call used: time, fuel, memory, files, hosts.
+    #[arg(long)]
+    receipt: bool,
+
+    /// Print one JSON object: `content`, `structured`, `error`, `receipt`.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a call ended.
+struct Outcome {
+    result: Result<ToolOutput, ToolError>,
+    receipt: Option<Receipt>,
+}
+
+impl Call {
+    pub(crate) async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        self.policy.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let wanted = toolbox.find(&self.tool).await?;
+        toolbox.check_flags([&wanted.settings])?;
+        let loaded = toolbox.load(&wanted.settings).await?;
+        let tool = pick(&loaded, wanted.tool.as_deref())?;
+        let text = self.read_arguments(console)?;
+        let outcome = match check(tool.as_ref(), &text) {
+            Ok(arguments) => execute(tool, arguments, console).await,
+            Err(error) => Outcome {
+                result: Err(error),
+                receipt: None,
+            },
+        };
+        self.show(tool, &outcome, console)?;
+        let hints = AllowHints::new([&loaded], environment);
+        end(&self.tool, tool, outcome, &hints, console)
+    }
+
+    fn read_arguments(&self, console: &Console) -> Result<String, Failure> {
+        match self.arguments.as_deref() {
+            None | Some("-") => {
+                let _reading = console.activity("reading the arguments from standard input");
+                let mut bytes = Vec::new();
+                let limit = MAX_ARGUMENT_BYTES as u64 + 1;
+                let fail = || Failure::new(Exit::Usage, "the arguments cannot be read from standard input");
+                std::io::stdin()
+                    .take(limit)
+                    .read_to_end(&mut bytes)
+                    .map_err(|e| fail().because(e))?;
+                String::from_utf8(bytes).map_err(|e| fail().because(e))
+            }
+            Some(text) => Ok(text.to_owned()),
+        }
+    }
+
+    /// Writes the answer to standard output, and the receipt where it was asked for.
+    fn show(&self, tool: &Arc<dyn Tool>, outcome: &Outcome, console: &Console) -> std::io::Result<()> {
+        if self.json {
+            let (content, structured) = match &outcome.result {
+                Ok(output) => (output.content.as_slice(), output.structured.as_ref()),
+                Err(_) => (&[][..], None),
+            };
+            let object = json!({
+                "tool": tool.spec().name,
+                "content": content,
+                "structured": structured,
+                "error": outcome.result.as_ref().err().map(error_object),
+                "receipt": outcome.receipt,
+            });
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{object}")?;
+            return out.flush();
+        }
+        console.write(|s| {
+            if let Ok(output) = &outcome.result {
+                match &output.structured {
+                    Some(structured) if output.content.is_empty() => {
+                        s.out.line(&format!("{structured:#}"))?
+                    }
+                    _ => content::write(&mut s.out, &output.content)?,
+                }
+                s.out.flush()?;
+            }
+            if let Some(receipt) = outcome.receipt.as_ref().filter(|_| self.receipt) {
+                s.err.styled(FAINT, &receipt::line(receipt))?;
+                s.err.end_line()?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The error with its kind and, for those who read only one field, its message.
+fn error_object(error: &ToolError) -> Value {
+    let mut object = serde_json::to_value(error).unwrap_or_else(|_| json!({ "kind": error.kind() }));
+    if let Some(object) = object.as_object_mut() {
+        object.insert("message".into(), error.to_string().into());
+    }
+    object
+}
+
+/// The tool that was meant.
+fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
+    let names: Vec<&str> = loaded
+        .tools
+        .iter()
+        .map(|tool| tool.spec().name.as_str())
+        .collect();
+    let component = &loaded.settings.name;
+    let list = || {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        quoted.join(", ")
+    };
+    match (name, loaded.tools.as_slice()) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Failure::new(
+            Exit::Usage,
+            format!("`{component}` has {} tools, and one is called", names.len()),
+        )
+        .hint(format!("name one of {}", list()))),
+        (Some(name), tools) => tools
+            .iter()
+            .find(|tool| tool.spec().name.as_str() == name)
+            .ok_or_else(|| {
+                let failure = Failure::new(
+                    Exit::Usage,
+                    format!("the component `{component}` has no tool `{name}`"),
+                );
+                match nearest(name, &names).first() {
+                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
+                    None => failure.hint(format!("it has {}", list())),
+                }
+            }),
+    }
+}
+
+/// Checks the arguments against the schema of the tool.
+fn check(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
+    let arguments = Value::Object(parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?);
+    if let Err(mismatches) = tool.spec().input.validate(&arguments) {
+        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
+        return Err(ToolError::invalid(reasons.join("; ")));
+    }
+    match arguments {
+        Value::Object(arguments) => Ok(arguments),
+        _ => unreachable!("it was made from an object"),
+    }
+}
+
+/// Runs the call; Ctrl-C drops it.
+async fn execute(tool: &Arc<dyn Tool>, arguments: Map<String, Value>, console: &Console) -> Outcome {
+    let cancel = CancellationToken::new();
+    interrupt::watch(cancel.clone(), console.clone());
+    let name = &tool.spec().name;
+    let watcher = Arc::new(Watcher {
+        console: console.clone(),
+        activity: Mutex::new(Some(console.activity(&format!("running {name}")))),
+        receipt: Mutex::default(),
+    });
+    let call = ToolCall {
+        id: "call-1".into(),
+        name: name.clone(),
+        arguments,
+    };
+    let cx = CallContext {
+        values: std::collections::BTreeMap::new(),
+        observer: watcher.clone(),
+    };
+    let running = tool.call(call, cx);
+    let result = tokio::select! {
+        result = running => result,
+        () = cancel.cancelled() => Err(ToolError::Cancelled),
+    };
+    *watcher.activity.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let receipt = watcher
+        .receipt
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    Outcome { result, receipt }
+}
+
+/// The exit code, and what the person is told of a failure.
+fn end(
+    asked: &str,
+    tool: &Arc<dyn Tool>,
+    outcome: Outcome,
+    hints: &AllowHints,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    let name = tool.spec().name.as_str();
+    let receipt = outcome.receipt.unwrap_or_default();
+    let error = match outcome.result {
+        Ok(_) => {
+            for hint in hints.of(name, &receipt, None) {
+                console.note(&format!("something was denied to the tool; {hint}"));
+            }
+            return Ok(Exit::Ok);
+        }
+        Err(error) => error,
+    };
+    let denied = receipt.denials.iter().any(|denial| denial.allow_with.is_some());
+    let exit = match &error {
+        ToolError::InvalidArguments { .. } | ToolError::UnknownTool { .. } => Exit::Usage,
+        ToolError::Denied { .. } => Exit::Denied,
+        ToolError::Failed { .. } if denied => Exit::Denied,
+        ToolError::Limit { .. } => Exit::Limit,
+        ToolError::Cancelled => Exit::Cancelled,
+        ToolError::Host { .. } => Exit::Internal,
+        _ => Exit::Failed,
+    };
+    let mut failure = Failure::new(exit, format!("the call of `{name}` gave no answer"))
+        .why(error.to_string())
+        .hints(error.hint().map(str::to_owned))
+        .hints(hints.of(name, &receipt, Some(&error)));
+    if exit == Exit::Usage {
+        failure = failure.hint(format!(
+            "`toolcell tool inspect {}` shows its parameters",
+            crate::quote::shell(asked)
+        ));
+    }
+    Err(failure)
+}
+
+/// Hears the call.
+struct Watcher {
+    console: Console,
+    activity: Mutex<Option<Activity>>,
+    receipt: Mutex<Option<Receipt>>,
+}
+
+impl CallObserver for Watcher {
+    fn log(&self, line: LogLine) {
+        if line.level >= LogLevel::Info {
+            let _ = turn::log(&self.console, &line);
+        }
+    }
+
+    fn progress(&self, progress: Progress) {
+        let of = progress
+            .total
+            .map(|total| format!("/{total}"))
+            .unwrap_or_default();
+        let what = progress.message.as_deref().unwrap_or("running");
+        let mut activity = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(activity) = activity.as_mut() {
+            activity.relabel(&format!("{what} {}{of}", progress.done));
+        }
+    }
+
+    fn receipt(&self, receipt: Receipt) {
+        *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) = Some(receipt);
+    }
+}

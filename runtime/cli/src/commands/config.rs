@@ -1,0 +1,236 @@
+//! `toolcell config`: what is configured, by whom, and whether it can be used.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::config::layers::{USER_FILE, VARIABLES, user_file};
+use crate::config::{self, Origin, Overrides, Settings, limits, schema};
+use crate::environment::Environment;
+use crate::model;
+use crate::render::Console;
+use crate::render::console::Streams;
+use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
+
+/// Check the configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    Check(Check),
+    Schema(Schema),
+}
+
+/// Read every layer of the configuration and show what it comes to, and who decided it.
+///
+/// The layers are: built-in defaults, your own file, the project's `toolcell.toml`, environment variables
+/// (`TOOLCELL_…`), flags. Later ones win; a project's file can only narrow what your own file allows.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell config check
+  toolcell config check --json")]
+pub(crate) struct Check {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the JSON Schema of the configuration file, for editors.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell config schema > toolcell.schema.json")]
+pub(crate) struct Schema {}
+
+impl Config {
+    pub(crate) fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        match self {
+            Self::Check(command) => command.run(overrides, environment, console),
+            Self::Schema(_) => {
+                let mut out = io::stdout().lock();
+                writeln!(out, "{:#}", schema::json_schema())?;
+                out.flush()?;
+                Ok(Exit::Ok)
+            }
+        }
+    }
+}
+
+impl Check {
+    fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        // A policy that cannot be put in place is found here and not at the first call.
+        for tool in settings.tools.values() {
+            tool.policy(environment)?;
+        }
+        let rows = rows(&settings, environment);
+        if self.json {
+            let settings: serde_json::Map<String, Value> = rows
+                .into_iter()
+                .map(|(key, value, origin)| (key, json!({ "value": value, "from": origin.to_string() })))
+                .collect();
+            let mut out = io::stdout().lock();
+            writeln!(out, "{}", json!({ "settings": settings }))?;
+            out.flush()?;
+        } else {
+            console.write(|s| print(s, &settings, &rows, environment))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// Every setting with its value and who decided it. Defaults of tools are left out.
+fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, Origin)> {
+    let mut rows = Vec::new();
+    let (name, why) = model::name(settings, environment);
+    rows.push(("provider.name".to_owned(), name.to_string(), why));
+    let provider = &settings.provider;
+    for (key, value) in [
+        ("provider.model", &provider.model),
+        ("provider.base_url", &provider.base_url),
+        ("provider.api_key_env", &provider.api_key_env),
+    ] {
+        if let Some(value) = value {
+            rows.push((key.to_owned(), value.value.clone(), value.origin.clone()));
+        }
+    }
+    match &settings.max_steps {
+        Some(steps) => rows.push((
+            "loop.max_steps".into(),
+            steps.value.to_string(),
+            steps.origin.clone(),
+        )),
+        None => rows.push((
+            "loop.max_steps".into(),
+            model::default_max_steps().to_string(),
+            Origin::Default,
+        )),
+    }
+    if let Some(deadline) = &settings.deadline {
+        let value = config::units::Span(deadline.value).to_string();
+        rows.push(("loop.deadline".into(), value, deadline.origin.clone()));
+    }
+    for tool in settings.tools.values() {
+        let key = |what: &str| format!("tools.{}.{what}", tool.name);
+        if let config::ComponentSource::File(path) = &tool.component {
+            rows.push((
+                key("component"),
+                environment.shown(&path.value),
+                path.origin.clone(),
+            ));
+        }
+        if !matches!(tool.enabled.origin, Origin::Default) {
+            rows.push((
+                key("enabled"),
+                tool.enabled.value.to_string(),
+                tool.enabled.origin.clone(),
+            ));
+        }
+        for (i, line) in tool.grants.iter().enumerate() {
+            rows.push((
+                key(&format!("grants[{i}]")),
+                line.grant.to_string(),
+                line.origin.clone(),
+            ));
+        }
+        for (name, origin) in &tool.limits.origins {
+            let value = limits::shown(name, limits::get(&tool.limits.limits, name));
+            rows.push((key(&format!("limits.{name}")), value, origin.clone()));
+        }
+    }
+    rows
+}
+
+fn print(
+    s: &mut Streams,
+    settings: &Settings,
+    rows: &[(String, String, Origin)],
+    environment: &Environment,
+) -> io::Result<()> {
+    let out = &mut s.out;
+    let user = settings
+        .files
+        .iter()
+        .find(|file| file.layer == config::source::Layer::User);
+    let project = settings
+        .files
+        .iter()
+        .find(|file| file.layer == config::source::Layer::Project);
+    let mut layer = |name: &str, file: Option<&str>, absent: &str| {
+        out.styled(
+            if file.is_some() { GOOD } else { FAINT },
+            if file.is_some() { "✓ " } else { "· " },
+        )?;
+        out.text(&format!("{name:12}"))?;
+        match file {
+            Some(file) => out.line(file),
+            None => {
+                out.styled(FAINT, absent)?;
+                out.end_line()
+            }
+        }
+    };
+    let absent = user_file(environment).map_or_else(
+        || format!("none ({USER_FILE})"),
+        |path| format!("none ({} does not exist)", environment.shown(&path)),
+    );
+    layer("user", user.map(|file| file.shown.as_str()), &absent)?;
+    layer(
+        "project",
+        project.map(|file| file.shown.as_str()),
+        "none (no toolcell.toml here or above)",
+    )?;
+    let variables = settings.variables.join(", ");
+    let known = format!("none of {}", VARIABLES.map(|(name, _)| name).join(", "));
+    layer(
+        "environment",
+        Some(variables.as_str()).filter(|names| !names.is_empty()),
+        &known,
+    )?;
+
+    out.end_line()?;
+    let width = rows
+        .iter()
+        .map(|(key, ..)| key.chars().count())
+        .max()
+        .unwrap_or(0);
+    let value_width = rows
+        .iter()
+        .map(|(_, value, _)| value.chars().count())
+        .max()
+        .unwrap_or(0)
+        .min(40);
+    for (key, value, origin) in rows {
+        out.styled(NAME, &format!("{key:width$}"))?;
+        out.text(&format!("  {value:value_width$}  "))?;
+        out.styled(FAINT, &origin.to_string())?;
+        out.end_line()?;
+    }
+    let granted = settings.tools.values().any(|tool| !tool.grants.is_empty());
+    if !granted {
+        out.styled(WARN, "\nnothing is granted to any tool")?;
+        out.end_line()?;
+    }
+    let off: Vec<&str> = settings
+        .tools
+        .values()
+        .filter(|tool| !tool.enabled.value)
+        .map(|tool| tool.name.as_str())
+        .collect();
+    if !off.is_empty() {
+        out.styled(BAD, &format!("\nswitched off: {}", off.join(", ")))?;
+        out.end_line()?;
+    }
+    out.flush()
+}

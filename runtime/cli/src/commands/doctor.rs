@@ -1,0 +1,208 @@
+//! `toolcell doctor`: whether everything that Toolcell needs is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::StreamExt as _;
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Message, Provider};
+
+use crate::config::{self, Overrides, Settings};
+use crate::environment::Environment;
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::shipped;
+use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
+use crate::toolbox::{self, Toolbox};
+use crate::{model, render};
+
+/// Check the engine, the cache, the configuration, the shipped tools and the model provider.
+///
+/// Nothing is sent anywhere unless `--online` asks for it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell doctor
+  toolcell doctor --online")]
+pub(crate) struct Doctor {
+    /// Ask the configured model for one word, to see whether it answers. This can cost money.
+    #[arg(long)]
+    online: bool,
+}
+
+/// How one check went.
+enum Finding {
+    Good(String),
+    Note(String),
+    Bad(Failure),
+}
+
+/// How long the model may take to answer with one word.
+const ONLINE_PATIENCE: Duration = Duration::from_secs(60);
+
+impl Doctor {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let mut worst = Exit::Ok;
+        let mut show = |what: &str, finding: Finding| -> std::io::Result<()> {
+            if let Finding::Bad(failure) = &finding
+                && worst == Exit::Ok
+            {
+                worst = failure.exit;
+            }
+            print(console, what, &finding)
+        };
+        show("toolcell", Finding::Good(version()))?;
+        let settings = match config::load(environment, overrides) {
+            Ok(settings) => {
+                show("configuration", configuration(&settings))?;
+                settings
+            }
+            Err(failure) => {
+                show("configuration", Finding::Bad(failure))?;
+                return Ok(worst);
+            }
+        };
+        match toolbox::sandbox(environment, console) {
+            Ok(sandbox) => {
+                show("engine", engine(&sandbox))?;
+                show("cache", cache(&sandbox, environment))?;
+                let toolbox = Toolbox {
+                    environment,
+                    settings: &settings,
+                    sandbox,
+                };
+                for tool in settings.tools.values() {
+                    let finding = match toolbox.load(tool).await {
+                        Ok(loaded) => Finding::Good(format!(
+                            "{} {}",
+                            loaded.tools.len(),
+                            if loaded.tools.len() == 1 { "tool" } else { "tools" }
+                        )),
+                        Err(_) if !tool.enabled.value => Finding::Note("switched off".into()),
+                        Err(failure) => Finding::Bad(failure),
+                    };
+                    show(&format!("tool {}", tool.name), finding)?;
+                }
+            }
+            Err(failure) => show("engine", Finding::Bad(failure))?,
+        }
+        for missing in shipped::MISSING {
+            show(
+                &format!("tool {missing}"),
+                Finding::Note("not part of this build".into()),
+            )?;
+        }
+        match model::choose(&settings, environment) {
+            Ok(chosen) => {
+                show("provider", Finding::Good(chosen.note))?;
+                if self.online {
+                    let finding = {
+                        let _asking = console.activity("asking the model for one word");
+                        ask(&chosen.provider).await
+                    };
+                    show("model", finding)?;
+                }
+            }
+            Err(failure) => show("provider", Finding::Bad(failure))?,
+        }
+        Ok(worst)
+    }
+}
+
+fn version() -> String {
+    format!(
+        "{} on {} {}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    )
+}
+
+fn configuration(settings: &Settings) -> Finding {
+    let files: Vec<String> = settings
+        .files
+        .iter()
+        .map(|file| format!("{} ({})", file.shown, file.layer))
+        .collect();
+    if files.is_empty() {
+        Finding::Good("no file; defaults".into())
+    } else {
+        Finding::Good(files.join(", "))
+    }
+}
+
+fn engine(sandbox: &toolcell_sandbox::Sandbox) -> Finding {
+    if sandbox.has_pool() {
+        Finding::Good("starts, with a pool of memories".into())
+    } else {
+        Finding::Note(
+            "starts, without a pool of memories: address space is short, and calls take a little longer"
+                .into(),
+        )
+    }
+}
+
+fn cache(sandbox: &toolcell_sandbox::Sandbox, environment: &Environment) -> Finding {
+    match (sandbox.cache_error(), &environment.cache_dir) {
+        (Some(error), _) => Finding::Note(format!("{error}; every start compiles anew")),
+        (None, Some(dir)) => Finding::Good(environment.shown(dir)),
+        (None, None) => Finding::Note("there is no home directory; every start compiles anew".into()),
+    }
+}
+
+async fn ask(provider: &Arc<dyn Provider>) -> Finding {
+    let request = Request {
+        messages: vec![Arc::new(Message::user("Answer with the one word: ready"))],
+        tool_choice: ToolChoice::None,
+        ..Request::default()
+    };
+    let started = std::time::Instant::now();
+    let answer = async {
+        let mut stream = provider.stream(request);
+        while let Some(delta) = stream.next().await {
+            delta?;
+        }
+        Ok::<_, toolcell_core::ProviderError>(())
+    };
+    match tokio::time::timeout(ONLINE_PATIENCE, answer).await {
+        Ok(Ok(())) => Finding::Good(format!(
+            "answered after {}",
+            config::units::Span(started.elapsed())
+        )),
+        Ok(Err(error)) => Finding::Bad(render::provider_failure(&error)),
+        Err(_) => Finding::Bad(
+            Failure::new(Exit::Provider, "the model did not answer")
+                .why(format!("nothing came within {} s", ONLINE_PATIENCE.as_secs())),
+        ),
+    }
+}
+
+fn print(console: &Console, what: &str, finding: &Finding) -> std::io::Result<()> {
+    console.write(|s| {
+        let (style, mark) = match finding {
+            Finding::Good(_) => (GOOD, "✓"),
+            Finding::Note(_) => (WARN, "!"),
+            Finding::Bad(_) => (BAD, "✗"),
+        };
+        s.out.styled(style, mark)?;
+        s.out.styled(NAME, &format!(" {what:14} "))?;
+        match finding {
+            Finding::Good(text) => s.out.styled(FAINT, text)?,
+            Finding::Note(text) => s.out.text(text)?,
+            Finding::Bad(failure) => {
+                s.out.text("does not work")?;
+                s.out.end_line()?;
+                s.out.flush()?;
+                return failure.print(&mut s.out);
+            }
+        }
+        s.out.end_line()?;
+        s.out.flush()
+    })
+}

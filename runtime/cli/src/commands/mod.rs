@@ -1,0 +1,39 @@
+//! One file for each command.
+
+pub(crate) mod call;
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod run;
+pub(crate) mod tool;
+
+use crate::args::{Cli, Command};
+use crate::config::Overrides;
+use crate::environment::Environment;
+use crate::log;
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+
+/// Runs the command that was asked for.
+///
+/// # Errors
+/// When it did not work, ready to be told.
+pub(crate) async fn dispatch(
+    cli: Cli,
+    environment: &Environment,
+    console: &Console,
+) -> Result<Exit, Failure> {
+    log::start(environment)?;
+    let overrides = Overrides {
+        config: cli.config,
+        ..Overrides::default()
+    };
+    match cli.command {
+        Command::Run(command) => command.run(overrides, environment, console).await,
+        Command::Call(command) => command.run(overrides, environment, console).await,
+        Command::Tool(command) => command.run(overrides, environment, console).await,
+        Command::Config(command) => command.run(overrides, environment, console),
+        Command::Doctor(command) => command.run(overrides, environment, console).await,
+        Command::Completions(command) => command.run(),
+    }
+}

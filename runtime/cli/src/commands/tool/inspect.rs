@@ -1,0 +1,293 @@
+//! `toolcell tool inspect`: what a component is, what its imports prove, and what it says of its tools.
+
+use std::io::{self, Write as _};
+
+use clap::Args;
+use serde_json::{Value, json};
+use toolcell_core::tool::{Hints, ToolSpec};
+use toolcell_sandbox::{Ability, Component};
+
+use crate::args::PolicyFlags;
+use crate::config::units::Bytes;
+use crate::config::{self, ComponentSource, Overrides, ToolSettings};
+use crate::environment::Environment;
+use crate::render::Console;
+use crate::render::console::Streams;
+use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, is_hidden};
+use crate::toolbox::Toolbox;
+
+/// Show what a component can do: its tools, its imports in plain words, its size and digest.
+///
+/// Nothing of it runs except the function that describes its tools, in a cell with nothing granted.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool inspect text
+  toolcell tool inspect ./my.wasm --grant read=.
+  toolcell tool inspect ./my.wasm --json
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Inspect {
+    /// A component by its name or file, or one of its tools.
+    #[arg(value_name = "NAME|FILE")]
+    tool: String,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub(crate) async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        self.policy.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let wanted = toolbox.find(&self.tool).await?;
+        toolbox.check_flags([&wanted.settings])?;
+        let component = toolbox.component(&wanted.settings).await?;
+        let report = Report::new(&wanted.settings, &component, environment);
+        if self.json {
+            let mut out = io::stdout().lock();
+            writeln!(out, "{}", report.json())?;
+            out.flush()?;
+        } else {
+            console.write(|s| report.print(s))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+struct Report<'a> {
+    settings: &'a ToolSettings,
+    component: &'a Component,
+    source: String,
+    grants: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    fn new(settings: &'a ToolSettings, component: &'a Component, environment: &Environment) -> Self {
+        let grants: Vec<String> = settings
+            .grants
+            .iter()
+            .map(|line| line.grant.to_string())
+            .collect();
+        let mut warnings = useless_grants(settings, component);
+        for spec in component.definitions() {
+            warnings.extend(hidden_text(spec));
+        }
+        Self {
+            settings,
+            component,
+            source: match &settings.component {
+                ComponentSource::Shipped(_) => "ships with Toolcell".into(),
+                ComponentSource::File(path) => environment.shown(&path.value),
+            },
+            grants,
+            warnings,
+        }
+    }
+
+    fn can(&self) -> Vec<&'static str> {
+        let mut abilities = self.component.abilities();
+        // Streams come with every other import and say nothing by themselves.
+        abilities.retain(|ability| *ability != Ability::Plumbing);
+        abilities.into_iter().map(Ability::sentence).collect()
+    }
+
+    fn cannot(&self) -> Vec<&'static str> {
+        let abilities = self.component.abilities();
+        Ability::TELLING
+            .into_iter()
+            .filter(|ability| !abilities.contains(ability))
+            .filter_map(Ability::absent_sentence)
+            .collect()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "component": self.settings.name,
+            "source": self.source,
+            "digest": self.component.digest().to_string(),
+            "size": self.component.size(),
+            "imports": self.component.imports(),
+            "can": self.can(),
+            "cannot": self.cannot(),
+            "grants": self.grants,
+            "limits": self.settings.limits.limits,
+            "warnings": self.warnings,
+            "tools": self.component.definitions(),
+        })
+    }
+
+    fn print(&self, s: &mut Streams) -> io::Result<()> {
+        let out = &mut s.out;
+        out.styled(NAME, &self.settings.name)?;
+        out.line(&format!("  {}, {}", self.source, Bytes(self.component.size())))?;
+        out.styled(FAINT, &self.component.digest().to_string())?;
+        out.end_line()?;
+
+        out.end_line()?;
+        for sentence in self.can() {
+            out.styled(GOOD, "  + ")?;
+            out.line(sentence)?;
+        }
+        for sentence in self.cannot() {
+            out.styled(FAINT, "  - ")?;
+            out.line(sentence)?;
+        }
+
+        out.end_line()?;
+        if self.grants.is_empty() {
+            out.line("nothing is granted to it")?;
+        } else {
+            out.line("granted to it")?;
+            for grant in &self.grants {
+                out.line(&format!("    {grant}"))?;
+            }
+        }
+        for warning in &self.warnings {
+            out.styled(WARN, "  ! ")?;
+            out.line(warning)?;
+        }
+        for spec in self.component.definitions() {
+            out.end_line()?;
+            print_tool(out, spec)?;
+        }
+        out.flush()
+    }
+}
+
+fn print_tool(out: &mut Screen<io::Stdout>, spec: &ToolSpec) -> io::Result<()> {
+    out.styled(STRONG, spec.name.as_str())?;
+    if let Some(title) = &spec.title {
+        out.text(&format!("  {title}"))?;
+    }
+    let claims = claims(spec.hints);
+    if !claims.is_empty() {
+        out.styled(FAINT, &format!("  says it is {}", claims.join(", ")))?;
+    }
+    out.end_line()?;
+    for line in spec.description.lines() {
+        out.line(&format!("  {line}"))?;
+    }
+    let schema = spec.input.as_value();
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let parameters = schema.get("properties").and_then(Value::as_object);
+    let width = parameters
+        .map(|all| all.keys().map(|name| name.chars().count()).max().unwrap_or(0))
+        .unwrap_or(0)
+        .min(24);
+    for (name, parameter) in parameters.into_iter().flatten() {
+        out.text("    ")?;
+        out.styled(NAME, &format!("{name:width$}"))?;
+        out.text("  ")?;
+        out.text(&kind(parameter))?;
+        if required.contains(&name.as_str()) {
+            out.styled(BAD, " required")?;
+        }
+        if let Some(description) = parameter.get("description").and_then(Value::as_str) {
+            out.styled(
+                FAINT,
+                &format!("  {}", description.lines().collect::<Vec<_>>().join(" ")),
+            )?;
+        }
+        out.end_line()?;
+    }
+    Ok(())
+}
+
+/// What the author claims, in words.
+fn claims(hints: Hints) -> Vec<&'static str> {
+    [
+        (hints.read_only, "read-only"),
+        (hints.destructive, "destructive"),
+        (hints.idempotent, "idempotent"),
+        (hints.open_world, "open-world"),
+    ]
+    .into_iter()
+    .filter_map(|(claimed, word)| claimed.then_some(word))
+    .collect()
+}
+
+/// The type of a parameter in a few words: `string`, `integer or null`, `"a" | "b"`.
+fn kind(schema: &Value) -> String {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        let values: Vec<String> = values.iter().map(Value::to_string).collect();
+        return values.join(" | ");
+    }
+    match schema.get("type") {
+        Some(Value::String(name)) if name == "array" => match schema.get("items") {
+            Some(items) => format!("array of {}", kind(items)),
+            None => "array".into(),
+        },
+        Some(Value::String(name)) => name.clone(),
+        Some(Value::Array(names)) => {
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+            names.join(" or ")
+        }
+        _ => "value".into(),
+    }
+}
+
+/// Grants of a kind that the component has no import for.
+fn useless_grants(settings: &ToolSettings, component: &Component) -> Vec<String> {
+    use toolcell_core::Grant;
+    let abilities = component.abilities();
+    settings
+        .grants
+        .iter()
+        .filter_map(|line| {
+            let (ability, what) = match &line.grant {
+                Grant::Dir { .. } => (Ability::Files, "files"),
+                Grant::Env { .. } => (Ability::Environment, "environment variables"),
+                Grant::Http(_) => (Ability::Http, "HTTP"),
+            };
+            let missing = !abilities.contains(&ability);
+            missing.then(|| {
+                format!(
+                    "the grant `{}` is of no use: the component imports nothing for {what}",
+                    line.grant
+                )
+            })
+        })
+        .collect()
+}
+
+/// Characters in what a tool says of itself that a person does not see and a model reads.
+fn hidden_text(spec: &ToolSpec) -> Vec<String> {
+    let mut texts = vec![("the description", spec.description.clone())];
+    texts.extend(spec.title.clone().map(|title| ("the title", title)));
+    texts.push(("the input schema", spec.input.as_value().to_string()));
+    texts.extend(
+        spec.output
+            .as_ref()
+            .map(|schema| ("the output schema", schema.as_value().to_string())),
+    );
+    texts
+        .into_iter()
+        .filter_map(|(where_, text)| {
+            let suspicious = |c: &char| is_hidden(*c) || (c.is_control() && !matches!(c, '\n' | '\r' | '\t'));
+            let count = text.chars().filter(suspicious).count();
+            (count > 0).then(|| {
+                format!(
+                    "{where_} of `{}` has {count} hidden or control characters",
+                    spec.name
+                )
+            })
+        })
+        .collect()
+}

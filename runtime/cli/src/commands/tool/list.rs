@@ -1,0 +1,127 @@
+//! `toolcell tool list`: every tool that is known by name.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::config::{self, ComponentSource, Overrides, ToolSettings};
+use crate::environment::Environment;
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, NAME, STRONG, inert_line};
+use crate::toolbox::Toolbox;
+
+/// List the tools that ship with Toolcell and those of the configuration.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell tool list
+  toolcell tool list --json")]
+pub(crate) struct List {
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Characters of a description that are shown.
+const MAX_DESCRIPTION: usize = 76;
+
+impl List {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let mut listed = Vec::new();
+        let mut failures = Vec::new();
+        for tool in settings.tools.values() {
+            match toolbox.component(tool).await {
+                Ok(component) => listed.push((tool, Some(component))),
+                Err(failure) => {
+                    listed.push((tool, None));
+                    failures.push(failure);
+                }
+            }
+        }
+        if self.json {
+            let array: Vec<_> = listed
+                .iter()
+                .map(|(tool, component)| {
+                    json!({
+                        "component": tool.name,
+                        "source": source(tool, environment),
+                        "enabled": tool.enabled.value,
+                        "grants": tool.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
+                        "digest": component.as_ref().map(|component| component.digest().to_string()),
+                        "tools": component.as_ref().map(|component| component.definitions().to_vec()),
+                    })
+                })
+                .collect();
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{}", serde_json::Value::Array(array))?;
+            out.flush()?;
+        } else {
+            console.write(|s| {
+                for (tool, component) in &listed {
+                    s.out.styled(NAME, &tool.name)?;
+                    s.out.styled(FAINT, &format!("  {}", source(tool, environment)))?;
+                    if !tool.enabled.value {
+                        s.out.styled(BAD, "  off")?;
+                    }
+                    let grants: Vec<String> = tool.grants.iter().map(|line| line.grant.to_string()).collect();
+                    if !grants.is_empty() {
+                        s.out.text(&format!("  {}", grants.join("  ")))?;
+                    }
+                    s.out.end_line()?;
+                    let specs = component.as_ref().map(|c| c.definitions()).unwrap_or_default();
+                    let width = specs
+                        .iter()
+                        .map(|spec| spec.name.as_str().len())
+                        .max()
+                        .unwrap_or(0);
+                    for spec in specs {
+                        s.out.text("  ")?;
+                        s.out.styled(STRONG, &format!("{:width$}", spec.name.as_str()))?;
+                        s.out.line(&format!("  {}", first_sentence(&spec.description)))?;
+                    }
+                }
+                s.out.flush()
+            })?;
+        }
+        match failures.into_iter().next() {
+            None => Ok(Exit::Ok),
+            Some(first) => Err(first),
+        }
+    }
+}
+
+fn source(tool: &ToolSettings, environment: &Environment) -> String {
+    match &tool.component {
+        ComponentSource::Shipped(_) => "shipped".into(),
+        ComponentSource::File(path) if tool.is_of_project() => {
+            format!(
+                "{} of this project, used only when named",
+                environment.shown(&path.value)
+            )
+        }
+        ComponentSource::File(path) => environment.shown(&path.value),
+    }
+}
+
+/// The first sentence of a description, on one line.
+fn first_sentence(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let sentence = line
+        .split_once(". ")
+        .map_or(line, |(first, _)| first)
+        .trim_end_matches('.');
+    let sentence = inert_line(sentence);
+    match sentence.char_indices().nth(MAX_DESCRIPTION) {
+        None => sentence,
+        Some((end, _)) => format!("{}…", sentence[..end].trim_end()),
+    }
+}

@@ -1,0 +1,116 @@
+//! The configuration file, `toolcell.toml` or `config.toml`, as it is written. Each value keeps its place in the text.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Spanned;
+use toolcell_core::Grant;
+
+use super::units::{Bytes, Count, Span};
+use crate::model::ProviderName;
+
+/// Configuration of Toolcell.
+///
+/// A person's own file may say everything. A project's file may narrow what the person's file grants and limits, and
+/// never widen it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Toolcell configuration", rename = "Configuration")]
+pub(crate) struct File {
+    /// The model that `toolcell run` talks to. Not in a project's file.
+    pub(crate) provider: ProviderTable,
+    /// How far one turn may go.
+    #[serde(rename = "loop")]
+    pub(crate) turn: LoopTable,
+    /// Tools by name: those that ship with Toolcell, and others with a `component`.
+    #[schemars(with = "BTreeMap<String, ToolTable>")]
+    pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
+}
+
+/// The model that `toolcell run` talks to.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ProviderTable {
+    /// Which kind of provider.
+    #[schemars(with = "Option<ProviderName>")]
+    pub(crate) name: Option<Spanned<ProviderName>>,
+    /// Name of the model; for `scripted`, the file with its turns.
+    #[schemars(with = "Option<String>")]
+    pub(crate) model: Option<Spanned<String>>,
+    /// Where the provider listens, such as `http://localhost:11434/v1`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) base_url: Option<Spanned<String>>,
+    /// Name of the environment variable that holds the key. The key itself is never written here.
+    #[schemars(with = "Option<String>")]
+    pub(crate) api_key_env: Option<Spanned<String>>,
+}
+
+/// How far one turn may go.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LoopTable {
+    /// Requests to the model in one turn; the last one is made without tools.
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(crate) max_steps: Option<Spanned<u32>>,
+    /// Wall time of one turn, such as `5m`.
+    #[schemars(with = "Option<Span>")]
+    pub(crate) deadline: Option<Spanned<Span>>,
+}
+
+/// One tool.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ToolTable {
+    /// The component, a `.wasm` file, relative to the directory of this file. Not for tools that ship with Toolcell.
+    #[schemars(with = "Option<String>")]
+    pub(crate) component: Option<Spanned<String>>,
+    /// Whether it is offered at all. `true` unless said otherwise.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) enabled: Option<Spanned<bool>>,
+    /// What it may reach, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`. Nothing by default.
+    /// Relative paths start at the working directory in a person's file, and at the file itself in a project's.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) grants: Option<Vec<Spanned<Grant>>>,
+    /// How much one call may use.
+    pub(crate) limits: LimitsTable,
+}
+
+/// How much one call of a tool may use. What is not set keeps its default.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LimitsTable {
+    /// Memory, all linear memories together (default 256 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) memory: Option<Spanned<Bytes>>,
+    /// Wall time, with everything that the call waits for (default 30s).
+    #[schemars(with = "Option<Span>")]
+    pub(crate) wall: Option<Spanned<Span>>,
+    /// Fuel, about one unit for each instruction (default 20 G).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) fuel: Option<Spanned<Count>>,
+    /// Size of the answer (default 4 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) output: Option<Spanned<Bytes>>,
+    /// Standard output, standard error and log that are kept (default 64 KiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) log: Option<Spanned<Bytes>>,
+    /// Elements of all tables together (default 200 k).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) table_elements: Option<Spanned<Count>>,
+    /// Files, streams and requests held at one time (default 1000).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) handles: Option<Spanned<Count>>,
+    /// HTTP requests (default 64).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) http_requests: Option<Spanned<Count>>,
+    /// Size of one HTTP response (default 16 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) http_body: Option<Spanned<Bytes>>,
+    /// Bytes written to files (default 256 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) file_bytes: Option<Spanned<Bytes>>,
+    /// Files and directories made (default 10 k).
+    #[schemars(with = "Option<Count>")]
+    pub(crate) file_count: Option<Spanned<Count>>,
+}

@@ -1,0 +1,327 @@
+//! Finds the files, reads the environment, and puts the layers together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use super::file::{File, ToolTable};
+use super::limits;
+use super::narrow;
+use super::parse::{self, Parsed};
+use super::settings::{ComponentSource, GrantLine, Overrides, ProviderSettings, Settings, ToolSettings};
+use super::source::{Layer, Origin, Source, Sourced};
+use super::units::Span;
+use crate::environment::Environment;
+use crate::near::nearest;
+use crate::report::{Exit, Failure};
+use crate::shipped;
+
+/// Name of a project's file.
+pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
+
+/// Name of the person's file, in the directory for configuration.
+pub(crate) const USER_FILE: &str = "config.toml";
+
+/// Every variable that Toolcell reads, and what it sets.
+pub(crate) const VARIABLES: [(&str, &str); 8] = [
+    ("TOOLCELL_CONFIG", "the person's configuration file"),
+    ("TOOLCELL_PROVIDER", "provider.name"),
+    ("TOOLCELL_MODEL", "provider.model"),
+    ("TOOLCELL_BASE_URL", "provider.base_url"),
+    ("TOOLCELL_API_KEY_ENV", "provider.api_key_env"),
+    ("TOOLCELL_MAX_STEPS", "loop.max_steps"),
+    ("TOOLCELL_DEADLINE", "loop.deadline"),
+    (
+        "TOOLCELL_LOG",
+        "what is logged to standard error, such as `debug`",
+    ),
+];
+
+/// Reads every layer.
+///
+/// # Errors
+/// When a file or a variable cannot be used, or the project's file widens what the person's file allows.
+pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Settings, Failure> {
+    check_variables(environment)?;
+    let mut settings = Settings {
+        files: Vec::new(),
+        variables: Vec::new(),
+        provider: ProviderSettings::default(),
+        max_steps: None,
+        deadline: None,
+        tools: shipped::ALL
+            .iter()
+            .map(|shipped| {
+                (
+                    shipped.name.to_owned(),
+                    ToolSettings::new(shipped.name, ComponentSource::Shipped(shipped)),
+                )
+            })
+            .collect(),
+        overrides,
+    };
+    if let Some(user) = read_user_file(environment, settings.overrides.config.as_deref())? {
+        apply_user(&mut settings, &user, environment)?;
+    }
+    if let Some(project) = read_project_file(environment)? {
+        narrow::apply_project(&mut settings, &project, environment)?;
+    }
+    apply_variables(&mut settings, environment)?;
+    apply_flags(&mut settings, environment)?;
+    Ok(settings)
+}
+
+fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Option<Parsed>, Failure> {
+    let named = flag
+        .map(|path| (environment.cwd.join(path), "--config"))
+        .or_else(|| {
+            let path = environment.var("TOOLCELL_CONFIG")?;
+            Some((environment.path(path, &environment.cwd), "TOOLCELL_CONFIG"))
+        });
+    if let Some((path, by)) = named {
+        return match parse::read(&path, Layer::User, environment)? {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(Failure::new(
+                Exit::Config,
+                format!("the configuration `{}` cannot be read", environment.shown(&path)),
+            )
+            .why("there is no such file")
+            .hint(format!("correct the path in `{by}`"))),
+        };
+    }
+    match user_file(environment) {
+        Some(path) => parse::read(&path, Layer::User, environment),
+        None => Ok(None),
+    }
+}
+
+/// Where the person's file lies, whether it exists or not.
+pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
+    environment.config_dir.as_ref().map(|dir| dir.join(USER_FILE))
+}
+
+/// The nearest `toolcell.toml`, from the working directory upwards, not above the home directory.
+fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failure> {
+    for dir in environment.cwd.ancestors() {
+        if let Some(parsed) = parse::read(&dir.join(PROJECT_FILE), Layer::Project, environment)? {
+            return Ok(Some(parsed));
+        }
+        if environment.home.as_deref() == Some(dir) {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment) -> Result<(), Failure> {
+    let Parsed { source, file } = user;
+    settings.files.push(source.clone());
+    let File {
+        provider,
+        turn,
+        tools,
+    } = file;
+    set(&mut settings.provider.name, provider.name.as_ref(), source);
+    set(&mut settings.provider.model, provider.model.as_ref(), source);
+    set(
+        &mut settings.provider.base_url,
+        provider.base_url.as_ref(),
+        source,
+    );
+    set(
+        &mut settings.provider.api_key_env,
+        provider.api_key_env.as_ref(),
+        source,
+    );
+    set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
+    settings.deadline = turn.deadline.as_ref().map(|deadline| Sourced {
+        value: deadline.get_ref().0,
+        origin: origin(source, deadline),
+    });
+    for (name, table) in tools {
+        let tool = declare(settings, name, table, source, environment)?;
+        if let Some(enabled) = &table.enabled {
+            tool.enabled = Sourced {
+                value: *enabled.get_ref(),
+                origin: origin(source, enabled),
+            };
+        }
+        tool.grants = grant_lines(table, source, &environment.cwd);
+        for (limit, origin) in limits::of_table(&table.limits, source) {
+            tool.limits.set(limit, origin);
+        }
+    }
+    Ok(())
+}
+
+/// The tool that a table is about; a table with a component makes a new one.
+pub(super) fn declare<'a>(
+    settings: &'a mut Settings,
+    name: &Spanned<String>,
+    table: &ToolTable,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<&'a mut ToolSettings, Failure> {
+    let key = name.get_ref();
+    let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
+    let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
+    match (&table.component, settings.tools.get(key)) {
+        (Some(component), None) if well_formed => {
+            let base = source.path.parent().unwrap_or(&environment.cwd);
+            let path = Sourced {
+                value: environment.path(component.get_ref(), base),
+                origin: origin(source, component),
+            };
+            let tool = ToolSettings::new(key.clone(), ComponentSource::File(path));
+            settings.tools.insert(key.clone(), tool);
+        }
+        (Some(_), None) => {
+            return Err(fail(format!("`{key}` is no name of a tool"))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+        }
+        (Some(component), Some(known)) => {
+            let why = source.point_at(&component.span());
+            let fail = Failure::new(Exit::Config, format!("`{key}` cannot have another component")).why(why);
+            return Err(match &known.component {
+                ComponentSource::Shipped(_) => fail.why("it ships with Toolcell"),
+                ComponentSource::File(path) => {
+                    fail.why(format!("it is defined already\n{}", path.origin.point_at()))
+                }
+            }
+            .hint("give it another name"));
+        }
+        (None, Some(_)) => {}
+        (None, None) => {
+            let names: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
+            let fail = fail(format!("there is no tool `{key}`"));
+            return Err(match nearest(key, &names).first() {
+                Some(near) => fail.hint(format!("did you mean `{near}`?")),
+                None => {
+                    fail.hint("a tool that does not ship with Toolcell needs a `component = \"FILE.wasm\"`")
+                }
+            });
+        }
+    }
+    Ok(settings
+        .tools
+        .get_mut(key)
+        .expect("it was there, or it was just put there"))
+}
+
+/// The grants of a table; relative paths start at `base`.
+pub(super) fn grant_lines(table: &ToolTable, source: &Arc<Source>, base: &Path) -> Vec<GrantLine> {
+    table
+        .grants
+        .iter()
+        .flatten()
+        .map(|grant| GrantLine {
+            grant: grant.get_ref().clone(),
+            base: base.to_owned(),
+            origin: origin(source, grant),
+        })
+        .collect()
+}
+
+pub(super) fn origin<T>(source: &Arc<Source>, value: &Spanned<T>) -> Origin {
+    Origin::File(source.clone(), value.span())
+}
+
+fn set<T: Clone>(setting: &mut Option<Sourced<T>>, value: Option<&Spanned<T>>, source: &Arc<Source>) {
+    if let Some(value) = value {
+        *setting = Some(Sourced {
+            value: value.get_ref().clone(),
+            origin: origin(source, value),
+        });
+    }
+}
+
+fn check_variables(environment: &Environment) -> Result<(), Failure> {
+    let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
+    match environment
+        .names_with_prefix("TOOLCELL_")
+        .find(|name| !known.contains(name))
+    {
+        None => Ok(()),
+        Some(unknown) => {
+            let fail = Failure::new(Exit::Config, format!("there is no setting `{unknown}`"))
+                .why("every environment variable that starts with `TOOLCELL_` is a setting");
+            Err(match nearest(unknown, &known).first() {
+                Some(near) => fail.hint(format!("did you mean `{near}`?")),
+                None => fail.hint(format!("the variables are {}", known.join(", "))),
+            })
+        }
+    }
+}
+
+fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result<(), Failure> {
+    fn value<T: std::str::FromStr<Err: std::fmt::Display>>(
+        environment: &Environment,
+        name: &'static str,
+    ) -> Result<Option<Sourced<T>>, Failure> {
+        let Some(text) = environment.var(name) else {
+            return Ok(None);
+        };
+        let value = text.parse().map_err(|e: T::Err| {
+            Failure::new(Exit::Config, format!("`{name}={text}` cannot be used")).why(e.to_string())
+        })?;
+        Ok(Some(Sourced {
+            value,
+            origin: Origin::Variable(name),
+        }))
+    }
+    let provider = &mut settings.provider;
+    provider.name = value(environment, "TOOLCELL_PROVIDER")?.or(provider.name.take());
+    provider.model = value(environment, "TOOLCELL_MODEL")?.or(provider.model.take());
+    provider.base_url = value(environment, "TOOLCELL_BASE_URL")?.or(provider.base_url.take());
+    provider.api_key_env = value(environment, "TOOLCELL_API_KEY_ENV")?.or(provider.api_key_env.take());
+    settings.max_steps = value(environment, "TOOLCELL_MAX_STEPS")?.or(settings.max_steps.take());
+    settings.deadline = value::<Span>(environment, "TOOLCELL_DEADLINE")?
+        .map(|deadline| Sourced {
+            value: deadline.value.0,
+            origin: deadline.origin,
+        })
+        .or(settings.deadline.take());
+    settings.variables = VARIABLES
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| environment.var(name).is_some())
+        .collect();
+    Ok(())
+}
+
+fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(), Failure> {
+    let Settings {
+        provider,
+        overrides,
+        tools,
+        ..
+    } = settings;
+    if let Some(name) = overrides.provider {
+        provider.name = Some(Sourced::flag("--provider", name));
+    }
+    if let Some(model) = &overrides.model {
+        provider.model = Some(Sourced::flag("--model", model.clone()));
+    }
+    if let Some(base_url) = &overrides.base_url {
+        provider.base_url = Some(Sourced::flag("--base-url", base_url.clone()));
+    }
+    if let Some(name) = &overrides.api_key_env {
+        provider.api_key_env = Some(Sourced::flag("--api-key-env", name.clone()));
+    }
+    if let Some(max_steps) = overrides.max_steps {
+        settings.max_steps = Some(Sourced::flag("--max-steps", max_steps));
+    }
+    if let Some(deadline) = overrides.deadline {
+        settings.deadline = Some(Sourced::flag("--deadline", deadline));
+    }
+    for tool in tools.values_mut() {
+        tool.apply(overrides, environment);
+    }
+    match &settings.max_steps {
+        Some(Sourced { value: 0, origin }) => Err(Failure::new(Exit::Config, "a turn cannot have 0 steps")
+            .why(origin.point_at())
+            .hint("allow at least 1")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,234 @@
+//! The limits of a tool by name: what a file calls them, what they are measured in, and which field they set.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toolcell_core::Limits;
+
+use super::file::LimitsTable;
+use super::source::{Origin, Source};
+use super::units::{Bytes, Count, Span};
+use crate::near::nearest;
+
+/// The names of all limits.
+pub(crate) const NAMES: [&str; 11] = [
+    "memory",
+    "wall",
+    "fuel",
+    "output",
+    "log",
+    "table_elements",
+    "handles",
+    "http_requests",
+    "http_body",
+    "file_bytes",
+    "file_count",
+];
+
+/// One limit with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamedLimit {
+    /// One of [`NAMES`].
+    pub(crate) name: &'static str,
+    /// In the unit of the field: bytes, milliseconds or a count.
+    pub(crate) value: u64,
+}
+
+/// A limit of the command line: for one component, or for all that take part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FlagLimit {
+    /// Name of the component; `None` means every one.
+    pub(crate) component: Option<String>,
+    /// The limit.
+    pub(crate) limit: NamedLimit,
+}
+
+impl std::str::FromStr for FlagLimit {
+    type Err = String;
+
+    /// Reads `[COMPONENT:]NAME=VALUE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (left, value) = text
+            .split_once('=')
+            .ok_or("a limit has the form NAME=VALUE, such as `wall=60s` or `memory=1 GiB`")?;
+        let (component, name) = match left.split_once(':') {
+            Some((component, name)) => (Some(component.to_owned()), name),
+            None => (None, left),
+        };
+        let Some(name) = NAMES.into_iter().find(|known| *known == name) else {
+            return Err(match nearest(name, &NAMES).first() {
+                Some(near) => format!(
+                    "there is no limit `{}`; did you mean `{near}`?",
+                    name.escape_debug()
+                ),
+                None => format!(
+                    "there is no limit `{}`; the limits are {}",
+                    name.escape_debug(),
+                    NAMES.join(", ")
+                ),
+            });
+        };
+        let value = match unit_of(name) {
+            Unit::Bytes => value.parse::<Bytes>()?.0,
+            Unit::Time => millis(value.parse::<Span>()?),
+            Unit::Count => value.parse::<Count>()?.0,
+        };
+        Ok(Self {
+            component,
+            limit: NamedLimit { name, value },
+        })
+    }
+}
+
+enum Unit {
+    Bytes,
+    Time,
+    Count,
+}
+
+fn unit_of(name: &str) -> Unit {
+    match name {
+        "wall" => Unit::Time,
+        "fuel" | "table_elements" | "handles" | "http_requests" | "file_count" => Unit::Count,
+        _ => Unit::Bytes,
+    }
+}
+
+fn millis(span: Span) -> u64 {
+    u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl NamedLimit {
+    /// Sets it.
+    pub(crate) fn set(self, limits: &mut Limits) {
+        let value = self.value;
+        let small = u32::try_from(value).unwrap_or(u32::MAX);
+        match self.name {
+            "memory" => limits.memory = value,
+            "wall" => limits.wall_ms = value,
+            "fuel" => limits.fuel = value,
+            "output" => limits.output = value,
+            "log" => limits.log = value,
+            "table_elements" => limits.table_elements = value,
+            "handles" => limits.handles = small,
+            "http_requests" => limits.http_requests = small,
+            "http_body" => limits.http_body = value,
+            "file_bytes" => limits.file_bytes = value,
+            "file_count" => limits.file_count = value,
+            other => unreachable!("`{other}` is none of the names of limits"),
+        }
+    }
+}
+
+/// The value of a limit by its name, in the unit of the field; 0 for a name that is none.
+pub(crate) fn get(limits: &Limits, name: &str) -> u64 {
+    match name {
+        "memory" => limits.memory,
+        "wall" => limits.wall_ms,
+        "fuel" => limits.fuel,
+        "output" => limits.output,
+        "log" => limits.log,
+        "table_elements" => limits.table_elements,
+        "handles" => limits.handles.into(),
+        "http_requests" => limits.http_requests.into(),
+        "http_body" => limits.http_body,
+        "file_bytes" => limits.file_bytes,
+        "file_count" => limits.file_count,
+        _ => 0,
+    }
+}
+
+/// A value as a person reads it.
+pub(crate) fn shown(name: &str, value: u64) -> String {
+    match unit_of(name) {
+        Unit::Bytes => Bytes(value).to_string(),
+        Unit::Time => Span(Duration::from_millis(value)).to_string(),
+        Unit::Count => Count(value).to_string(),
+    }
+}
+
+/// The limits that a table sets, each with its place.
+pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> Vec<(NamedLimit, Origin)> {
+    let bytes =
+        |name, field: &Option<toml::Spanned<Bytes>>| field.as_ref().map(|f| (name, f.get_ref().0, f.span()));
+    let count =
+        |name, field: &Option<toml::Spanned<Count>>| field.as_ref().map(|f| (name, f.get_ref().0, f.span()));
+    let time = |name, field: &Option<toml::Spanned<Span>>| {
+        field.as_ref().map(|f| (name, millis(*f.get_ref()), f.span()))
+    };
+    [
+        bytes("memory", &table.memory),
+        time("wall", &table.wall),
+        count("fuel", &table.fuel),
+        bytes("output", &table.output),
+        bytes("log", &table.log),
+        count("table_elements", &table.table_elements),
+        count("handles", &table.handles),
+        count("http_requests", &table.http_requests),
+        bytes("http_body", &table.http_body),
+        bytes("file_bytes", &table.file_bytes),
+        count("file_count", &table.file_count),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(name, value, span)| (NamedLimit { name, value }, Origin::File(source.clone(), span)))
+    .collect()
+}
+
+/// Limits and where each one that is not a default comes from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SourcedLimits {
+    /// The limits.
+    pub(crate) limits: Limits,
+    /// Origins by name; a name that is missing has its default.
+    pub(crate) origins: BTreeMap<&'static str, Origin>,
+}
+
+impl SourcedLimits {
+    /// Sets one limit.
+    pub(crate) fn set(&mut self, limit: NamedLimit, origin: Origin) {
+        limit.set(&mut self.limits);
+        self.origins.insert(limit.name, origin);
+    }
+
+    /// Where a limit comes from.
+    pub(crate) fn origin(&self, name: &str) -> Origin {
+        self.origins.get(name).cloned().unwrap_or(Origin::Default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_has_a_name_that_sets_it_and_gets_it() {
+        for name in NAMES {
+            let mut limits = Limits::default();
+            NamedLimit { name, value: 7 }.set(&mut limits);
+            assert_eq!(get(&limits, name), 7, "{name}");
+        }
+        let fields = serde_json::to_value(Limits::default()).unwrap();
+        assert_eq!(fields.as_object().unwrap().len(), NAMES.len());
+    }
+
+    #[test]
+    fn a_limit_of_the_command_line_may_name_its_component() {
+        let parse = |text: &str| {
+            text.parse::<FlagLimit>()
+                .map(|flag| (flag.component, flag.limit.name, flag.limit.value))
+        };
+        assert_eq!(parse("wall=60s"), Ok((None, "wall", 60_000)));
+        assert_eq!(
+            parse("files:memory=1 GiB"),
+            Ok((Some("files".into()), "memory", 1 << 30))
+        );
+        assert_eq!(parse("fuel=20 G"), Ok((None, "fuel", 20_000_000_000)));
+        assert_eq!(
+            parse("memroy=1").unwrap_err(),
+            "there is no limit `memroy`; did you mean `memory`?"
+        );
+        assert!(parse("wall=60").unwrap_err().contains("no duration"));
+        assert!(parse("wall").unwrap_err().contains("NAME=VALUE"));
+    }
+}

@@ -1,0 +1,24 @@
+//! Configuration: the built-in defaults, the person's file, the project's file, the environment, the flags, in this
+//! order. Later ones win; a project's file, which may come from anybody, can only narrow.
+//!
+//! | concept | module |
+//! |---|---|
+//! | the file as it is written, and its JSON Schema | [`file`], [`schema`] |
+//! | sizes, durations and counts; limits by name | [`units`], [`limits`] |
+//! | reading one file, and pointing into it | [`parse`], [`source`] |
+//! | finding the files and putting the layers together | [`layers`], [`settings`] |
+//! | what a project's file must not do | [`narrow`] |
+
+pub(crate) mod file;
+pub(crate) mod layers;
+pub(crate) mod limits;
+pub(crate) mod narrow;
+pub(crate) mod parse;
+pub(crate) mod schema;
+pub(crate) mod settings;
+pub(crate) mod source;
+pub(crate) mod units;
+
+pub(crate) use layers::load;
+pub(crate) use settings::{ComponentSource, Overrides, Settings, ToolSettings};
+pub(crate) use source::{Origin, Sourced};

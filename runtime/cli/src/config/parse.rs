@@ -1,0 +1,213 @@
+//! Reads one configuration file: size, encoding, TOML, unknown keys, types.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::file::File;
+use super::source::{Layer, Source};
+use crate::environment::Environment;
+use crate::near::nearest;
+use crate::report::{Exit, Failure};
+
+/// Largest configuration file, in bytes. A thousand tools fit; a device or a mistake does not.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A file of the configuration, read.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// Its text and place.
+    pub(crate) source: Arc<Source>,
+    /// What it says.
+    pub(crate) file: File,
+}
+
+/// Reads and checks the file at `path`; `None` when there is none.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, is larger than [`MAX_BYTES`], is no TOML, or says something that
+/// Toolcell does not know.
+pub(crate) fn read(path: &Path, layer: Layer, environment: &Environment) -> Result<Option<Parsed>, Failure> {
+    let shown = environment.shown(path);
+    let fail = || {
+        Failure::new(
+            Exit::Config,
+            format!("the {layer} configuration `{shown}` cannot be read"),
+        )
+    };
+    // The kind of file is asked before it is opened: opening a pipe would wait for its writer.
+    match std::fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(fail().because(e)),
+        Ok(metadata) if !metadata.is_file() => return Err(fail().why("it is no regular file")),
+        Ok(_) => {}
+    }
+    let file = std::fs::File::open(path).map_err(|e| fail().because(e))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| fail().because(e))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fail().why(format!("it has more than {} KiB", MAX_BYTES >> 10)));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        fail()
+            .why(format!("byte {} is no UTF-8", e.utf8_error().valid_up_to()))
+            .hint("save it as UTF-8")
+    })?;
+    let source = Source {
+        layer,
+        path: path.to_owned(),
+        shown,
+        text,
+    };
+    parse(source).map(Some)
+}
+
+/// Checks a text.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
+    let fail = || {
+        Failure::new(
+            Exit::Config,
+            format!(
+                "the {} configuration `{}` cannot be used",
+                source.layer, source.shown
+            ),
+        )
+    };
+    let because = |error: toml::de::Error| {
+        let place = error.span().map(|span| format!("\n{}", source.point_at(&span)));
+        fail().why(format!("{}{}", error.message().trim(), place.unwrap_or_default()))
+    };
+    let table = DeTable::parse(&source.text).map_err(because)?;
+    let schema = super::schema::json_schema();
+    if let Some(unknown) = unknown_key(table.get_ref(), &schema, &schema, "") {
+        let reason = format!(
+            "there is no key `{}` {}\n{}",
+            unknown.key.get_ref(),
+            if unknown.table.is_empty() {
+                "at the top level".to_owned()
+            } else {
+                format!("in `[{}]`", unknown.table)
+            },
+            source.point_at(&unknown.key.span()),
+        );
+        let known: Vec<&str> = unknown.known.iter().map(String::as_str).collect();
+        return Err(fail()
+            .why(reason)
+            .hint(match nearest(unknown.key.get_ref(), &known).first() {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the keys are {}", list(&known)),
+            }));
+    }
+    let file = toml::from_str::<File>(&source.text).map_err(because)?;
+    Ok(Parsed {
+        source: Arc::new(source),
+        file,
+    })
+}
+
+struct Unknown {
+    key: Spanned<String>,
+    table: String,
+    known: Vec<String>,
+}
+
+/// The first key that the schema does not know. The schema is made from the types that the file is read into, so that
+/// both always know the same keys.
+fn unknown_key(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str) -> Option<Unknown> {
+    let schema = resolve(schema, root);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let others = schema
+        .get("additionalProperties")
+        .filter(|value| value.is_object());
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        let name = key.get_ref().as_ref();
+        let Some(inner) = properties.and_then(|known| known.get(name)).or(others) else {
+            return Some(Unknown {
+                key: Spanned::new(key.span(), name.to_owned()),
+                table: path.to_owned(),
+                known: properties
+                    .map(|known| known.keys().cloned().collect())
+                    .unwrap_or_default(),
+            });
+        };
+        if let DeValue::Table(below) = value.get_ref() {
+            let below_path = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}.{name}")
+            };
+            let below_schema = resolve(inner, root);
+            let is_table = ["properties", "additionalProperties"]
+                .iter()
+                .any(|keyword| below_schema.get(keyword).is_some());
+            if is_table && let Some(unknown) = unknown_key(below, below_schema, root, &below_path) {
+                return Some(unknown);
+            }
+        }
+    }
+    None
+}
+
+/// Follows a `$ref` inside the document.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    schema
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|reference| root.pointer(reference.trim_start_matches('#')))
+        .unwrap_or(schema)
+}
+
+fn list(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(text: &str) -> String {
+        let source = Source {
+            layer: Layer::User,
+            path: "/c.toml".into(),
+            shown: "c.toml".into(),
+            text: text.into(),
+        };
+        let mut out = Vec::new();
+        let mut screen = crate::terminal::Screen::new(&mut out, false);
+        parse(source).unwrap_err().print(&mut screen).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
+        insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @"");
+        insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @"");
+        insta::assert_snapshot!(failure("[mcp]\nx = 1\n"), @"");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
+        insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @"");
+        insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @"");
+        insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @"");
+        insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @"");
+    }
+
+    #[test]
+    fn what_is_no_toml_is_refused_with_its_place() {
+        insta::assert_snapshot!(failure("[tools\n"), @"");
+        insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @"");
+    }
+}

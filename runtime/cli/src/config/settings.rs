@@ -1,0 +1,168 @@
+//! What the layers come to: each setting with the place that decided it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolcell_core::{Grant, Policy};
+
+use super::limits::{FlagLimit, SourcedLimits};
+use super::source::{Layer, Origin, Source, Sourced};
+use crate::environment::Environment;
+use crate::grants::{self, FlagGrant, Placed};
+use crate::model::ProviderName;
+use crate::report::Failure;
+use crate::shipped::Shipped;
+
+/// Everything that configuration decides.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The files that were read, in the order of their layers.
+    pub(crate) files: Vec<Arc<Source>>,
+    /// The variables that were read.
+    pub(crate) variables: Vec<&'static str>,
+    /// The model.
+    pub(crate) provider: ProviderSettings,
+    /// Requests to the model in one turn; `None` leaves it to the loop.
+    pub(crate) max_steps: Option<Sourced<u32>>,
+    /// Wall time of one turn; `None` means none.
+    pub(crate) deadline: Option<Sourced<Duration>>,
+    /// Every component that is known by name, shipped and configured.
+    pub(crate) tools: BTreeMap<String, ToolSettings>,
+    /// Grants and limits of the command line, which also hold for components named by a path.
+    pub(crate) overrides: Overrides,
+}
+
+/// The model.
+#[derive(Debug, Default)]
+pub(crate) struct ProviderSettings {
+    /// Which kind; `None` means that nobody chose one.
+    pub(crate) name: Option<Sourced<ProviderName>>,
+    /// Name of the model.
+    pub(crate) model: Option<Sourced<String>>,
+    /// Where it listens.
+    pub(crate) base_url: Option<Sourced<String>>,
+    /// The variable that holds the key.
+    pub(crate) api_key_env: Option<Sourced<String>>,
+}
+
+/// One component with everything that configuration says about it.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolSettings {
+    /// Its name in the configuration.
+    pub(crate) name: String,
+    /// Where its bytes are.
+    pub(crate) component: ComponentSource,
+    /// Whether it is offered at all.
+    pub(crate) enabled: Sourced<bool>,
+    /// What it may reach.
+    pub(crate) grants: Vec<GrantLine>,
+    /// How much one call may use.
+    pub(crate) limits: SourcedLimits,
+}
+
+/// Where the bytes of a component are.
+#[derive(Debug, Clone)]
+pub(crate) enum ComponentSource {
+    /// In this binary.
+    Shipped(&'static Shipped),
+    /// In a file.
+    File(Sourced<PathBuf>),
+}
+
+/// One grant as somebody wrote it.
+#[derive(Debug, Clone)]
+pub(crate) struct GrantLine {
+    /// The grant.
+    pub(crate) grant: Grant,
+    /// Where relative paths start.
+    pub(crate) base: PathBuf,
+    /// Who wrote it.
+    pub(crate) origin: Origin,
+}
+
+/// What the command line decides.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overrides {
+    /// `--config`
+    pub(crate) config: Option<PathBuf>,
+    /// `--provider`
+    pub(crate) provider: Option<ProviderName>,
+    /// `--model`
+    pub(crate) model: Option<String>,
+    /// `--base-url`
+    pub(crate) base_url: Option<String>,
+    /// `--api-key-env`
+    pub(crate) api_key_env: Option<String>,
+    /// `--max-steps`
+    pub(crate) max_steps: Option<u32>,
+    /// `--deadline`
+    pub(crate) deadline: Option<Duration>,
+    /// `--grant`
+    pub(crate) grants: Vec<FlagGrant>,
+    /// `--limit`
+    pub(crate) limits: Vec<FlagLimit>,
+}
+
+impl GrantLine {
+    /// Makes the grant hold here.
+    ///
+    /// # Errors
+    /// When a directory does not exist; the failure points at the line.
+    pub(crate) fn place(&self, environment: &Environment) -> Result<Placed, Failure> {
+        grants::place(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
+            Origin::Flag(_) => failure,
+            origin => failure.why(origin.point_at()),
+        })
+    }
+}
+
+impl ToolSettings {
+    /// A component that nobody configured: nothing granted, default limits.
+    pub(crate) fn new(name: impl Into<String>, component: ComponentSource) -> Self {
+        Self {
+            name: name.into(),
+            component,
+            enabled: Sourced::default(true),
+            grants: Vec::new(),
+            limits: SourcedLimits::default(),
+        }
+    }
+
+    /// Adds what the command line says for this component.
+    pub(crate) fn apply(&mut self, overrides: &Overrides, environment: &Environment) {
+        let is_for = |component: &Option<String>| component.as_ref().is_none_or(|name| *name == self.name);
+        for flag in overrides.grants.iter().filter(|flag| is_for(&flag.component)) {
+            self.grants.push(GrantLine {
+                grant: flag.grant.clone(),
+                base: environment.cwd.clone(),
+                origin: Origin::Flag("--grant"),
+            });
+        }
+        for flag in overrides.limits.iter().filter(|flag| is_for(&flag.component)) {
+            self.limits.set(flag.limit, Origin::Flag("--limit"));
+        }
+    }
+
+    /// The policy, as the sandbox takes it.
+    ///
+    /// # Errors
+    /// When a grant cannot be given.
+    pub(crate) fn policy(&self, environment: &Environment) -> Result<Policy, Failure> {
+        let placed: Vec<Placed> = self
+            .grants
+            .iter()
+            .map(|line| line.place(environment))
+            .collect::<Result<_, _>>()?;
+        Ok(Policy {
+            grants: grants::gather(&placed, environment)?,
+            limits: self.limits.limits.clone(),
+        })
+    }
+
+    /// Whether the component itself comes from a project's file. It is used only when a person names it.
+    pub(crate) fn is_of_project(&self) -> bool {
+        matches!(&self.component, ComponentSource::File(path) if path.origin.layer() == Some(Layer::Project))
+    }
+}

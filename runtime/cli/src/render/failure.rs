@@ -1,0 +1,107 @@
+//! What a person is told when a turn did not end with an answer.
+
+use toolcell_core::ProviderError;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::ProviderErrorKind;
+
+use crate::report::{Exit, Failure};
+
+/// A provider that gave no answer.
+pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
+    let status = error
+        .status
+        .map(|status| format!(" (HTTP {status})"))
+        .unwrap_or_default();
+    let failure = Failure::new(
+        Exit::Provider,
+        format!("the provider `{}` gave no answer", error.provider),
+    )
+    .why(format!("{}{status}", error.kind))
+    .why(error.message.clone());
+    match error.kind {
+        ProviderErrorKind::Unauthorized => {
+            failure.hint("check the key: `toolcell config check` shows which variable holds it")
+        }
+        ProviderErrorKind::RateLimited => failure.hint(match error.retry_after() {
+            Some(wait) => format!("try again in {}", crate::config::units::Span(wait)),
+            None => "wait a little and try again, or look at the limits of your account".into(),
+        }),
+        ProviderErrorKind::Unavailable | ProviderErrorKind::Truncated | ProviderErrorKind::Timeout => {
+            failure.hint("try again later")
+        }
+        ProviderErrorKind::ContextLength => {
+            failure.hint("ask for less at once, or take a model with a longer context")
+        }
+        ProviderErrorKind::InvalidRequest => {
+            failure.hint("check the name of the model (--model) and the base URL (--base-url)")
+        }
+        ProviderErrorKind::Protocol => {
+            failure.hint("check the base URL (--base-url): the server does not speak Chat Completions there")
+        }
+        ProviderErrorKind::Network => {
+            failure.hint("check the base URL (--base-url) and that the server is running")
+        }
+        _ => failure,
+    }
+}
+
+/// How a turn ended: well, or with something to tell.
+///
+/// # Errors
+/// Every outcome that is not an answer of the model by itself.
+pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
+    let limit = |what: String, hint: &str| Err(Failure::new(Exit::Limit, what).hint(hint));
+    let failed = |what: String| Err(Failure::new(Exit::Failed, what));
+    match outcome {
+        TurnOutcome::Completed | TurnOutcome::Asked { .. } => Ok(Exit::Ok),
+        TurnOutcome::StepLimit { steps } => limit(
+            format!("the turn was ended after {steps} steps"),
+            "allow more with --max-steps or `[loop] max_steps`",
+        ),
+        TurnOutcome::Deadline { ms } => limit(
+            format!(
+                "the turn was ended by its deadline of {}",
+                crate::config::units::Span(std::time::Duration::from_millis(*ms))
+            ),
+            "allow more with --deadline or `[loop] deadline`",
+        ),
+        TurnOutcome::Budget { reason } => limit(
+            format!("the turn was ended by a budget: {reason}"),
+            "raise the budget in your configuration",
+        ),
+        TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
+        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
+        TurnOutcome::HostFailed { message } => {
+            Err(Failure::new(Exit::Internal, "Toolcell itself failed").why(message.clone()))
+        }
+        TurnOutcome::ToolsFailed => {
+            failed("every call failed, and the answer was given without tools".into())
+        }
+        TurnOutcome::Repeating { tool, times } => failed(format!(
+            "the model called `{tool}` {times} times with the same arguments and the same result"
+        )),
+        TurnOutcome::Failing { error, times } => Err(Failure::new(
+            Exit::Failed,
+            format!("the same error came {times} times in a row"),
+        )
+        .why(error.clone())),
+        TurnOutcome::Aborted { by, reason } => {
+            Err(Failure::new(Exit::Denied, format!("the hook `{by}` ended the turn")).why(reason.clone()))
+        }
+        TurnOutcome::Stopped { stop } => {
+            Err(Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop)))
+        }
+        _ => failed("the turn did not end with an answer".into()),
+    }
+}
+
+fn stop_reason(stop: &toolcell_core::provider::StopReason) -> String {
+    use toolcell_core::provider::StopReason;
+    match stop {
+        StopReason::MaxTokens => "it reached its limit of tokens".into(),
+        StopReason::Refused => "it refused, or a filter of its provider did".into(),
+        StopReason::Paused => "it paused".into(),
+        StopReason::Complete => "it was done".into(),
+        StopReason::Other(reason) => reason.clone(),
+    }
+}

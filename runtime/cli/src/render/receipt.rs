@@ -1,0 +1,154 @@
+//! A receipt on one line, and what would allow what was denied.
+
+use std::time::Duration;
+
+use toolcell_core::{Grant, Receipt};
+
+use crate::config::units::{Bytes, Count, Span};
+use crate::quote;
+
+/// Most files or hosts that are named.
+const MAX_NAMED: usize = 3;
+
+/// What a call used, on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
+pub(crate) fn line(receipt: &Receipt) -> String {
+    let mut parts = vec![
+        Span(Duration::from_micros(receipt.wall_us)).to_string(),
+        format!("{} fuel", Count(receipt.fuel)),
+        format!("{} memory", Bytes(receipt.peak_memory)),
+    ];
+    let files = |write: bool| -> Vec<&str> {
+        receipt
+            .files
+            .iter()
+            .filter(|file| file.write == write)
+            .map(|file| file.path.as_str())
+            .collect()
+    };
+    let hosts: Vec<&str> = receipt.hosts.iter().map(String::as_str).collect();
+    parts.extend(named("read", &files(false)));
+    parts.extend(named("wrote", &files(true)));
+    parts.extend(named("contacted", &hosts));
+    let denied: Vec<String> = receipt
+        .denials
+        .iter()
+        .map(|denial| format!("{} {}", denial.what, denial.target))
+        .collect();
+    parts.extend(named(
+        "denied",
+        &denied.iter().map(String::as_str).collect::<Vec<_>>(),
+    ));
+    parts.join(" · ")
+}
+
+fn named(verb: &str, names: &[&str]) -> Option<String> {
+    if names.is_empty() {
+        return None;
+    }
+    let shown = names[..names.len().min(MAX_NAMED)].join(", ");
+    Some(match names.len().saturating_sub(MAX_NAMED) {
+        0 => format!("{verb} {shown}"),
+        more => format!("{verb} {shown} and {more} more"),
+    })
+}
+
+/// What would allow each thing that was denied: a flag, and a line of the person's configuration.
+///
+/// `component` is the name of the component in the configuration; `configuration` is the path of the person's file, or
+/// `None` for a component that only the command line names.
+pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Option<&str>) -> Vec<String> {
+    let mut hints = Vec::new();
+    for denial in &receipt.denials {
+        // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
+        let Some(grant) = denial
+            .allow_with
+            .as_ref()
+            .and_then(|line| line.parse::<Grant>().ok())
+        else {
+            continue;
+        };
+        let hint = allow(&grant, component, configuration);
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints
+}
+
+/// What gives a grant to a component.
+pub(crate) fn allow(grant: &Grant, component: &str, configuration: Option<&str>) -> String {
+    let grant = grant.to_string();
+    match configuration {
+        None => format!("allow it with --grant {}", quote::shell(&grant)),
+        Some(path) => format!(
+            "allow it with --grant {}\nor, in {path}: [tools.{component}] grants = [{}]",
+            quote::shell(&format!("{component}:{grant}")),
+            quote::toml(&grant)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::receipt::{Denial, FileTouched};
+
+    #[test]
+    fn a_receipt_fits_on_one_line() {
+        let file = |path: &str, write| FileTouched {
+            path: path.into(),
+            write,
+        };
+        let receipt = Receipt {
+            fuel: 1_234_567,
+            wall_us: 12_345,
+            peak_memory: 2 << 20,
+            files: vec![
+                file("/a", false),
+                file("/b", true),
+                file("/c", false),
+                file("/d", false),
+                file("/e", false),
+            ],
+            hosts: vec!["example.com:443".into()],
+            denials: vec![Denial {
+                what: "env".into(),
+                target: "HOME".into(),
+                allow_with: None,
+            }],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            line(&receipt),
+            "12 ms · 1.2 M fuel · 2 MiB memory · read /a, /c, /d and 1 more · wrote /b · contacted example.com:443 · denied env HOME"
+        );
+        assert_eq!(line(&Receipt::default()), "0 ms · 0 fuel · 0 B memory");
+    }
+
+    #[test]
+    fn a_denial_shows_the_flag_and_the_line_that_would_allow_it() {
+        let denial = |allow_with: &str| Denial {
+            what: "http".into(),
+            target: "x".into(),
+            allow_with: Some(allow_with.into()),
+        };
+        let receipt = Receipt {
+            denials: vec![
+                denial("http=https://example.com"),
+                denial("http=https://example.com"),
+                denial("rubbish'; rm"),
+            ],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            allow_hints(&receipt, "fetch", Some("~/.config/toolcell/config.toml")),
+            [
+                "allow it with --grant fetch:http=https://example.com\nor, in ~/.config/toolcell/config.toml: [tools.fetch] grants = [\"http=https://example.com\"]"
+            ]
+        );
+        assert_eq!(
+            allow_hints(&receipt, "x", None),
+            ["allow it with --grant http=https://example.com"]
+        );
+    }
+}

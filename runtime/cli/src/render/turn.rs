@@ -1,0 +1,304 @@
+//! Events of a turn, for people: the model's text on standard output, everything else on standard error.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{Event, EventSink, NoticeLevel};
+use toolcell_core::tool::{LogLevel, LogLine, LogSource};
+use toolcell_core::{Content, Receipt, ToolError};
+
+use super::{Activity, Console, content, receipt};
+use crate::config::units::{Count, Span};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
+use crate::toolbox::AllowHints;
+
+/// Shows a turn while it runs.
+pub(crate) struct TurnView {
+    console: Console,
+    hints: AllowHints,
+    /// Cancelled when nobody reads the output any more.
+    gone: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    model: String,
+    started: Option<Instant>,
+    waiting: Option<Activity>,
+    running: BTreeMap<String, Activity>,
+    calls: u32,
+    /// Text of the running step that was streamed.
+    streamed: String,
+    reasoning_open: bool,
+}
+
+impl TurnView {
+    /// Shows on `console`; cancels `gone` when standard output is closed.
+    pub(crate) fn new(console: Console, hints: AllowHints, gone: CancellationToken) -> Self {
+        Self {
+            console,
+            hints,
+            gone,
+            state: Mutex::default(),
+        }
+    }
+
+    fn show(&self, event: &Event) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::TurnStarted { model, .. } => {
+                state.model.clone_from(model);
+                state.started = Some(Instant::now());
+            }
+            Event::StepStarted { .. } => {
+                state.streamed.clear();
+                state.waiting = Some(self.console.activity(&format!("waiting for {}", state.model)));
+            }
+            Event::TextDelta { text } => {
+                state.waiting = None;
+                self.end_reasoning(&mut state)?;
+                state.streamed.push_str(text);
+                self.stream(text)?;
+            }
+            Event::ReasoningDelta { text } => {
+                state.waiting = None;
+                state.reasoning_open = true;
+                self.console.write(|s| {
+                    s.end_open_line()?;
+                    s.err.styled(FAINT, text)?;
+                    s.err.flush()
+                })?;
+            }
+            Event::StepFinished { .. } | Event::StepInterrupted { .. } => {
+                state.waiting = None;
+                self.end_text(&mut state)?;
+                // Where there was nothing of an answer, the outcome says all.
+                if let Event::StepInterrupted {
+                    reason,
+                    message: Some(_),
+                    ..
+                } = event
+                {
+                    self.mark(WARN, "!", &format!("the answer was cut off: {reason}"))?;
+                }
+            }
+            Event::Retry { delay_ms, reason, .. } => {
+                let pause = Span(Duration::from_millis(*delay_ms));
+                self.mark(WARN, "↻", &format!("once more in {pause}: {reason}"))?;
+            }
+            Event::CallStarted { id, tool, arguments } => {
+                state.waiting = None;
+                self.end_text(&mut state)?;
+                state.calls += 1;
+                self.console.write(|s| {
+                    s.err.styled(NAME, "● ")?;
+                    s.err.styled(STRONG, tool)?;
+                    s.err.text(" ")?;
+                    s.err.line(&content::arguments(arguments))
+                })?;
+                state
+                    .running
+                    .insert(id.clone(), self.console.activity(&format!("running {tool}")));
+            }
+            Event::CallRetried { delay_ms, reason, .. } => {
+                let pause = Span(Duration::from_millis(*delay_ms));
+                self.mark(WARN, "↻", &format!("once more in {pause}: {reason}"))?;
+            }
+            Event::CallProgress { id, progress } => {
+                if let Some(activity) = state.running.get(id) {
+                    let of = progress
+                        .total
+                        .map(|total| format!("/{total}"))
+                        .unwrap_or_default();
+                    let what = progress.message.as_deref().unwrap_or("running");
+                    activity.relabel(&format!("{what} {}{of}", progress.done));
+                }
+            }
+            Event::CallLog { line, .. } => self.log(line)?,
+            Event::CallFinished {
+                id,
+                tool,
+                content,
+                error,
+                receipt,
+                ..
+            } => {
+                state.running.remove(id);
+                self.call_finished(tool, content, error.as_ref(), receipt.as_ref())?;
+            }
+            Event::ApprovalDecided { approved, reason, .. } => {
+                let reason = reason
+                    .as_ref()
+                    .map(|reason| format!(": {reason}"))
+                    .unwrap_or_default();
+                if *approved {
+                    self.mark(GOOD, "✓", &format!("approved{reason}"))?;
+                } else {
+                    self.mark(WARN, "✗", &format!("not approved{reason}"))?;
+                }
+            }
+            Event::PlanUpdated { plan } => {
+                for line in plan.to_string().lines() {
+                    self.mark(FAINT, "│", line)?;
+                }
+            }
+            Event::SummaryStarted { messages, .. } => {
+                state.waiting = Some(self.console.activity(&format!("summarising {messages} messages")));
+            }
+            Event::Compacted { removed, .. } => {
+                state.waiting = None;
+                self.mark(
+                    FAINT,
+                    "…",
+                    &format!("{removed} older messages were replaced by a summary"),
+                )?;
+            }
+            Event::Reminder { text, .. } => {
+                self.mark(FAINT, "…", &format!("the loop to the model: {text}"))?
+            }
+            Event::Notice { level, text } => match level {
+                NoticeLevel::Info => self.mark(FAINT, "·", text)?,
+                NoticeLevel::Warning => self.mark(WARN, "!", text)?,
+                _ => self.mark(BAD, "!", text)?,
+            },
+            Event::TurnFinished {
+                text, steps, usage, ..
+            } => {
+                state.waiting = None;
+                state.running.clear();
+                self.end_text(&mut state)?;
+                // An answer that the loop made itself, or that came in one piece, was not streamed.
+                if !text.trim().is_empty() && state.streamed.trim() != text.trim() {
+                    self.stream(text)?;
+                }
+                self.end_text(&mut state)?;
+                let mut parts = vec![count(*steps, "step"), count(state.calls, "call")];
+                if usage.input + usage.output > 0 {
+                    parts.push(format!(
+                        "{} tokens in, {} out",
+                        Count(usage.input),
+                        Count(usage.output)
+                    ));
+                }
+                parts.extend(state.started.map(|started| Span(started.elapsed()).to_string()));
+                self.console.note(&parts.join(" · "));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn stream(&self, text: &str) -> io::Result<()> {
+        self.console.write(|s| {
+            s.set_line_open(!text.ends_with('\n'));
+            s.out.stream(text)
+        })
+    }
+
+    fn end_reasoning(&self, state: &mut State) -> io::Result<()> {
+        if std::mem::take(&mut state.reasoning_open) {
+            self.console.write(|s| s.err.end_line())?;
+        }
+        Ok(())
+    }
+
+    fn end_text(&self, state: &mut State) -> io::Result<()> {
+        self.end_reasoning(state)?;
+        self.console.write(|s| {
+            s.out.end_stream()?;
+            s.end_open_line()
+        })
+    }
+
+    fn mark(&self, style: anstyle::Style, mark: &str, text: &str) -> io::Result<()> {
+        self.console.write(|s| {
+            s.end_open_line()?;
+            s.err.styled(style, mark)?;
+            s.err.text(" ")?;
+            s.err.line(text)
+        })
+    }
+
+    fn log(&self, line: &LogLine) -> io::Result<()> {
+        log(&self.console, line)
+    }
+
+    fn call_finished(
+        &self,
+        tool: &str,
+        content: &[Content],
+        error: Option<&ToolError>,
+        receipt: Option<&Receipt>,
+    ) -> io::Result<()> {
+        self.console.write(|s| {
+            match error {
+                None => {
+                    s.err.styled(GOOD, "✓ ")?;
+                    s.err.text(tool)?;
+                    s.err.text("  ")?;
+                    s.err.line(&content::summary(content))?;
+                }
+                Some(error) => {
+                    s.err.styled(BAD, "✗ ")?;
+                    s.err.text(tool)?;
+                    s.err.text("  ")?;
+                    s.err.line(&error.to_string())?;
+                }
+            }
+            let Some(receipt) = receipt else {
+                return Ok(());
+            };
+            s.err.styled(FAINT, &format!("  {}", receipt::line(receipt)))?;
+            s.err.end_line()?;
+            for hint in self.hints.of(tool, receipt, error) {
+                s.err.styled(NAME, "  hint: ")?;
+                s.err.line(&hint.replace('\n', "\n        "))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// One line of a tool's log on standard error.
+pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
+    let style = match line.level {
+        LogLevel::Error => BAD,
+        LogLevel::Warn => WARN,
+        _ => FAINT,
+    };
+    let source = match line.source {
+        LogSource::Log => "log",
+        LogSource::Stdout => "stdout",
+        LogSource::Stderr => "stderr",
+        LogSource::Host => "host",
+    };
+    console.write(|s| {
+        s.end_open_line()?;
+        s.err.styled(style, &format!("  {source} │ "))?;
+        s.err.line(&line.message)
+    })
+}
+
+fn count(number: u32, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+impl EventSink for TurnView {
+    fn event(&self, event: &Event) {
+        // Only standard output counts: where standard error is closed, there is nobody to tell.
+        if self.show(event).is_err() && is_output(event) {
+            self.gone.cancel();
+        }
+    }
+}
+
+fn is_output(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TextDelta { .. } | Event::StepFinished { .. } | Event::TurnFinished { .. }
+    )
+}

@@ -1,0 +1,170 @@
+//! What a person reads when something did not work: what failed with which input, why, and what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+
+pub(crate) use crate::exit::Exit;
+use crate::render::Console;
+use crate::terminal::{BAD, FAINT, NAME, Screen};
+
+/// Something that did not work, ready to be told.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// How the process ends.
+    pub(crate) exit: Exit,
+    what: String,
+    why: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl Failure {
+    /// What failed, with which input. One sentence without a period, names in backticks.
+    pub(crate) fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            why: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Adds an error and every cause behind it.
+    pub(crate) fn because(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let error = error.into();
+        let mut next: Option<&dyn Error> = Some(error.as_ref());
+        while let Some(error) = next {
+            let message = error.to_string();
+            // Some errors repeat their cause in their own text.
+            if !self.why.last().is_some_and(|last| last.contains(&message)) {
+                self.why.push(message);
+            }
+            next = error.source();
+        }
+        self
+    }
+
+    /// Adds a reason.
+    pub(crate) fn why(mut self, reason: impl Into<String>) -> Self {
+        self.why.push(reason.into());
+        self
+    }
+
+    /// Adds what the person can do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds several things that the person can do.
+    pub(crate) fn hints(mut self, hints: impl IntoIterator<Item = String>) -> Self {
+        self.hints.extend(hints);
+        self
+    }
+
+    /// Tells it.
+    pub(crate) fn print<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        screen.styled(BAD, "error:")?;
+        screen.text(" ")?;
+        print_indented(screen, 7, &self.what)?;
+        for (i, reason) in self.why.iter().enumerate() {
+            screen.styled(FAINT, if i == 0 { "  why: " } else { "       " })?;
+            print_indented(screen, 7, reason)?;
+        }
+        for hint in &self.hints {
+            screen.styled(NAME, " hint:")?;
+            screen.text(" ")?;
+            print_indented(screen, 7, hint)?;
+        }
+        screen.flush()
+    }
+}
+
+fn print_indented<W: Write>(screen: &mut Screen<W>, indent: usize, text: &str) -> io::Result<()> {
+    for (i, line) in text.lines().enumerate() {
+        if i > 0 {
+            screen.text(&" ".repeat(indent))?;
+        }
+        screen.line(line)?;
+    }
+    Ok(())
+}
+
+/// Tells what went wrong, if anything did, and says how the process ends.
+pub(crate) fn end(ended: Result<Exit, Failure>, console: &Console) -> Exit {
+    match ended {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if failure.exit != Exit::Ok {
+                console.tell(&failure);
+            }
+            failure.exit
+        }
+    }
+}
+
+/// One line, for logs and for tests.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        for reason in &self.why {
+            write!(f, ": {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream that was closed by its reader is success; everything else that a write can meet is ours to report.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Ok, "the reader of the output went away");
+        }
+        Self::new(Exit::Internal, "the output cannot be written").because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(failure: &Failure) -> String {
+        let mut out = Vec::new();
+        failure.print(&mut Screen::new(&mut out, false)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_failure_says_what_why_and_what_to_do() {
+        let io = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let failure = Failure::new(Exit::Component, "`a.wasm` cannot be read")
+            .because(io)
+            .why("two\nlines")
+            .hint("check the path");
+        insta::assert_snapshot!(printed(&failure), @r"
+        error: `a.wasm` cannot be read
+          why: no such file
+               two
+               lines
+         hint: check the path
+        ");
+    }
+
+    #[test]
+    fn a_cause_that_is_already_said_is_not_said_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer: {0}")]
+        struct Outer(#[source] io::Error);
+        let outer = Outer(io::Error::other("deep"));
+        let failure = Failure::new(Exit::Failed, "x").because(outer);
+        assert_eq!(failure.to_string(), "x: outer: deep");
+    }
+
+    #[test]
+    fn a_failure_never_carries_a_control_sequence_to_the_terminal() {
+        let failure = Failure::new(Exit::Failed, "\u{1b}[2J")
+            .why("\u{1b}]0;x\u{7}")
+            .hint("\u{202e}");
+        assert!(!printed(&failure).contains(|c: char| c.is_control() && c != '\n'));
+    }
+}

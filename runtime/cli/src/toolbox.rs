@@ -1,0 +1,425 @@
+//! From the name of a component to tools that can be called: bytes, sandbox, policy.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolcell_core::policy::DirAccess;
+use toolcell_core::{Grant, Limit, Receipt, Tool, ToolError};
+use toolcell_sandbox::{Ability, CompileEvent, Component, LoadError, Sandbox, SandboxOptions};
+
+use crate::config::{ComponentSource, Origin, Settings, Sourced, ToolSettings};
+use crate::environment::Environment;
+use crate::near::nearest;
+use crate::quote;
+use crate::render::{Console, receipt};
+use crate::report::{Exit, Failure};
+
+/// Loads components for one run of the command line.
+pub(crate) struct Toolbox<'a> {
+    pub(crate) environment: &'a Environment,
+    pub(crate) settings: &'a Settings,
+    pub(crate) sandbox: Sandbox,
+}
+
+/// A component with its policy.
+pub(crate) struct Loaded {
+    /// What configuration says about it.
+    pub(crate) settings: ToolSettings,
+    /// The component.
+    pub(crate) component: Component,
+    /// Its tools under that policy.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+}
+
+/// What a person named: a component, and perhaps one of its tools.
+pub(crate) struct Wanted {
+    /// The component.
+    pub(crate) settings: ToolSettings,
+    /// The tool; `None` means the only one that it has.
+    pub(crate) tool: Option<String>,
+}
+
+/// Largest component that is read from a file, in bytes; the sandbox accepts as much.
+const MAX_COMPONENT_BYTES: u64 = 32 << 20;
+
+/// Cells at one time. One person does not run more, and reserving few makes the start fast.
+const SLOTS: u32 = 64;
+
+impl<'a> Toolbox<'a> {
+    /// Starts the sandbox.
+    ///
+    /// # Errors
+    /// When the engine does not start on this machine.
+    pub(crate) fn open(
+        environment: &'a Environment,
+        settings: &'a Settings,
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        let sandbox = sandbox(environment, console)?;
+        Ok(Self {
+            environment,
+            settings,
+            sandbox,
+        })
+    }
+
+    /// Finds what a person named: `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool.
+    ///
+    /// # Errors
+    /// When there is no such tool, with the names that come near.
+    pub(crate) async fn find(&self, text: &str) -> Result<Wanted, Failure> {
+        let (component, tool) = match text.rsplit_once('#') {
+            Some((component, tool)) => (component, Some(tool.to_owned())),
+            None => (text, None),
+        };
+        if let Some(settings) = self.settings.tools.get(component) {
+            return Ok(Wanted {
+                settings: settings.clone(),
+                tool,
+            });
+        }
+        if is_path(component) {
+            return Ok(Wanted {
+                settings: self.file(component),
+                tool,
+            });
+        }
+        if tool.is_none()
+            && let Some(settings) = self.component_with_tool(text).await?
+        {
+            return Ok(Wanted {
+                settings,
+                tool: Some(text.to_owned()),
+            });
+        }
+        Err(self.unknown(component).await)
+    }
+
+    /// The component that defines a tool of this name. Those whose name starts the tool's name are asked first, because
+    /// loading a component can mean compiling it.
+    async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
+        let mut candidates: Vec<&ToolSettings> = self
+            .settings
+            .tools
+            .values()
+            .filter(|c| c.enabled.value && !c.is_of_project())
+            .collect();
+        candidates.sort_by_key(|candidate| !tool.starts_with(candidate.name.as_str()));
+        for candidate in candidates {
+            let component = self.component(candidate).await?;
+            if component
+                .definitions()
+                .iter()
+                .any(|spec| spec.name.as_str() == tool)
+            {
+                return Ok(Some(candidate.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn unknown(&self, name: &str) -> Failure {
+        let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
+        for candidate in self
+            .settings
+            .tools
+            .values()
+            .filter(|c| c.enabled.value && !c.is_of_project())
+        {
+            if let Ok(component) = self.component(candidate).await {
+                names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
+            }
+        }
+        names.dedup();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let near = nearest(name, &names);
+        let failure = Failure::new(Exit::Usage, format!("there is no tool `{name}`"));
+        if near.is_empty() {
+            failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
+        } else {
+            let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+            failure.hint(format!("did you mean {}?", quoted.join(" or ")))
+        }
+    }
+
+    /// A component that is named by its path.
+    fn file(&self, written: &str) -> ToolSettings {
+        let path = self.environment.path(written, &self.environment.cwd);
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or("component");
+        let mut settings =
+            ToolSettings::new(stem, ComponentSource::File(Sourced::flag("TOOL", path.clone())));
+        settings.apply(&self.settings.overrides, self.environment);
+        settings
+    }
+
+    /// Loads a component and puts its policy in place.
+    ///
+    /// # Errors
+    /// When it is switched off, cannot be loaded, or a grant cannot be given.
+    pub(crate) async fn load(&self, settings: &ToolSettings) -> Result<Loaded, Failure> {
+        if !settings.enabled.value {
+            return Err(Failure::new(
+                Exit::Config,
+                format!("the tool `{}` is switched off", settings.name),
+            )
+            .why(settings.enabled.origin.point_at())
+            .hint("set `enabled = true` there"));
+        }
+        let policy = Arc::new(settings.policy(self.environment)?);
+        let component = self.component(settings).await?;
+        let tools = component.tools(policy);
+        Ok(Loaded {
+            settings: settings.clone(),
+            component,
+            tools,
+        })
+    }
+
+    /// Loads a component, whether it is switched on or not.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
+        let (label, loaded) = match &settings.component {
+            ComponentSource::Shipped(shipped) => (
+                settings.name.clone(),
+                self.sandbox.load(&settings.name, shipped.bytes).await,
+            ),
+            ComponentSource::File(path) => {
+                let label = self.environment.shown(&path.value);
+                let bytes = read_component(path, &label)?;
+                let loaded = self.sandbox.load(&label, &bytes).await;
+                (label, loaded)
+            }
+        };
+        loaded.map_err(|error| cannot_load(&label, error))
+    }
+
+    /// Refuses grants and limits of the command line that are for a component which takes no part.
+    ///
+    /// # Errors
+    /// Names the flag and what was perhaps meant.
+    pub(crate) fn check_flags<'b>(
+        &self,
+        taking_part: impl IntoIterator<Item = &'b ToolSettings>,
+    ) -> Result<(), Failure> {
+        let names: Vec<&str> = taking_part
+            .into_iter()
+            .map(|settings| settings.name.as_str())
+            .collect();
+        let overrides = &self.settings.overrides;
+        let flags = overrides
+            .grants
+            .iter()
+            .map(|flag| ("--grant", &flag.component))
+            .chain(overrides.limits.iter().map(|flag| ("--limit", &flag.component)));
+        for (flag, component) in flags {
+            if let Some(component) = component
+                && !names.contains(&component.as_str())
+            {
+                let failure = Failure::new(
+                    Exit::Usage,
+                    format!("`{flag} {component}:…` is for no component that takes part"),
+                )
+                .why(format!(
+                    "{} here: {}",
+                    if names.len() == 1 {
+                        "there is one"
+                    } else {
+                        "they are"
+                    },
+                    names.join(", ")
+                ));
+                return Err(match nearest(component, &names).first() {
+                    Some(near) => failure.hint(format!("did you mean `{near}:`?")),
+                    None => failure.hint("without a name in front it holds for every component"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts the sandbox with the person's cache.
+pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
+    let activities = Mutex::new(BTreeMap::new());
+    let shown = console.clone();
+    let options = SandboxOptions {
+        cache_dir: environment.cache_dir.clone(),
+        slots: SLOTS,
+        max_component_bytes: MAX_COMPONENT_BYTES,
+        on_compile: Some(Arc::new(move |event| {
+            let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);
+            match event {
+                CompileEvent::Started { label, .. } => {
+                    activities.insert(label.to_owned(), shown.activity(&format!("compiling {label}")));
+                }
+                CompileEvent::Finished { label, .. } => {
+                    activities.remove(label);
+                }
+                _ => {}
+            }
+        })),
+        ..SandboxOptions::default()
+    };
+    let sandbox = Sandbox::new(options).map_err(|e| {
+        Failure::new(Exit::Internal, "the sandbox does not start on this machine")
+            .because(e)
+            .hint("`toolcell doctor` shows what is missing")
+    })?;
+    if let Some(error) = sandbox.cache_error() {
+        console.note(&format!("compiled code is not kept: {error}"));
+    }
+    Ok(sandbox)
+}
+
+/// Whether a text names a file and not a tool.
+fn is_path(text: &str) -> bool {
+    text.contains(['/', '\\'])
+        || Path::new(text)
+            .extension()
+            .is_some_and(|ext| ext.eq_ignore_ascii_case("wasm"))
+}
+
+fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
+    let fail = || {
+        let failure = Failure::new(Exit::Component, format!("the component `{label}` cannot be read"));
+        match &path.origin {
+            Origin::File(..) => failure.why(path.origin.point_at()),
+            _ => failure,
+        }
+    };
+    let metadata = std::fs::metadata(&path.value).map_err(|e| {
+        let missing = e.kind() == std::io::ErrorKind::NotFound;
+        let failure = fail().because(e);
+        if missing {
+            failure.hint("check the path; relative paths start at the working directory")
+        } else {
+            failure
+        }
+    })?;
+    if !metadata.is_file() {
+        return Err(fail()
+            .why("it is no regular file")
+            .hint("name the `.wasm` file itself"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(&path.value)
+        .and_then(|file| file.take(MAX_COMPONENT_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|e| fail().because(e))?;
+    Ok(bytes)
+}
+
+fn cannot_load(label: &str, error: LoadError) -> Failure {
+    let hint = error.hint();
+    Failure::new(Exit::Component, format!("`{label}` cannot be loaded"))
+        .because(error)
+        .hints(hint)
+}
+
+/// What hints need to know of the component behind a tool.
+#[derive(Clone)]
+struct Known {
+    component: String,
+    /// Whether the person's configuration can say something about it.
+    configured: bool,
+    /// Whether it can ask for files and is granted none. It then has no directory to ask for anything in, and nothing
+    /// that it does is denied.
+    without_files: bool,
+}
+
+/// Knows for each tool what would allow what was denied to it.
+#[derive(Default)]
+pub(crate) struct AllowHints {
+    /// By the name of the tool.
+    tools: BTreeMap<String, Known>,
+    user_file: Option<String>,
+}
+
+impl AllowHints {
+    /// Hints for the tools of these components.
+    pub(crate) fn new<'b>(loaded: impl IntoIterator<Item = &'b Loaded>, environment: &Environment) -> Self {
+        let mut tools = BTreeMap::new();
+        for loaded in loaded {
+            let configured = match &loaded.settings.component {
+                ComponentSource::Shipped(_) => true,
+                ComponentSource::File(path) => {
+                    matches!(path.origin, Origin::File(..)) && !loaded.settings.is_of_project()
+                }
+            };
+            let has_directory =
+                (loaded.settings.grants.iter()).any(|line| matches!(line.grant, Grant::Dir { .. }));
+            let known = Known {
+                component: loaded.settings.name.clone(),
+                configured,
+                without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
+            };
+            for tool in &loaded.tools {
+                tools.insert(tool.spec().name.to_string(), known.clone());
+            }
+        }
+        Self {
+            tools,
+            user_file: crate::config::layers::user_file(environment).map(|path| environment.shown(&path)),
+        }
+    }
+
+    /// What would allow what was denied in this call, or raise the limit that ended it.
+    pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
+        let Some(known) = self.tools.get(tool) else {
+            return Vec::new();
+        };
+        let component = &known.component;
+        let file = self.user_file.as_deref().filter(|_| known.configured);
+        let mut hints = receipt::allow_hints(receipt, component, file);
+        if known.without_files && matches!(error, Some(ToolError::Failed { .. } | ToolError::Denied { .. })) {
+            let allow = receipt::allow(
+                &Grant::Dir {
+                    host: ".".into(),
+                    guest: None,
+                    access: DirAccess::READ,
+                },
+                component,
+                file,
+            );
+            hints.push(format!(
+                "no directory is granted to it; if it needs files here, {allow}"
+            ));
+        }
+        if let Some(ToolError::Limit { limit }) = error
+            && let Some((name, value)) = limit_setting(limit)
+        {
+            hints.push(match file {
+                None => format!(
+                    "allow more with --limit {}",
+                    quote::shell(&format!("{name}={value}"))
+                ),
+                Some(path) => format!(
+                    "allow more with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
+                    quote::shell(&format!("{component}:{name}={value}")),
+                    quote::toml(&value)
+                ),
+            });
+        }
+        hints
+    }
+}
+
+/// The setting behind a limit, and twice its value.
+fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
+    let (name, value) = match *limit {
+        Limit::Fuel(n) => ("fuel", n),
+        Limit::WallTimeMs(n) => ("wall", n),
+        Limit::Memory(n) => ("memory", n),
+        Limit::TableElements(n) => ("table_elements", n),
+        Limit::Handles(n) => ("handles", n),
+        Limit::Output(n) => ("output", n),
+        _ => return None,
+    };
+    Some((name, crate::config::limits::shown(name, value.saturating_mul(2))))
+}
