@@ -65,6 +65,14 @@ fn rounds(messages: &[Arc<Message>]) -> Vec<usize> {
         .collect()
 }
 
+/// Whether the first messages up to this number are whole rounds.
+pub(crate) fn is_boundary(messages: &[Arc<Message>], at: usize) -> bool {
+    let in_a_round = messages
+        .get(at)
+        .is_some_and(|message| matches!(message.as_ref(), Message::Tool { .. }));
+    at <= messages.len() && !in_a_round
+}
+
 /// How many messages a summary replaces when it leaves the last `keep` rounds; `None` when there is nothing worth it.
 pub(crate) fn summary_cut(messages: &[Arc<Message>], keep: usize) -> Option<usize> {
     /// A summary is two messages; replacing fewer wins nothing.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
-use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason};
+use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
 use toolcell_core::{Event, Message, Part, ToolError};
 
 use super::state::Stage;
@@ -236,6 +236,26 @@ impl Step<'_> {
         {
             self.emit(Event::ResultsPruned { calls, bytes });
         }
+    }
+
+    /// A summary replaces whole rounds, or nothing.
+    pub(super) fn summarised(&mut self, removed: usize, replacement: Vec<Message>, usage: Option<Usage>) {
+        if !context::is_boundary(&self.state.messages, removed) {
+            return self.summary_failed("it does not end with a round");
+        }
+        self.emit(Event::Compacted {
+            removed,
+            replacement,
+            usage,
+        });
+        self.restate_plan();
+        self.advance();
+    }
+
+    pub(super) fn summary_failed(&mut self, reason: &str) {
+        let text = format!("the conversation could not be summarised: {reason}");
+        self.notice(NoticeLevel::Warning, text);
+        self.advance();
     }
 
     /// A summary may have taken the plan out of sight.

@@ -240,22 +240,8 @@ impl Step<'_> {
                     usage,
                 },
                 Some(Phase::Summarising),
-            ) => {
-                self.emit(Event::Compacted {
-                    removed,
-                    replacement,
-                    usage,
-                });
-                self.restate_plan();
-                self.advance();
-            }
-            (Input::SummaryFailed { reason }, Some(Phase::Summarising)) => {
-                self.notice(
-                    NoticeLevel::Warning,
-                    format!("the conversation could not be summarised: {reason}"),
-                );
-                self.advance();
-            }
+            ) => self.summarised(removed, replacement, usage),
+            (Input::SummaryFailed { reason }, Some(Phase::Summarising)) => self.summary_failed(&reason),
             (Input::Prepared { id, arguments }, Some(Phase::Calling)) => self.prepared(&id, arguments),
             (Input::Decided { id, decision }, Some(Phase::Calling)) => self.decided(&id, decision),
             (Input::Returned { id, outcome }, Some(Phase::Calling)) => self.returned(&id, outcome),
