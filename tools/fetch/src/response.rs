@@ -1,0 +1,84 @@
+//! What a server answered.
+
+/// A response with its body, perhaps cut.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
+    /// Whether the body was longer than what was read of it.
+    pub(crate) cut: bool,
+}
+
+impl Response {
+    /// A header as text; `None` if there is none.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let (_, value) = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+        Some(String::from_utf8_lossy(value).trim().to_owned())
+    }
+
+    /// The media type in lower case, without parameters, and the charset if one is named.
+    pub(crate) fn media_type(&self) -> (Option<String>, Option<String>) {
+        let Some(value) = self.header("content-type") else {
+            return (None, None);
+        };
+        let mut parts = value.split(';');
+        let media_type = parts
+            .next()
+            .map(|part| part.trim().to_lowercase())
+            .filter(|part| !part.is_empty());
+        let charset = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            name.trim()
+                .eq_ignore_ascii_case("charset")
+                .then(|| value.trim().trim_matches('"').to_owned())
+        });
+        (media_type, charset)
+    }
+
+    /// What people call the status.
+    pub(crate) fn status_text(&self) -> String {
+        let reason = match self.status {
+            400 => " Bad Request",
+            401 => " Unauthorized",
+            402 => " Payment Required",
+            403 => " Forbidden",
+            404 => " Not Found",
+            405 => " Method Not Allowed",
+            406 => " Not Acceptable",
+            408 => " Request Timeout",
+            410 => " Gone",
+            418 => " I'm a teapot",
+            429 => " Too Many Requests",
+            451 => " Unavailable For Legal Reasons",
+            500 => " Internal Server Error",
+            502 => " Bad Gateway",
+            503 => " Service Unavailable",
+            504 => " Gateway Timeout",
+            _ => "",
+        };
+        format!("{}{reason}", self.status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_type_is_taken_apart() {
+        let with = |value: &str| Response {
+            headers: vec![("Content-Type".into(), value.into())],
+            ..Response::default()
+        };
+        assert_eq!(
+            with("Text/HTML; a=b; Charset=\"ISO-8859-1\"").media_type(),
+            (Some("text/html".into()), Some("ISO-8859-1".into()))
+        );
+        assert_eq!(with("").media_type(), (None, None));
+        assert_eq!(Response::default().media_type(), (None, None));
+    }
+}

@@ -1,0 +1,142 @@
+//! HTTP as a cell has it: `wasi:http` 0.2.
+
+use toolcell_sdk::{Result, ToolError};
+use url::Url;
+use wasip2::http::outgoing_handler;
+use wasip2::http::types::{
+    ErrorCode, Fields, IncomingBody, Method, OutgoingBody, OutgoingRequest, Scheme, http_error_code,
+};
+use wasip2::io::streams::StreamError;
+
+use crate::response::Response;
+
+/// Bytes read at a time.
+const CHUNK: u64 = 64 << 10;
+
+const HEADERS: &[(&str, &str)] = &[
+    (
+        "accept",
+        "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5",
+    ),
+    ("accept-encoding", "gzip"),
+    (
+        "user-agent",
+        concat!("toolcell-fetch/", env!("CARGO_PKG_VERSION")),
+    ),
+];
+
+/// Sends one GET request and reads at most `max_body` bytes of the answer.
+pub(crate) fn get(url: &Url, max_body: usize) -> Result<Response> {
+    let response = request(url).map_err(|error| explain(url, &error))?;
+    let mut answer = Response {
+        status: response.status(),
+        headers: response.headers().entries(),
+        ..Response::default()
+    };
+    let body = response
+        .consume()
+        .map_err(|()| ToolError::failed("the body was read before"))?;
+    let stream = body
+        .stream()
+        .map_err(|()| ToolError::failed("the body was read before"))?;
+    loop {
+        match stream.blocking_read(CHUNK) {
+            Ok(chunk) => answer.body.extend_from_slice(&chunk),
+            Err(StreamError::Closed) => break,
+            Err(StreamError::LastOperationFailed(error)) => {
+                return Err(match http_error_code(&error) {
+                    Some(code) => explain(url, &code),
+                    None => ToolError::unavailable(format_args!(
+                        "`{url}`: the connection broke: {}",
+                        error.to_debug_string()
+                    )),
+                });
+            }
+        }
+        if answer.body.len() > max_body {
+            answer.body.truncate(max_body);
+            answer.cut = true;
+            break;
+        }
+    }
+    drop(stream);
+    drop(IncomingBody::finish(body));
+    Ok(answer)
+}
+
+fn request(url: &Url) -> Result<wasip2::http::types::IncomingResponse, ErrorCode> {
+    let headers: Vec<(String, Vec<u8>)> = HEADERS
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()))
+        .collect();
+    let headers =
+        Fields::from_list(&headers).map_err(|error| ErrorCode::InternalError(Some(error.to_string())))?;
+    let request = OutgoingRequest::new(headers);
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let scheme = if url.scheme() == "http" {
+        Scheme::Http
+    } else {
+        Scheme::Https
+    };
+    let set = request
+        .set_method(&Method::Get)
+        .and_then(|()| request.set_scheme(Some(&scheme)))
+        .and_then(|()| request.set_authority(Some(url.authority())))
+        .and_then(|()| request.set_path_with_query(Some(&path)));
+    set.map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
+    if let Ok(body) = request.body() {
+        OutgoingBody::finish(body, None)?;
+    }
+    let future = outgoing_handler::handle(request, None)?;
+    loop {
+        match future.get() {
+            Some(Ok(response)) => return response,
+            Some(Err(())) => return Err(ErrorCode::InternalError(None)),
+            None => future.subscribe().block(),
+        }
+    }
+}
+
+/// Says what the model can do about it: nothing until somebody grants it, try again, or go elsewhere.
+fn explain(url: &Url, error: &ErrorCode) -> ToolError {
+    let host = url.host_str().unwrap_or_default();
+    match error {
+        ErrorCode::HttpRequestDenied | ErrorCode::DestinationIpProhibited => {
+            ToolError::denied(format_args!("this tool may not send requests to `{url}`"))
+        }
+        ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
+            ToolError::failed(format_args!("there is no host `{host}`"))
+        }
+        ErrorCode::TlsProtocolError | ErrorCode::TlsCertificateError | ErrorCode::TlsAlertReceived(_) => {
+            ToolError::failed(format_args!("no secure connection to `{host}`: {}", words(error)))
+        }
+        ErrorCode::HttpResponseBodySize(_) => ToolError::failed(format_args!(
+            "`{url}`: the answer is larger than this tool may receive"
+        )),
+        ErrorCode::HttpRequestUriInvalid | ErrorCode::HttpRequestUriTooLong => ToolError::invalid(
+            format_args!("`url`: `{url}` cannot be requested: {}", words(error)),
+        ),
+        _ => ToolError::unavailable(format_args!("`{url}`: {}", words(error))),
+    }
+}
+
+/// `ErrorCode::ConnectionRefused` as "connection refused".
+fn words(error: &ErrorCode) -> String {
+    if let ErrorCode::InternalError(Some(message)) = error {
+        return message.clone();
+    }
+    let name = format!("{error:?}");
+    let name = name.rsplit("::").next().unwrap_or(&name);
+    let name = name.split(['(', ' ', '{']).next().unwrap_or(name);
+    let mut words = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(character.to_lowercase());
+    }
+    words
+}
