@@ -10,6 +10,7 @@ use toolcell_core::{Limit, Policy, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::contract::{Provider, ProviderPre};
+use crate::egress::Egress;
 use crate::failure;
 use crate::ledger::Ledger;
 use crate::meter::{Meter, Metered, Turns};
@@ -33,6 +34,8 @@ pub(crate) struct Cells {
 pub(crate) struct Order<'a> {
     pub(crate) pre: &'a ProviderPre<CellState>,
     pub(crate) policy: &'a Policy,
+    /// The HTTP grants of the policy, shared by its calls.
+    pub(crate) egress: &'a Arc<Egress>,
     pub(crate) observer: Arc<dyn CallObserver>,
     /// Slots of the pool that the component takes.
     pub(crate) slots: u32,
@@ -85,7 +88,7 @@ impl Cells {
 
     async fn call<J: Job>(&self, order: Order<'_>, job: J, mut filing: Filing) -> Result<J::Done, ToolError> {
         let limits = &order.policy.limits;
-        let state = CellState::new(order.policy, filing.ledger.clone(), order.observer)?;
+        let state = CellState::new(order.policy, order.egress, filing.ledger.clone(), order.observer)?;
         let store = filing.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
         store

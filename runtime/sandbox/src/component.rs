@@ -9,6 +9,7 @@ use toolcell_core::{Policy, Tool, ToolSpec};
 
 use crate::cell::Cells;
 use crate::contract::ProviderPre;
+use crate::egress::{Egress, Outside};
 use crate::imports::{Ability, Import};
 use crate::state::CellState;
 use crate::tool::ComponentTool;
@@ -25,6 +26,7 @@ pub struct Component(pub(crate) Arc<Loaded>);
 /// What all tools of a component share.
 pub(crate) struct Loaded {
     pub(crate) cells: Arc<Cells>,
+    pub(crate) outside: Outside,
     pub(crate) pre: ProviderPre<CellState>,
     /// Slots of the pool that one cell takes.
     pub(crate) slots: u32,
@@ -69,14 +71,17 @@ impl Component {
         &self.0.specs
     }
 
-    /// Its tools, to be called under `policy`.
+    /// Its tools, to be called under `policy`. Together they hold at most six HTTP connections at one time.
     pub fn tools(&self, policy: Arc<Policy>) -> Vec<Arc<dyn Tool>> {
+        let outside = self.0.outside.clone();
+        let egress = Arc::new(Egress::new(&policy.grants.http, &policy.limits, outside));
         (self.0.specs.iter())
             .map(|spec| -> Arc<dyn Tool> {
                 Arc::new(ComponentTool {
                     component: self.0.clone(),
                     spec: spec.clone(),
                     policy: policy.clone(),
+                    egress: egress.clone(),
                 })
             })
             .collect()

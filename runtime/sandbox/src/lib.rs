@@ -27,6 +27,8 @@
 //! | compiling, and compiling only once | `compile`, `cache` |
 //! | what the tools say of themselves | `definitions` |
 //! | one call | `cell`, `state`, `limiter`, `meter`, `tool`, `failure` |
+//! | HTTP requests of a guest | `egress` |
+//! | its files | `files` |
 //! | what a guest can say and ask | `voice`, `sockets`, `ledger` |
 //!
 //! The crate reads no environment and prints nothing.
@@ -37,9 +39,11 @@ mod compile;
 mod component;
 mod contract;
 mod definitions;
+mod egress;
 mod engine;
 mod error;
 mod failure;
+mod files;
 mod imports;
 mod ledger;
 mod limiter;
@@ -54,6 +58,7 @@ mod voice;
 
 pub use cache::CacheError;
 pub use component::{Component, Digest, InvalidDigest};
+pub use egress::{HostNetwork, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
 pub use imports::{Ability, Import};

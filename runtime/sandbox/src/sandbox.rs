@@ -17,6 +17,7 @@ use crate::compile::{self, Artefact};
 use crate::component::{Component, Digest, Loaded};
 use crate::contract::{self, ProviderPre, TOOLS, is_compatible, split_version};
 use crate::definitions::{self, Ask, Stored};
+use crate::egress::{Egress, HostNetwork, Network, Outside};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::imports;
@@ -40,6 +41,11 @@ pub struct SandboxOptions {
     pub compile_jobs: usize,
     /// Told when a component is compiled, which can take seconds. Called from any thread.
     pub on_compile: Option<Arc<dyn Fn(CompileEvent<'_>) + Send + Sync>>,
+    /// The network that HTTP requests of guests go through once a policy has allowed them.
+    pub network: Arc<dyn Network>,
+    /// Certificates of authorities (X.509, DER) that are trusted for HTTPS beside Mozilla's and those of the system, such
+    /// as a company's own.
+    pub trusted_roots: Vec<Vec<u8>>,
 }
 
 /// What happens while a component is compiled.
@@ -79,6 +85,7 @@ pub struct Sandbox(Arc<Shared>);
 
 struct Shared {
     cells: Arc<Cells>,
+    outside: Outside,
     linker: Linker<CellState>,
     cache: Option<Cache>,
     cache_error: Option<CacheError>,
@@ -99,6 +106,8 @@ impl Default for SandboxOptions {
             optimize: true,
             compile_jobs: 2,
             on_compile: None,
+            network: Arc::new(HostNetwork),
+            trusted_roots: Vec::new(),
         }
     }
 }
@@ -122,7 +131,9 @@ impl Sandbox {
         } else {
             Semaphore::MAX_PERMITS
         };
+        let outside = Outside::new(options.network.clone(), &options.trusted_roots);
         Ok(Self(Arc::new(Shared {
+            outside,
             cells: Arc::new(Cells {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
@@ -181,6 +192,7 @@ impl Sandbox {
         }
         Ok(Component(Arc::new(Loaded {
             cells: shared.cells.clone(),
+            outside: shared.outside.clone(),
             pre,
             slots,
             label: label.to_owned(),
@@ -300,6 +312,7 @@ impl Shared {
         let order = Order {
             pre,
             policy: &policy,
+            egress: &Arc::new(Egress::new(&[], &policy.limits, self.outside.clone())),
             observer: Arc::new(Unobserved),
             slots,
             bytes_in: 0,
@@ -353,6 +366,7 @@ impl fmt::Debug for SandboxOptions {
             .field("max_component_bytes", &self.max_component_bytes)
             .field("optimize", &self.optimize)
             .field("compile_jobs", &self.compile_jobs)
+            .field("trusted_roots", &self.trusted_roots.len())
             .finish_non_exhaustive()
     }
 }

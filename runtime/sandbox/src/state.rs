@@ -6,13 +6,12 @@ use toolcell_core::tool::{CallObserver, LogSource};
 use toolcell_core::{Policy, ToolError};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
-use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxView, WasiView};
-use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
-use wasmtime_wasi_http::{
-    RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView,
-};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::contract::{log, progress};
+use crate::egress::{CallEgress, Egress};
+use crate::files::{self, Files, FilesView};
 use crate::ledger::Ledger;
 use crate::limiter::Limiter;
 use crate::sockets::{self, Denied};
@@ -26,7 +25,8 @@ pub(crate) struct CellState {
     table: ResourceTable,
     wasi: WasiCtx,
     http: WasiHttpCtx,
-    hooks: DeniedHttp,
+    egress: CallEgress,
+    files: Files,
     pub(crate) limiter: Limiter,
     pub(crate) ledger: Ledger,
     pub(crate) voice: Voice,
@@ -36,6 +36,7 @@ impl CellState {
     /// The state of a new cell: everything that the policy grants, and nothing else.
     pub(crate) fn new(
         policy: &Policy,
+        egress: &Arc<Egress>,
         ledger: Ledger,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
@@ -56,30 +57,30 @@ impl CellState {
         for (name, value) in &policy.grants.env {
             wasi.env(name, value);
         }
-        for dir in &policy.grants.dirs {
-            let perms = if dir.access.can_change() {
-                FsPerms::ReadWrite
-            } else {
-                FsPerms::ReadOnly
-            };
-            wasi.preopened_dir(&dir.host, &dir.guest, perms)
-                .map_err(|error| ToolError::Unavailable {
-                    message: format!("the directory `{}` cannot be opened: {error:#}", dir.guest),
-                })?;
-        }
+        let files = Files::open(&policy.grants.dirs, &policy.limits, &ledger).map_err(|(grant, error)| {
+            ToolError::Unavailable {
+                message: format!("the directory `{}` cannot be opened: {error}", grant.guest),
+            }
+        })?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(policy.limits.handles as usize);
         Ok(Self {
             table,
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            hooks: DeniedHttp {
-                ledger: ledger.clone(),
-            },
+            egress: egress.call(ledger.clone()),
+            files,
             limiter: Limiter::new(&policy.limits),
             ledger,
             voice,
         })
+    }
+
+    fn files(&mut self) -> FilesView<'_> {
+        FilesView {
+            files: &mut self.files,
+            table: &mut self.table,
+        }
     }
 
     pub(crate) fn denied(&mut self) -> Denied<'_> {
@@ -101,7 +102,7 @@ impl WasiHttpView for CellState {
         WasiHttpCtxView {
             ctx: &mut self.http,
             table: &mut self.table,
-            hooks: &mut self.hooks,
+            hooks: &mut self.egress,
         }
     }
 }
@@ -113,35 +114,8 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
+    files::add_to_linker(&mut linker, CellState::files)?;
     log::add_to_linker::<_, HasSelf<Voice>>(&mut linker, |state: &mut CellState| &mut state.voice)?;
     progress::add_to_linker::<_, HasSelf<Voice>>(&mut linker, |state: &mut CellState| &mut state.voice)?;
     Ok(linker)
-}
-
-/// Sends no request.
-struct DeniedHttp {
-    ledger: Ledger,
-}
-
-type Sending = Box<
-    dyn Future<
-            Output = wasmtime_wasi_http::Result<(
-                http::Response<WasiBody>,
-                Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>,
-            )>,
-        > + Send,
->;
-
-impl WasiHttpHooks for DeniedHttp {
-    fn send_request(
-        &mut self,
-        request: http::Request<WasiBody>,
-        _options: Option<RequestOptions>,
-        _sent: Box<dyn Future<Output = Result<(), wasmtime_wasi_http::Error>> + Send>,
-    ) -> Sending {
-        let host = request.uri().host().unwrap_or_default().to_owned();
-        self.ledger
-            .denial("http", host.clone(), Some(format!("http={host}")));
-        Box::new(async { Err(ErrorCode::HttpRequestDenied.into()) })
-    }
 }

@@ -13,6 +13,7 @@ use wasmtime::Store;
 use crate::cell::{Job, Order};
 use crate::component::Loaded;
 use crate::contract::{self, Call, GuestError, Output, Provider};
+use crate::egress::Egress;
 use crate::failure;
 use crate::state::CellState;
 
@@ -21,6 +22,7 @@ pub(crate) struct ComponentTool {
     pub(crate) component: Arc<Loaded>,
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) policy: Arc<Policy>,
+    pub(crate) egress: Arc<Egress>,
 }
 
 impl Tool for ComponentTool {
@@ -48,6 +50,7 @@ impl ComponentTool {
         let order = Order {
             pre: &self.component.pre,
             policy: &self.policy,
+            egress: &self.egress,
             observer: cx.observer.clone(),
             slots: self.component.slots,
             bytes_in: byte_len(&call),

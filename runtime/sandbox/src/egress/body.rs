@@ -1,0 +1,109 @@
+//! The body of a response on its way to the guest: bounded in bytes and in silence.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+use wasmtime_wasi_http::Error;
+
+/// A response body that ends with an error after too many bytes or too long a silence. It counts bytes as they come
+/// from the network, without decoding: a guest decompresses in its own memory, under its own limit. It holds one of
+/// the tool's connections until it is dropped.
+pub(crate) struct CheckedBody {
+    incoming: Incoming,
+    limit: u64,
+    remaining: u64,
+    silence: Duration,
+    timer: Pin<Box<Sleep>>,
+    failed: bool,
+    _connection: OwnedSemaphorePermit,
+}
+
+impl CheckedBody {
+    /// `limit` in bytes; `silence` is the longest time between two pieces.
+    pub(crate) fn new(
+        incoming: Incoming,
+        limit: u64,
+        silence: Duration,
+        connection: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            incoming,
+            limit,
+            remaining: limit,
+            silence,
+            timer: Box::pin(tokio::time::sleep(silence)),
+            failed: false,
+            _connection: connection,
+        }
+    }
+
+    fn check(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Error> {
+        let length = frame
+            .data_ref()
+            .map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+        match self.remaining.checked_sub(length) {
+            Some(remaining) => {
+                self.remaining = remaining;
+                let next = Instant::now() + self.silence;
+                self.timer.as_mut().reset(next);
+                Ok(frame)
+            }
+            None => Err(Error::HttpResponseBodySize(Some(self.limit))),
+        }
+    }
+}
+
+impl Body for CheckedBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if this.failed {
+            return Poll::Ready(None);
+        }
+        let frame = match Pin::new(&mut this.incoming).poll_frame(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(Ok(frame))) => this.check(frame),
+            Poll::Ready(Some(Err(error))) => Err(from_hyper(error)),
+            Poll::Pending => {
+                ready!(this.timer.as_mut().poll(cx));
+                Err(Error::ConnectionReadTimeout)
+            }
+        };
+        this.failed = frame.is_err();
+        Poll::Ready(Some(frame))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.failed || self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// The code of `wasi:http` that says most about a failure of the protocol.
+pub(crate) fn from_hyper(error: hyper::Error) -> Error {
+    if error.is_parse_too_large() {
+        Error::HttpResponseHeaderSectionSize(None)
+    } else if error.is_incomplete_message() {
+        Error::HttpResponseIncomplete
+    } else if error.is_closed() || error.is_canceled() {
+        Error::ConnectionTerminated
+    } else if error.is_parse() {
+        Error::HttpProtocolError
+    } else {
+        Error::Hyper(error)
+    }
+}

@@ -1,0 +1,224 @@
+//! The HTTP requests of one call: what is allowed to leave, and what is written down about it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response};
+use tokio::sync::Semaphore;
+use toolcell_core::policy::{HttpGrant, Limits};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
+
+use super::exchange::{self, Timeouts};
+use super::network::Outside;
+use super::redirect::{self, MAX_HOPS, Redirects};
+use super::rules::{Rules, Scope, grant_for};
+use super::target::{InvalidTarget, Target};
+use crate::ledger::Ledger;
+
+/// Connections that one tool holds at the same time, over all its calls; the seventh request waits. Browsers and edge
+/// runtimes have settled on six for one host.
+const CONNECTIONS: usize = 6;
+
+/// Bytes of all request headers, names and values. Servers refuse from 8 to 64 KiB.
+const MAX_REQUEST_HEADERS: usize = 64 << 10;
+
+/// Characters of a path that a denial shows.
+const SHOWN_PATH: usize = 128;
+
+/// What a tool may send, shared by all its calls.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    rules: Rules,
+    requests_per_call: u32,
+    pub(super) body_limit: u64,
+    pub(super) outside: Outside,
+    pub(super) timeouts: Timeouts,
+    pub(super) connections: Arc<Semaphore>,
+}
+
+/// The hooks of one call, and the only way out of its cell over HTTP.
+#[derive(Debug)]
+pub(crate) struct CallEgress {
+    egress: Arc<Egress>,
+    ledger: Ledger,
+    sent: u32,
+    redirects: Arc<Mutex<Redirects>>,
+}
+
+/// A request that may be sent, if its addresses are in scope.
+pub(super) struct Admitted {
+    pub(super) egress: Arc<Egress>,
+    pub(super) ledger: Ledger,
+    pub(super) redirects: Arc<Mutex<Redirects>>,
+    pub(super) request: Request<WasiBody>,
+    pub(super) target: Target,
+    pub(super) scope: Scope,
+    pub(super) hop: u32,
+}
+
+impl Egress {
+    pub(crate) fn new(grants: &[HttpGrant], limits: &Limits, outside: Outside) -> Self {
+        Self {
+            rules: Rules::new(grants),
+            requests_per_call: limits.http_requests,
+            body_limit: limits.http_body,
+            outside,
+            timeouts: Timeouts::default(),
+            connections: Arc::new(Semaphore::new(CONNECTIONS)),
+        }
+    }
+
+    /// The way out of one call, which writes to `ledger`.
+    pub(crate) fn call(self: &Arc<Self>, ledger: Ledger) -> CallEgress {
+        CallEgress {
+            egress: self.clone(),
+            ledger,
+            sent: 0,
+            redirects: Arc::default(),
+        }
+    }
+}
+
+impl CallEgress {
+    /// Checks all of a request that can be checked without touching the network.
+    fn admit(&mut self, mut request: Request<WasiBody>) -> Result<Admitted, Error> {
+        let target = Target::of_request(request.uri()).map_err(|error| {
+            tracing::debug!(%error, "request refused");
+            match error {
+                InvalidTarget::TooLong(_) => Error::HttpRequestUriTooLong,
+                _ => Error::HttpRequestUriInvalid,
+            }
+        })?;
+        let method = request.method().clone();
+        if method == Method::CONNECT {
+            return Err(Error::HttpRequestMethodInvalid);
+        }
+        check_headers(request.headers(), request.uri(), &target)?;
+        if self.sent >= self.egress.requests_per_call {
+            let limit = self.egress.requests_per_call;
+            self.ledger
+                .denial("http", format!("more than {limit} requests in one call"), None);
+            return Err(Error::HttpRequestDenied);
+        }
+        self.sent += 1;
+        let hop = lock(&self.redirects).follow(&target);
+        let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
+            note_denial(&self.ledger, &method, &target, false);
+            return Err(Error::HttpRequestDenied);
+        };
+        if hop.number > MAX_HOPS {
+            let shown = format!(
+                "{} (more than {MAX_HOPS} redirects in a row)",
+                shown(&method, &target)
+            );
+            self.ledger.denial("http", shown, None);
+            return Err(Error::LoopDetected);
+        }
+        if hop.downgrade {
+            let shown = format!("{} (a redirect from https to http)", shown(&method, &target));
+            self.ledger.denial("http", shown, None);
+            return Err(Error::HttpRequestDenied);
+        }
+        if hop.cross_origin {
+            redirect::drop_credentials(request.headers_mut());
+        }
+        Ok(Admitted {
+            egress: self.egress.clone(),
+            ledger: self.ledger.clone(),
+            redirects: self.redirects.clone(),
+            request,
+            target,
+            scope,
+            hop: hop.number,
+        })
+    }
+}
+
+type Reply = Result<
+    (
+        Response<WasiBody>,
+        Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ),
+    Error,
+>;
+
+impl WasiHttpHooks for CallEgress {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _result: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Reply> + Send> {
+        match self.admit(request) {
+            Ok(admitted) => Box::new(exchange::send(admitted, options.unwrap_or_default())),
+            Err(error) => Box::new(std::future::ready(Err(error))),
+        }
+    }
+
+    fn p2_error_from_hyper(
+        &mut self,
+        error: &hyper::Error,
+    ) -> wasmtime_wasi_http::p2::bindings::http::types::ErrorCode {
+        tracing::debug!(%error, "exchange failed");
+        wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::HttpProtocolError
+    }
+}
+
+/// Refuses headers that two readers of the request could understand differently, and too many of them.
+fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Result<(), Error> {
+    const HOP_BY_HOP: [HeaderName; 5] = [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHORIZATION,
+        HeaderName::from_static("proxy-connection"),
+    ];
+    let size: usize = headers.iter().map(|(k, v)| k.as_str().len() + v.len()).sum();
+    if size > MAX_REQUEST_HEADERS {
+        return Err(Error::HttpRequestHeaderSectionSize(u32::try_from(size).ok()));
+    }
+    if HOP_BY_HOP.iter().any(|name| headers.contains_key(name)) {
+        return Err(Error::HttpRequestDenied);
+    }
+    let written = uri.authority().map_or("", http::uri::Authority::as_str);
+    let is_same = |host: &HeaderValue| {
+        let host = host.as_bytes();
+        host.eq_ignore_ascii_case(written.as_bytes()) || host == target.authority().as_bytes()
+    };
+    if !headers.get_all(header::HOST).iter().all(is_same) {
+        return Err(Error::HttpRequestUriInvalid);
+    }
+    // RFC 9110, section 8.6: one value, digits only.
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let well_formed = match (lengths.next(), lengths.next()) {
+        (None, _) => true,
+        (Some(length), None) => {
+            let digits = length.as_bytes();
+            !digits.is_empty()
+                && digits.iter().all(u8::is_ascii_digit)
+                && length.to_str().is_ok_and(|l| l.parse::<u64>().is_ok())
+        }
+        _ => false,
+    };
+    if well_formed {
+        Ok(())
+    } else {
+        Err(Error::HttpProtocolError)
+    }
+}
+
+/// Writes down a request that was refused, with the grant that would allow it.
+pub(super) fn note_denial(ledger: &Ledger, method: &Method, target: &Target, private: bool) {
+    let grant = grant_for(method.as_str(), target, private);
+    ledger.denial("http", shown(method, target), grant.map(|g| g.to_string()));
+}
+
+/// A request as a person reads it: without its query, which may hold what is nobody's business.
+fn shown(method: &Method, target: &Target) -> String {
+    let path: String = target.path.chars().take(SHOWN_PATH).collect();
+    format!("{method} {}://{}{path}", target.scheme, target.authority())
+}
+
+pub(super) fn lock(redirects: &Mutex<Redirects>) -> std::sync::MutexGuard<'_, Redirects> {
+    redirects.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,282 @@
+//! One request and its response on a connection of their own: look-up, check, connect, send.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, timeout, timeout_at};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
+
+use super::body::{CheckedBody, from_hyper};
+use super::call::{Admitted, lock, note_denial};
+use super::network::Outside;
+use super::target::{Host, Scheme, Target};
+
+/// Addresses of one name that are tried. Names with more are load balancers, where any will do.
+const MAX_ADDRESSES: usize = 8;
+
+/// Headers of a response. Ordinary pages send some 30.
+const MAX_RESPONSE_HEADERS: usize = 256;
+
+/// Bytes of the names and values of all headers of a response.
+const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
+
+/// How long the parts of an exchange may take. A guest may ask for less, never for more; the deadline of the call
+/// stands above all of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// From the wait for a free connection to the end of the TLS handshake.
+    pub(crate) connect: Duration,
+    /// From the first byte sent to the end of the response headers.
+    pub(crate) first_byte: Duration,
+    /// Between two pieces of the response body.
+    pub(crate) between_bytes: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            between_bytes: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Timeouts {
+    fn at_most(self, asked: RequestOptions) -> Self {
+        let shorter = |own: Duration, asked: Option<Duration>| asked.map_or(own, |asked| own.min(asked));
+        Self {
+            connect: shorter(self.connect, asked.connect_timeout),
+            first_byte: shorter(self.first_byte, asked.first_byte_timeout),
+            between_bytes: shorter(self.between_bytes, asked.between_bytes_timeout),
+        }
+    }
+}
+
+/// What drives a connection while the guest reads the body.
+pub(super) type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Sends a request that the policy has admitted.
+pub(super) async fn send(
+    admitted: Admitted,
+    options: RequestOptions,
+) -> Result<(Response<WasiBody>, Driver), Error> {
+    let Admitted {
+        egress,
+        ledger,
+        redirects,
+        request,
+        target,
+        scope,
+        hop,
+    } = admitted;
+    let timeouts = egress.timeouts.at_most(options);
+    let method = request.method().clone();
+    let connected_by = Instant::now() + timeouts.connect;
+
+    let permit = timeout_at(connected_by, egress.connections.clone().acquire_owned())
+        .await
+        .map_err(|_| Error::ConnectionLimitReached)?
+        .map_err(|_| Error::ConnectionLimitReached)?;
+    let found = timeout_at(connected_by, addresses(&egress.outside, &target))
+        .await
+        .map_err(|_| Error::DnsTimeout)??;
+    let allowed: Vec<SocketAddr> = found
+        .iter()
+        .copied()
+        .filter(|a| scope.permits(a.ip()))
+        .take(MAX_ADDRESSES)
+        .collect();
+    if allowed.is_empty() {
+        note_denial(&ledger, &method, &target, true);
+        return Err(Error::DestinationIpProhibited);
+    }
+    ledger.host(target.host_and_port());
+    let stream = connect(&egress.outside, &allowed, connected_by).await?;
+    let stream: Box<dyn Duplex> = match target.scheme {
+        Scheme::Http => Box::new(stream),
+        Scheme::Https => {
+            let config = egress.outside.tls().await.map_err(|e| from_rustls(&e))?;
+            let connector = tokio_rustls::TlsConnector::from(config);
+            let handshake = connector.connect(server_name(&target.host)?, stream);
+            let stream = timeout_at(connected_by, handshake)
+                .await
+                .map_err(|_| Error::ConnectionTimeout)?
+                .map_err(from_tls)?;
+            Box::new(stream)
+        }
+    };
+    let request = prepare(request, &target)?;
+    let (response, driver) = timeout(timeouts.first_byte, exchange(stream, request))
+        .await
+        .map_err(|_| Error::ConnectionReadTimeout)??;
+    check_response(&method, &response, egress.body_limit)?;
+    lock(&redirects).note(&target, hop, &response);
+    let response = response.map(|incoming| {
+        CheckedBody::new(incoming, egress.body_limit, timeouts.between_bytes, permit).boxed_unsync()
+    });
+    Ok((response, driver))
+}
+
+/// The addresses of the host; a name is looked up once, and what is checked is what is connected to.
+async fn addresses(outside: &Outside, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+    let name = match &target.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
+        Host::Name(name) => name,
+    };
+    let found = outside.network.lookup(name, target.port).await.map_err(|error| {
+        tracing::debug!(%error, name, "look-up failed");
+        Error::DnsError {
+            rcode: Some("address not available".into()),
+            info_code: None,
+        }
+    })?;
+    if found.is_empty() {
+        return Err(Error::DestinationNotFound);
+    }
+    Ok(found)
+}
+
+/// Connects to the first address that answers. Each gets an equal part of the time that is left, so that one which
+/// swallows packets does not hide the next.
+async fn connect(
+    outside: &Outside,
+    addresses: &[SocketAddr],
+    connected_by: Instant,
+) -> Result<tokio::net::TcpStream, Error> {
+    let mut last = Error::ConnectionTimeout;
+    for (tried, address) in addresses.iter().enumerate() {
+        let left = connected_by.saturating_duration_since(Instant::now());
+        let to_try = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        match timeout(left / to_try, outside.network.connect(*address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = from_connect(&error),
+            Err(_) => last = Error::ConnectionTimeout,
+        }
+    }
+    Err(last)
+}
+
+fn from_connect(error: &io::Error) -> Error {
+    use io::ErrorKind;
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Error::ConnectionRefused,
+        ErrorKind::TimedOut => Error::ConnectionTimeout,
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Error::ConnectionTerminated,
+        ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => Error::DestinationIpUnroutable,
+        _ => Error::DestinationUnavailable,
+    }
+}
+
+fn server_name(host: &Host) -> Result<ServerName<'static>, Error> {
+    match host {
+        Host::Ip(ip) => Ok(ServerName::IpAddress(IpAddr::into(*ip))),
+        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid),
+    }
+}
+
+fn from_tls(error: io::Error) -> Error {
+    match error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(error) => from_rustls(error),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => Error::ConnectionTerminated,
+        None => Error::TlsProtocolError,
+    }
+}
+
+fn from_rustls(error: &rustls::Error) -> Error {
+    tracing::debug!(%error, "TLS failed");
+    match error {
+        rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
+            Error::TlsCertificateError
+        }
+        rustls::Error::AlertReceived(alert) => Error::TlsAlertReceived {
+            alert_id: Some(u8::from(*alert)),
+            alert_message: Some(format!("{alert:?}")),
+        },
+        _ => Error::TlsProtocolError,
+    }
+}
+
+/// Writes the request line and the `Host` header from the canonical target.
+fn prepare(mut request: Request<WasiBody>, target: &Target) -> Result<Request<WasiBody>, Error> {
+    *request.uri_mut() = Uri::try_from(target.path_and_query()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    let host = HeaderValue::try_from(target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
+    request.headers_mut().insert(HOST, host);
+    Ok(request)
+}
+
+/// Sends the request and drives the connection until the headers of the response are there.
+async fn exchange(
+    stream: Box<dyn Duplex>,
+    request: Request<WasiBody>,
+) -> Result<(Response<Incoming>, Driver), Error> {
+    let (mut sender, connection) = http1::Builder::new()
+        .max_headers(MAX_RESPONSE_HEADERS)
+        .max_buf_size(2 * MAX_RESPONSE_HEADER_BYTES)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(from_hyper)?;
+    let mut connection = Some(Box::pin(connection));
+    let mut response = pin!(sender.send_request(request));
+    let response = std::future::poll_fn(|cx| {
+        if let Poll::Ready(response) = response.as_mut().poll(cx) {
+            return Poll::Ready(response);
+        }
+        let Some(driven) = connection.as_mut() else {
+            return Poll::Pending;
+        };
+        match driven.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(end) => {
+                connection = None;
+                // A connection that has ended has answered the request, with a response or with the better error.
+                match (response.as_mut().poll(cx), end) {
+                    (Poll::Pending, Err(error)) => Poll::Ready(Err(error)),
+                    (answer, _) => answer,
+                }
+            }
+        }
+    })
+    .await
+    .map_err(from_hyper)?;
+    let driver: Driver = match connection {
+        Some(connection) => Box::new(async move { connection.await.map_err(from_hyper) }),
+        None => Box::new(std::future::ready(Ok(()))),
+    };
+    Ok((response, driver))
+}
+
+fn check_response(method: &Method, response: &Response<Incoming>, limit: u64) -> Result<(), Error> {
+    let size: usize = response
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if size > MAX_RESPONSE_HEADER_BYTES {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(size).ok()));
+    }
+    let has_body = method != Method::HEAD && response.status() != StatusCode::NOT_MODIFIED;
+    let announced = response
+        .headers()
+        .get(CONTENT_LENGTH)
+        .and_then(|l| l.to_str().ok()?.parse::<u64>().ok())
+        .filter(|_| has_body);
+    match announced {
+        Some(length) if length > limit => Err(Error::HttpResponseBodySize(Some(length))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,336 @@
+//! The target of a request in its one canonical spelling.
+//!
+//! Everything that decides about a request (the policy, the look-up, the connection, the `Host` header, the request
+//! line) reads it from here and never from what the guest wrote, so that no two of them can understand one URL in two
+//! ways. The parser is the one of the WHATWG URL standard (<https://url.spec.whatwg.org/>), which also brings every
+//! spelling of an IPv4 address (`0x7f.1`, `017700000001`, full-width digits) to one form.
+
+use std::net::IpAddr;
+
+use url::Url;
+
+/// Bytes of a URL. Servers accept some 8 KiB in practice (RFC 9110, section 4.1), and a longer one has brought down
+/// HTTP stacks before; beyond it a request is refused.
+pub(crate) const MAX_URL: usize = 8 << 10;
+
+/// Scheme, host, port, path and query of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) scheme: Scheme,
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+    /// Starts with `/`; dot segments are resolved, also the percent-encoded ones.
+    pub(crate) path: String,
+    /// Without the `?`.
+    pub(crate) query: Option<String>,
+}
+
+/// The two schemes there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
+/// A host in canonical form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// A DNS name: ASCII, lower case, without the trailing dot.
+    Name(String),
+    /// An address that stood in the URL.
+    Ip(IpAddr),
+}
+
+/// Why something is no target.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidTarget {
+    #[error("the URL has {0} bytes, {MAX_URL} are allowed")]
+    TooLong(usize),
+    #[error("the URL cannot be read: {0}")]
+    Malformed(String),
+    #[error("the scheme is neither `http` nor `https`")]
+    Scheme,
+    #[error("the URL carries a user name or a password")]
+    UserInfo,
+}
+
+impl Target {
+    /// Reads a URL as a person or a `Location` header writes it.
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidTarget> {
+        if text.len() > MAX_URL {
+            return Err(InvalidTarget::TooLong(text.len()));
+        }
+        // The standard drops tabs and newlines and trims spaces before it parses; what reads differently with and
+        // without them is refused here.
+        if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            return Err(InvalidTarget::Malformed(
+                "it contains white space or control characters".into(),
+            ));
+        }
+        let url = Url::parse(text).map_err(|e| InvalidTarget::Malformed(e.to_string()))?;
+        Self::from_url(&url)
+    }
+
+    /// Reads the target of a request that a guest has built.
+    ///
+    /// The authority is read on its own and as part of the whole; both must name the same host, so that no trick in
+    /// the path (an absolute form such as `GET http://other/`) moves the request elsewhere.
+    pub(crate) fn of_request(uri: &http::Uri) -> Result<Self, InvalidTarget> {
+        let authority = uri
+            .authority()
+            .ok_or_else(|| InvalidTarget::Malformed("it has no host".into()))?;
+        if authority.as_str().contains('@') {
+            return Err(InvalidTarget::UserInfo);
+        }
+        if !uri.path().starts_with('/') {
+            return Err(InvalidTarget::Malformed(
+                "the path does not start with `/`".into(),
+            ));
+        }
+        let target = Self::parse(&uri.to_string())?;
+        let alone =
+            url::Host::parse(authority.host()).map_err(|e| InvalidTarget::Malformed(e.to_string()))?;
+        if Host::from(alone) != target.host {
+            return Err(InvalidTarget::Malformed("it names two hosts".into()));
+        }
+        Ok(target)
+    }
+
+    /// The target that a `Location` header names, seen from this one; `None` if it is no HTTP URL.
+    pub(crate) fn join(&self, location: &str) -> Option<Self> {
+        if location.len() > MAX_URL || location.bytes().any(|b| b < b' ' || b == 0x7f) {
+            return None;
+        }
+        let base = Url::parse(&self.to_string()).ok()?;
+        Self::from_url(&base.join(location).ok()?).ok()
+    }
+
+    fn from_url(url: &Url) -> Result<Self, InvalidTarget> {
+        let scheme = match url.scheme() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(InvalidTarget::Scheme),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(InvalidTarget::UserInfo);
+        }
+        let host = url
+            .host()
+            .ok_or_else(|| InvalidTarget::Malformed("it has no host".into()))?;
+        let host = Host::from(host.to_owned());
+        if matches!(&host, Host::Name(name) if !is_dns_name(name)) {
+            return Err(InvalidTarget::Malformed("the host is no DNS name".into()));
+        }
+        let port = url.port().unwrap_or(scheme.default_port());
+        if port == 0 {
+            return Err(InvalidTarget::Malformed("port 0 does not exist".into()));
+        }
+        let target = Self {
+            scheme,
+            host,
+            port,
+            path: url.path().to_owned(),
+            query: url.query().map(str::to_owned),
+        };
+        // Encoding lengthens: a URL that was short enough may not be any more.
+        match target.to_string().len() {
+            length if length > MAX_URL => Err(InvalidTarget::TooLong(length)),
+            _ => Ok(target),
+        }
+    }
+
+    /// `host` or `host:port`, as the `Host` header has it (RFC 9110, section 7.2).
+    pub(crate) fn authority(&self) -> String {
+        if self.port == self.scheme.default_port() {
+            self.host.to_string()
+        } else {
+            self.host_and_port()
+        }
+    }
+
+    /// `host:port`, also where the port is the usual one.
+    pub(crate) fn host_and_port(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Path and query, as the request line has them.
+    pub(crate) fn path_and_query(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Whether both have the same scheme, host and port (RFC 6454).
+    pub(crate) fn same_origin(&self, other: &Self) -> bool {
+        self.scheme == other.scheme && self.host == other.host && self.port == other.port
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority(), self.path)?;
+        match &self.query {
+            Some(query) => write!(f, "?{query}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Scheme {
+    pub(crate) fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+impl std::fmt::Display for Scheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<url::Host<String>> for Host {
+    fn from(host: url::Host<String>) -> Self {
+        match host {
+            url::Host::Domain(name) => {
+                let name = name.strip_suffix('.').unwrap_or(&name);
+                Self::Name(name.to_ascii_lowercase())
+            }
+            url::Host::Ipv4(ip) => Self::Ip(ip.into()),
+            url::Host::Ipv6(ip) => Self::Ip(ip.into()),
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Ip(IpAddr::V4(ip)) => write!(f, "{ip}"),
+            Self::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
+        }
+    }
+}
+
+/// Labels of letters, digits, `-` and `_`, 63 bytes each, 253 together (RFC 1035, section 2.3.4; `_` is in use).
+fn is_dns_name(name: &str) -> bool {
+    name.len() <= 253
+        && name.split('.').all(|label| {
+            !label.is_empty()
+                && label.len() <= 63
+                && label
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(scheme: &str, authority: &str, path: &str) -> Result<Target, InvalidTarget> {
+        let uri = http::Uri::builder()
+            .scheme(scheme)
+            .authority(authority)
+            .path_and_query(path)
+            .build()
+            .map_err(|e| InvalidTarget::Malformed(e.to_string()))?;
+        Target::of_request(&uri)
+    }
+
+    #[test]
+    fn a_url_has_one_spelling() {
+        for (written, canonical) in [
+            ("HTTPS://EXAMPLE.com:443/a/../b?q#part", "https://example.com/b?q"),
+            ("http://example.com.", "http://example.com/"),
+            ("http://example.com:80/", "http://example.com/"),
+            ("http://example.com:8080/", "http://example.com:8080/"),
+            ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+            ("http://0x7f.1/", "http://127.0.0.1/"),
+            ("http://[::FFFF:7f00:1]:81/", "http://[::ffff:127.0.0.1]:81/"),
+            ("http://h/a/%2e%2E/b/%2e/c", "http://h/b/c"),
+            ("http://h/a\\..\\b", "http://h/b"),
+        ] {
+            assert_eq!(
+                Target::parse(written).unwrap().to_string(),
+                canonical,
+                "{written}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_url_is_allowed_up_to_eight_kibibytes() {
+        let url = |length: usize| format!("http://h/{}", "a".repeat(length - "http://h/".len()));
+        assert!(Target::parse(&url(MAX_URL)).is_ok());
+        assert_eq!(
+            Target::parse(&url(MAX_URL + 1)),
+            Err(InvalidTarget::TooLong(MAX_URL + 1))
+        );
+        // One byte that becomes three by encoding.
+        let growing = url(MAX_URL - 1).replace("aaa", "a{a");
+        assert!(matches!(Target::parse(&growing), Err(InvalidTarget::TooLong(_))));
+    }
+
+    #[test]
+    fn a_request_that_could_be_read_in_two_ways_is_refused() {
+        for (authority, path) in [
+            ("user@example.com", "/"),
+            ("user:pw@example.com", "/"),
+            ("@example.com", "/"),
+            ("example.com", "*"),
+            ("example.com", "http://127.0.0.1/"),
+            ("example.com:0", "/"),
+            ("example.com:99999", "/"),
+            ("exa%2emple.com", "/"),
+            ("", "/"),
+            (".", "/"),
+            ("a..b", "/"),
+        ] {
+            assert!(
+                request("http", authority, path).is_err(),
+                "{authority} {path}: {:?}",
+                request("http", authority, path)
+            );
+        }
+        for written in [
+            "http://a b/",
+            "http://a/\r\nX: y",
+            " http://a/",
+            "ht\ttp://a/",
+            "http://a/\u{7f}",
+        ] {
+            assert!(Target::parse(written).is_err(), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn a_location_is_read_from_where_it_was_found() {
+        let here = Target::parse("https://example.com/a/b").unwrap();
+        for (location, found) in [
+            ("c", Some("https://example.com/a/c")),
+            ("/c?d", Some("https://example.com/c?d")),
+            ("//other.example/x", Some("https://other.example/x")),
+            ("http://127.0.0.1/", Some("http://127.0.0.1/")),
+            ("\\\\127.0.0.1\\x", Some("https://127.0.0.1/x")),
+            ("file:///etc/passwd", None),
+            ("https://u:p@example.com/", None),
+        ] {
+            assert_eq!(
+                here.join(location).map(|t| t.to_string()).as_deref(),
+                found,
+                "{location}"
+            );
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The lists of addresses, spellings and tricks in `tests/corpora/ssrf`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcell_core::policy::HttpGrant;
+use wasmtime_wasi_http::Error;
+
+use super::world::{Caller, Server, Setup, World, found, get, ok, request};
+use crate::egress::rules::Rules;
+use crate::egress::target::Target;
+
+fn rows(file: &str) -> Vec<Value> {
+    let path = format!("{}/../../tests/corpora/ssrf/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The widest policy that names no host: every public host over both schemes on the usual ports.
+fn open_policy() -> Rules {
+    Rules::new(&[HttpGrant {
+        host: "*".into(),
+        ports: vec![80, 443, 8080, 8443],
+        schemes: vec!["http".into(), "https".into()],
+        methods: Vec::new(),
+        path: String::new(),
+        private: false,
+    }])
+}
+
+#[test]
+fn every_url_of_the_list_is_allowed_denied_or_invalid_as_it_says() {
+    let rules = open_policy();
+    let rows = rows("urls.json");
+    assert!(rows.len() > 100);
+    let mut wrong = Vec::new();
+    for row in &rows {
+        let url = row["url"].as_str().unwrap();
+        let target = Target::parse(url);
+        let allowed = target.as_ref().is_ok_and(|t| rules.scope("GET", t).is_some());
+        let fits = match row["expect"].as_str().unwrap() {
+            "allow" => allowed,
+            "deny" => !allowed,
+            "invalid" => target.is_err(),
+            other => panic!("{other}"),
+        };
+        if !fits {
+            wrong.push(format!("{row} gave {target:?}, allowed: {allowed}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn every_dynamic_case_of_the_list_ends_as_it_says() {
+    for row in rows("dynamic.json") {
+        let id = row["id"].as_str().unwrap();
+        match id {
+            "redir-301-loopback" | "redir-file" | "redir-relative-backslash" => redirect_denied(&row).await,
+            "redir-cross-origin-auth" => credentials_dropped().await,
+            "dns-rebind-ttl0" | "dns-aaaa-mapped" | "dns-nip-io" | "connect-happy-eyeballs" => {
+                answers(&row).await;
+            }
+            "body-chunked-endless" => endless_body().await,
+            "header-flood" => header_flood().await,
+            "http2-rapid" => only_http1().await,
+            other => panic!("no test for `{other}`"),
+        }
+    }
+}
+
+/// `chain`: the first URL is answered with a redirect, and the guest follows it.
+async fn redirect_denied(row: &Value) {
+    let chain: Vec<&str> = row["chain"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s.as_str().unwrap())
+        .collect();
+    let (_, location) = chain[1].split_once(' ').unwrap();
+    let location = location.to_owned();
+    let answer = found(&location);
+    let server = Server::start(move |_| answer.clone()).await;
+    let world = Arc::<World>::default();
+    world.name("pub.example", &[&["8.8.8.8"]]);
+    world.route("8.8.8.8", server.address);
+    world.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&world, &["http=http://*", "http=https://*"]);
+    let first = "http://pub.example/";
+    caller.get(first).await.unwrap();
+    // What a client makes of the location; one that is no HTTP URL does not even become a request.
+    if let Some(next) = Target::parse(first).unwrap().join(&location) {
+        let error = caller.get(&next.to_string()).await.unwrap_err();
+        assert!(matches!(error, Error::HttpRequestDenied), "{row}: {error}");
+    }
+    assert_eq!(world.connected(), ["8.8.8.8:80"], "{row}");
+}
+
+async fn credentials_dropped() {
+    let server = Server::start(|head| match head.contains("host: a.example") {
+        true => found("http://b.example/"),
+        false => ok(""),
+    })
+    .await;
+    let world = Arc::<World>::default();
+    for (name, ip) in [("a.example", "8.8.8.8"), ("b.example", "9.9.9.9")] {
+        world.name(name, &[&[ip]]);
+        world.route(ip, server.address);
+    }
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let headers = [("authorization", "Bearer t"), ("cookie", "c=1")];
+    for url in ["http://a.example/", "http://b.example/"] {
+        caller.send(request("GET", url, &headers)).await.unwrap();
+    }
+    let heads = server.heads();
+    assert!(heads[0].contains("authorization") && heads[0].contains("cookie"));
+    assert!(!heads[1].contains("authorization") && !heads[1].contains("cookie"));
+}
+
+/// `dns`: what the look-ups of one name give, one after the other. Whatever it is, only public addresses are tried.
+async fn answers(row: &Value) {
+    let lists: Vec<Vec<&str>> = row["dns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|answer| match answer {
+            Value::String(ip) => vec![ip.as_str()],
+            Value::Array(ips) => ips.iter().map(|ip| ip.as_str().unwrap()).collect(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    let server = Server::start(|_| ok("")).await;
+    let world = Arc::<World>::default();
+    world.name("x.example", &lists.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    for ip in lists.iter().flatten() {
+        world.route(ip, server.address);
+    }
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    for _ in 0..=lists.len() {
+        let public = world.connected().len();
+        match caller.get("http://x.example/").await {
+            Ok(answer) => assert_eq!((answer.status, world.connected().len()), (200, public + 1)),
+            Err(error) => assert!(matches!(error, Error::DestinationIpProhibited), "{row}: {error}"),
+        }
+    }
+    assert!(
+        world.connected().iter().all(|address| address == "8.8.8.8:80"),
+        "{row}: {:?}",
+        world.connected()
+    );
+}
+
+async fn endless_body() {
+    let mut answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    for _ in 0..64 {
+        answer.extend_from_slice(format!("400\r\n{}\r\n", "x".repeat(0x400)).as_bytes());
+    }
+    let mut caller = public(answer, |setup| setup.limits.http_body = 32 << 10).await;
+    let answer = caller.get("http://x.example/").await.unwrap();
+    assert!(matches!(
+        answer.body,
+        Err(Error::HttpResponseBodySize(Some(32_768)))
+    ));
+}
+
+async fn header_flood() {
+    let headers = "a: b\r\n".repeat(100_000);
+    let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\n");
+    let mut caller = public(answer.into_bytes(), |_| {}).await;
+    let error = caller.get("http://x.example/").await.unwrap_err();
+    assert!(
+        matches!(error, Error::HttpResponseHeaderSectionSize(_)),
+        "{error}"
+    );
+}
+
+/// HTTP/2 is not spoken at all: its frames are a broken answer.
+async fn only_http1() {
+    let frames = [
+        &[0u8, 0, 0, 4, 0, 0, 0, 0, 0][..],
+        &[0, 0, 0, 0, 0, 0, 0, 0, 1].repeat(1000),
+    ]
+    .concat();
+    let mut caller = public(frames, |_| {}).await;
+    assert!(caller.send(get("http://x.example/")).await.is_err());
+}
+
+async fn public(answer: Vec<u8>, adjust: impl FnOnce(&mut Setup)) -> Caller {
+    let server = Server::start(move |_| answer.clone()).await;
+    let world = Arc::<World>::default();
+    world.name("x.example", &[&["8.8.8.8"]]);
+    world.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&world, &["http=http://*"]);
+    adjust(&mut setup);
+    setup.caller()
+}

@@ -1,0 +1,236 @@
+//! Grants, addresses and what a denial leaves behind.
+
+use std::sync::Arc;
+
+use toolcell_core::Grant;
+use toolcell_core::policy::Limits;
+use wasmtime_wasi_http::{Error, WasiHttpHooks};
+
+use super::world::{Caller, Server, World, get, ok, request};
+use crate::egress::{Egress, HostNetwork, Outside};
+use crate::ledger::Ledger;
+
+#[tokio::test]
+async fn a_granted_request_reaches_its_host_and_stands_in_the_receipt() {
+    let world = Arc::<World>::default();
+    let server = Server::start(|_| ok("hello")).await;
+    world.name("example.com", &[&["93.184.215.14"]]);
+    world.route("93.184.215.14", server.address);
+    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+
+    let answer = caller.get("http://EXAMPLE.com/a/../b?q=1").await.unwrap();
+
+    assert_eq!(
+        (answer.status, answer.body.unwrap().as_ref()),
+        (200, b"hello".as_slice())
+    );
+    assert_eq!(
+        server.heads(),
+        ["GET /b?q=1 HTTP/1.1\r\nhost: example.com\r\n\r\n"]
+    );
+    assert_eq!(world.connected(), ["93.184.215.14:80"]);
+    assert_eq!(caller.ledger.lock().hosts, ["example.com:80"]);
+    assert_eq!(caller.denials(), []);
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_neither_looked_up_nor_connected_to() {
+    let world = Arc::<World>::default();
+    world.name("api.example.com", &[&["93.184.215.14"]]);
+    let mut caller = Caller::new(&world, &["http=other.example"]);
+
+    let error = caller
+        .get("https://api.example.com/v1?key=secret")
+        .await
+        .unwrap_err();
+
+    assert!(matches!(error, Error::HttpRequestDenied), "{error}");
+    assert_eq!(*world.lookups.lock().unwrap(), [] as [&str; 0]);
+    assert_eq!(world.connected(), [] as [&str; 0]);
+    assert_eq!(
+        caller.denials(),
+        [(
+            "GET https://api.example.com/v1".to_owned(),
+            Some("http=https://api.example.com".to_owned())
+        )]
+    );
+    assert!(caller.ledger.lock().hosts.is_empty());
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_private_address_is_refused_and_the_hint_says_private() {
+    for answer in [
+        "127.0.0.1",
+        "169.254.169.254",
+        "10.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::1",
+        "fd00::1",
+    ] {
+        let world = Arc::<World>::default();
+        world.name("example.com", &[&[answer]]);
+        let mut caller = Caller::new(&world, &["http=example.com"]);
+        let error = caller.get("https://example.com/").await.unwrap_err();
+        assert!(
+            matches!(error, Error::DestinationIpProhibited),
+            "{answer}: {error}"
+        );
+        assert_eq!(world.connected(), [] as [&str; 0]);
+        assert_eq!(
+            caller.denials(),
+            [(
+                "GET https://example.com/".to_owned(),
+                Some("http-private=https://example.com".to_owned())
+            )],
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_hint_of_a_denial_allows_the_same_request() {
+    let server = Server::start(|_| ok("inside")).await;
+    let world = Arc::<World>::default();
+    world.name("intranet.example", &[&["10.1.2.3"]]);
+    world.route("10.1.2.3", server.address);
+    let mut caller = Caller::new(&world, &["http=*"]);
+    let url = "http://intranet.example/";
+    let mut lines = vec!["http=*".to_owned()];
+    for _ in 0..3 {
+        if caller.get(url).await.is_ok() {
+            break;
+        }
+        let (_, hint) = caller.denials().remove(0);
+        lines.push(hint.unwrap());
+        caller = Caller::new(&world, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    assert_eq!(
+        lines,
+        [
+            "http=*",
+            "http=http://intranet.example",
+            "http-private=http://intranet.example"
+        ]
+    );
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn of_several_addresses_only_the_public_ones_are_tried() {
+    let server = Server::start(|_| ok("")).await;
+    let world = Arc::<World>::default();
+    world.name("example.com", &[&["127.0.0.1", "8.8.8.8", "::1", "9.9.9.9"]]);
+    world.route("9.9.9.9", server.address);
+    world.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+    caller.get("http://example.com/").await.unwrap();
+    assert_eq!(world.connected(), ["8.8.8.8:80", "9.9.9.9:80"]);
+}
+
+#[tokio::test]
+async fn the_address_that_was_checked_is_the_one_that_is_connected_to() {
+    let server = Server::start(|_| ok("")).await;
+    let world = Arc::<World>::default();
+    world.name("example.com", &[&["8.8.8.8"], &["127.0.0.1"]]);
+    world.route("8.8.8.8", server.address);
+    world.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+    caller.get("http://example.com/").await.unwrap();
+    assert_eq!(*world.lookups.lock().unwrap(), ["example.com"]);
+    assert!(caller.get("http://example.com/").await.is_err());
+    assert_eq!(world.connected(), ["8.8.8.8:80"]);
+}
+
+#[tokio::test]
+async fn requests_with_two_readings_never_leave() {
+    let world = Arc::<World>::default();
+    world.name("example.com", &[&["8.8.8.8"]]);
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    for (headers, url) in [
+        (&[("host", "other.example")][..], "http://example.com/"),
+        (
+            &[("host", "example.com"), ("host", "other.example")],
+            "http://example.com/",
+        ),
+        (
+            &[("content-length", "1"), ("content-length", "2")],
+            "http://example.com/",
+        ),
+        (&[("content-length", "+1")], "http://example.com/"),
+        (
+            &[("content-length", "99999999999999999999")],
+            "http://example.com/",
+        ),
+        (&[("transfer-encoding", "chunked")], "http://example.com/"),
+        (&[("connection", "upgrade")], "http://example.com/"),
+        (&[("proxy-authorization", "Basic x")], "http://example.com/"),
+        (&[], "http://user:pw@example.com/"),
+        (&[], "http://example.com@127.0.0.1/"),
+    ] {
+        let result = caller.send(request("GET", url, headers)).await;
+        assert!(result.is_err(), "{headers:?} {url}");
+    }
+    let connect = caller.send(request("CONNECT", "http://example.com/", &[])).await;
+    assert!(matches!(connect, Err(Error::HttpRequestMethodInvalid)));
+    assert_eq!(world.connected(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_proxy_in_the_environment_is_not_asked() {
+    // This test again, in a process with proxies that nobody listens at.
+    const INSIDE: &str = "TOOLCELL_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(a_request_goes_straight_to_its_host());
+    }
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again
+        .args([
+            "--exact",
+            "egress::tests::policy::a_proxy_in_the_environment_is_not_asked",
+        ])
+        .env(INSIDE, "1");
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        again
+            .env(name, "http://127.0.0.1:1")
+            .env(name.to_lowercase(), "http://127.0.0.1:1");
+    }
+    let output = again.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+async fn a_request_goes_straight_to_its_host() {
+    let server = Server::start(|_| ok("direct")).await;
+    let line = format!("http=http://127.0.0.1:{}", server.address.port());
+    let Ok(Grant::Http(grant)) = line.parse() else {
+        panic!("{line}")
+    };
+    let outside = Outside::new(Arc::new(HostNetwork), &[]);
+    let egress = Arc::new(Egress::new(&[grant], &Limits::default(), outside));
+    let mut hooks = egress.call(Ledger::default());
+    let url = format!("http://{}/x", server.address);
+    let reply = hooks.send_request(get(&url), None, Box::new(async { Ok(()) }));
+    let (response, _driver) = Box::into_pin(reply).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(server.heads()[0].starts_with("GET /x HTTP/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn failures_of_the_network_have_codes_that_say_so() {
+    let world = Arc::<World>::default();
+    world.name("refused.example", &[&["8.8.8.8"]]);
+    world.name("empty.example", &[&[]]);
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let error = caller.get("http://refused.example/").await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionRefused), "{error}");
+    let error = caller.get("http://empty.example/").await.unwrap_err();
+    assert!(matches!(error, Error::DestinationNotFound), "{error}");
+    let error = caller.get("http://unknown.example/").await.unwrap_err();
+    assert!(matches!(error, Error::DnsError { .. }), "{error}");
+}

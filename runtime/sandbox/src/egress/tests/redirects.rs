@@ -1,0 +1,91 @@
+//! Chains of redirects, followed as an HTTP client in a guest follows them.
+
+use std::sync::Arc;
+
+use wasmtime_wasi_http::Error;
+
+use super::world::{Caller, Server, World, found, ok, request};
+
+/// A world with the public names `a.example` and `b.example` on one server.
+async fn world(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Arc<World>, Server) {
+    let world = Arc::<World>::default();
+    let server = Server::start(answer).await;
+    for (name, ip) in [("a.example", "8.8.8.8"), ("b.example", "9.9.9.9")] {
+        world.name(name, &[&[ip]]);
+        world.route(ip, server.address);
+    }
+    (world, server)
+}
+
+#[tokio::test]
+async fn a_redirect_goes_back_to_the_guest_as_it_is() {
+    let (world, _server) = world(|_| found("http://127.0.0.1/")).await;
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let answer = caller.get("http://a.example/").await.unwrap();
+    assert_eq!(answer.status, 302);
+    assert_eq!(answer.headers["location"], "http://127.0.0.1/");
+    assert_eq!(world.connected(), ["8.8.8.8:80"]);
+}
+
+#[tokio::test]
+async fn every_hop_is_checked_like_a_first_request() {
+    for location in [
+        "http://127.0.0.1/",
+        "http://169.254.169.254/latest",
+        "http://localhost/",
+    ] {
+        let (world, _server) = world(move |_| found(location)).await;
+        let mut caller = Caller::new(&world, &["http=http://*"]);
+        caller.get("http://a.example/").await.unwrap();
+        let error = caller.get(location).await.unwrap_err();
+        assert!(matches!(error, Error::HttpRequestDenied), "{location}: {error}");
+        assert_eq!(world.connected().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn five_redirects_are_followed_and_the_sixth_is_not() {
+    let (world, server) = world(|head| {
+        let number: u32 = head.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+        found(&format!("/{}", number + 1))
+    })
+    .await;
+    let mut caller = Caller::new(&world, &["http=http://a.example"]);
+    for number in 0..=5 {
+        let answer = caller.get(&format!("http://a.example/{number}")).await.unwrap();
+        assert_eq!(answer.status, 302);
+    }
+    let error = caller.get("http://a.example/6").await.unwrap_err();
+    assert!(matches!(error, Error::LoopDetected), "{error}");
+    assert_eq!(server.heads().len(), 6);
+    assert_eq!(
+        caller.denials(),
+        [(
+            "GET http://a.example/6 (more than 5 redirects in a row)".to_owned(),
+            None
+        )]
+    );
+}
+
+#[tokio::test]
+async fn credentials_stay_with_the_origin_they_were_meant_for() {
+    let (world, server) = world(|head| match head.contains("/start") {
+        true if head.contains("a.example") => found("http://b.example/next"),
+        true => found("/next"),
+        false => ok(""),
+    })
+    .await;
+    let headers = [("authorization", "Bearer t"), ("cookie", "c=1"), ("x-other", "y")];
+    for (start, next, kept) in [
+        ("http://a.example/start", "http://b.example/next", false),
+        ("http://b.example/start", "http://b.example/next", true),
+    ] {
+        let mut caller = Caller::new(&world, &["http=http://*"]);
+        caller.send(request("GET", start, &headers)).await.unwrap();
+        caller.send(request("GET", next, &headers)).await.unwrap();
+        let head = server.heads().pop().unwrap();
+        assert_eq!(head.contains("authorization: Bearer t"), kept, "{head}");
+        assert_eq!(head.contains("cookie: c=1"), kept, "{head}");
+        assert!(head.contains("x-other: y"), "{head}");
+    }
+}

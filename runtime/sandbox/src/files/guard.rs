@@ -1,0 +1,543 @@
+//! `wasi:filesystem` with the checks of a policy before each operation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_fs_ext::FollowSymlinks;
+use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
+use wasmtime_wasi::filesystem::{Descriptor, File, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+use wasmtime_wasi::{FsPerms, OpenMode};
+
+use super::open::{self, Mode, Opened};
+use super::preopen::{Files, Handle, ON_THIS_THREAD, dir_descriptor};
+use super::quota::{QuotaExceeded, cost};
+use super::rights::{Place, Right, stays_below};
+use super::stream::{Reading, Writing};
+use types::{DescriptorFlags, ErrorCode, OpenFlags};
+
+/// Descriptors of the host that one call holds. A process has 1,024 by default, and others want some.
+pub(super) const MAX_OPEN: usize = 128;
+
+/// The files of a call together with the table of its resources.
+pub(crate) struct FilesView<'a> {
+    pub(crate) files: &'a mut Files,
+    pub(crate) table: &'a mut ResourceTable,
+}
+
+/// Says to the linker what the host functions work on.
+struct HasFiles;
+
+impl HasData for HasFiles {
+    type Data<'a> = FilesView<'a>;
+}
+
+/// Replaces `wasi:filesystem`. The linker must allow shadowing.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> FilesView<'_>,
+) -> wasmtime::Result<()> {
+    preopens::add_to_linker::<T, HasFiles>(linker, view)?;
+    types::add_to_linker::<T, HasFiles>(linker, view)
+}
+
+impl FilesView<'_> {
+    fn upstream(&mut self) -> WasiFilesystemCtxView<'_> {
+        WasiFilesystemCtxView {
+            ctx: &mut self.files.upstream,
+            table: self.table,
+        }
+    }
+
+    fn handle(&self, fd: &Resource<Descriptor>) -> FsResult<&Handle> {
+        let handle = self.files.open.get(&fd.rep());
+        handle.ok_or_else(|| ErrorCode::BadDescriptor.into())
+    }
+
+    fn place(&self, fd: &Resource<Descriptor>) -> FsResult<Place> {
+        Ok(self.handle(fd)?.place.clone())
+    }
+
+    /// The place of `path` below a directory, if the guest has the right there.
+    fn permit(&self, fd: &Resource<Descriptor>, path: &str, right: Right) -> FsResult<Place> {
+        let place = self.handle(fd)?.place.join(path);
+        if place.check(right) {
+            Ok(place)
+        } else {
+            Err(ErrorCode::NotPermitted.into())
+        }
+    }
+
+    fn dir(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+        match self.table.get(fd)? {
+            Descriptor::Dir(dir) => Ok(dir.dir.clone()),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    fn file(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+        match self.table.get(fd)? {
+            Descriptor::File(file) => Ok(file.file.clone()),
+            Descriptor::Dir(_) => Err(ErrorCode::BadDescriptor.into()),
+        }
+    }
+
+    fn push(&mut self, descriptor: Descriptor, handle: Handle) -> FsResult<Resource<Descriptor>> {
+        let fd = self.table.push(descriptor)?;
+        self.files.open.insert(fd.rep(), handle);
+        Ok(fd)
+    }
+
+    /// One more descriptor of the host, if there is room.
+    fn count(&self) -> FsResult<Arc<()>> {
+        let counted = self.files.open_count.clone();
+        // This clone and the one in `files` stand beside those of the open descriptors.
+        if Arc::strong_count(&counted) > MAX_OPEN + 1 {
+            return Err(ErrorCode::InsufficientMemory.into());
+        }
+        Ok(counted)
+    }
+
+    fn take_file(&self) -> FsResult<()> {
+        self.files.quota.take_file().map_err(|_| ErrorCode::Quota.into())
+    }
+
+    /// Runs what makes a file, and gives its unit of the quota back where it did not.
+    fn made<T>(&self, result: FsResult<T>) -> FsResult<T> {
+        result.inspect_err(|_| self.files.quota.return_file())
+    }
+
+    /// Opens an existing file or makes a new one, and says which.
+    fn open_or_make(
+        &self,
+        dir: &std::fs::File,
+        place: &Place,
+        path: &str,
+        oflags: OpenFlags,
+        mode: Mode,
+    ) -> FsResult<(Opened, bool)> {
+        let exclusive = oflags.contains(OpenFlags::EXCLUSIVE);
+        if oflags.contains(OpenFlags::CREATE) && place.has(Right::Create) {
+            self.take_file()?;
+            let made = open::open(dir, path, Mode { new: true, ..mode });
+            match self.made(made.map_err(FsError::from)) {
+                Err(error) if !exclusive && is(&error, ErrorCode::Exist) => {}
+                other => return other.map(|opened| (opened, true)),
+            }
+        } else if oflags.contains(OpenFlags::CREATE) && (exclusive || !open::exists(dir, path)) {
+            place.check(Right::Create);
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        if (mode.write || mode.truncate) && !place.check(Right::Write) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        Ok((open::open(dir, path, mode)?, false))
+    }
+}
+
+fn is(error: &FsError, code: ErrorCode) -> bool {
+    error.downcast_ref().is_some_and(|found| *found == code)
+}
+
+impl preopens::Host for FilesView<'_> {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        let mut directories = Vec::with_capacity(self.files.roots.len());
+        for (dir, place) in self.files.roots.clone() {
+            let name = place.path.clone();
+            let handle = Handle {
+                place,
+                writable: false,
+                counted: None,
+            };
+            let fd = self.table.push(Descriptor::Dir(dir))?;
+            self.files.open.insert(fd.rep(), handle);
+            directories.push((fd, name));
+        }
+        Ok(directories)
+    }
+}
+
+impl types::Host for FilesView<'_> {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        error.downcast()
+    }
+
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<wasmtime::Error>,
+    ) -> wasmtime::Result<Option<ErrorCode>> {
+        if self.table.get(&error)?.is::<QuotaExceeded>() {
+            return Ok(Some(ErrorCode::Quota));
+        }
+        self.upstream().filesystem_error_code(error)
+    }
+}
+
+impl types::HostDescriptor for FilesView<'_> {
+    async fn open_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path_flags: types::PathFlags,
+        path: String,
+        oflags: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
+        let dir = self.dir(&fd)?;
+        let place = self.place(&fd)?.join(&path);
+        let sync = DescriptorFlags::FILE_INTEGRITY_SYNC
+            | DescriptorFlags::DATA_INTEGRITY_SYNC
+            | DescriptorFlags::REQUESTED_WRITE_SYNC;
+        if flags.intersects(sync) {
+            return Err(ErrorCode::Unsupported.into());
+        }
+        let wants_dir = oflags.contains(OpenFlags::DIRECTORY);
+        if wants_dir && oflags != OpenFlags::DIRECTORY {
+            return Err(ErrorCode::Invalid.into());
+        }
+        let mode = Mode {
+            read: flags.contains(DescriptorFlags::READ),
+            write: flags.contains(DescriptorFlags::WRITE),
+            truncate: oflags.contains(OpenFlags::TRUNCATE),
+            new: false,
+            follow: path_flags.contains(types::PathFlags::SYMLINK_FOLLOW),
+        };
+        let reads = mode.read || !(mode.write || mode.truncate || oflags.contains(OpenFlags::CREATE));
+        if reads && !wants_dir && !place.check(Right::Read) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        let counted = Some(self.count()?);
+        let opened = self.open_or_make(&dir, &place, &path, oflags, mode);
+        let (opened, is_new) = opened.inspect_err(|error| {
+            if is(error, ErrorCode::NotPermitted) && climbs(&path) {
+                place.deny(None);
+            }
+        })?;
+        let writable = mode.write || mode.truncate || is_new;
+        let descriptor = match opened {
+            Opened::Special => {
+                place.deny(None);
+                return Err(ErrorCode::NotPermitted.into());
+            }
+            Opened::File(_) if wants_dir => return Err(ErrorCode::NotDirectory.into()),
+            Opened::Dir(dir) => Descriptor::Dir(dir_descriptor(dir, place.root.grant.access.can_change())),
+            Opened::File(file) => {
+                let (perms, modes) = match (writable, mode.read) {
+                    (true, true) => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
+                    (true, false) => (FsPerms::ReadWrite, OpenMode::WRITE),
+                    (false, _) if place.has(Right::Write) => (FsPerms::ReadWrite, OpenMode::READ),
+                    (false, _) => (FsPerms::ReadOnly, OpenMode::READ),
+                };
+                Descriptor::File(File::new(file, perms, modes, ON_THIS_THREAD))
+            }
+        };
+        place.note(writable);
+        self.push(
+            descriptor,
+            Handle {
+                place,
+                writable,
+                counted,
+            },
+        )
+    }
+
+    fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
+        self.files.open.remove(&fd.rep());
+        types::HostDescriptor::drop(&mut self.upstream(), fd)
+    }
+
+    async fn advise(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+        length: u64,
+        advice: types::Advice,
+    ) -> FsResult<()> {
+        self.upstream().advise(fd, offset, length, advice).await
+    }
+
+    async fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        match self.file(&fd) {
+            Ok(file) => elsewhere(move || file.sync_data()).await,
+            Err(_) => self.upstream().sync_data(fd).await,
+        }
+    }
+
+    async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        match self.file(&fd) {
+            Ok(file) => elsewhere(move || file.sync_all()).await,
+            Err(_) => self.upstream().sync(fd).await,
+        }
+    }
+
+    async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
+        self.upstream().get_flags(fd).await
+    }
+
+    async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<types::DescriptorType> {
+        self.upstream().get_type(fd).await
+    }
+
+    async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        let now = self.file(&fd)?.metadata()?.len();
+        self.files
+            .quota
+            .take_bytes(size.saturating_sub(now))
+            .map_err(|_| ErrorCode::Quota)?;
+        self.upstream().set_size(fd, size).await
+    }
+
+    async fn set_times(
+        &mut self,
+        fd: Resource<Descriptor>,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        let handle = self.handle(&fd)?;
+        if !handle.writable && !handle.place.check(Right::Write) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        self.upstream().set_times(fd, accessed, modified).await
+    }
+
+    async fn set_times_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+        accessed: types::NewTimestamp,
+        modified: types::NewTimestamp,
+    ) -> FsResult<()> {
+        let place = self.permit(&fd, &path, Right::Write)?;
+        let mut upstream = self.upstream();
+        let set = upstream.set_times_at(fd, flags, path, accessed, modified).await;
+        set.inspect(|()| place.note(true))
+    }
+
+    async fn read(
+        &mut self,
+        fd: Resource<Descriptor>,
+        length: u64,
+        offset: u64,
+    ) -> FsResult<(Vec<u8>, bool)> {
+        self.upstream().read(fd, length, offset).await
+    }
+
+    async fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+        let size = self.file(&fd)?.metadata()?.len();
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.files
+            .quota
+            .take_bytes(cost(size, offset, length))
+            .map_err(|_| ErrorCode::Quota)?;
+        self.upstream().write(fd, bytes, offset).await
+    }
+
+    async fn read_directory(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<types::DirectoryEntryStream>> {
+        self.permit(&fd, "", Right::Read)?;
+        self.upstream().read_directory(fd).await
+    }
+
+    async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let place = self.permit(&fd, &path, Right::Create)?;
+        self.take_file()?;
+        let made = self.upstream().create_directory_at(fd, path).await;
+        self.made(made).inspect(|()| place.note(true))
+    }
+
+    async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<types::DescriptorStat> {
+        self.upstream().stat(fd).await
+    }
+
+    async fn stat_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::DescriptorStat> {
+        self.permit(&fd, &path, Right::Read)?;
+        self.upstream().stat_at(fd, flags, path).await
+    }
+
+    async fn link_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+        new_fd: Resource<Descriptor>,
+        new_path: String,
+    ) -> FsResult<()> {
+        let old = self.permit(&fd, &path, Right::Read)?;
+        let new = self.permit(&new_fd, &new_path, Right::Create)?;
+        if old.gains_in(&new) {
+            new.deny(None);
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        self.take_file()?;
+        let linked = self.upstream().link_at(fd, flags, path, new_fd, new_path).await;
+        self.made(linked).inspect(|()| new.note(true))
+    }
+
+    async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
+        self.permit(&fd, &path, Right::Read)?;
+        self.upstream().readlink_at(fd, path).await
+    }
+
+    async fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let place = self.permit(&fd, &path, Right::Delete)?;
+        let removed = self.upstream().remove_directory_at(fd, path).await;
+        removed.inspect(|()| place.note(true))
+    }
+
+    async fn rename_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+        new_fd: Resource<Descriptor>,
+        new_path: String,
+    ) -> FsResult<()> {
+        let old = self.permit(&fd, &path, Right::Delete)?;
+        let new = self.permit(&new_fd, &new_path, Right::Create)?;
+        let replaces = !new.has(Right::Delete) && open::exists(&*self.dir(&new_fd)?, &new_path);
+        if replaces && !new.check(Right::Delete) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        if old.gains_in(&new) || !self.may_move(&fd, &path)? {
+            new.deny(None);
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        let renamed = self.upstream().rename_at(fd, path, new_fd, new_path).await;
+        renamed.inspect(|()| {
+            old.note(true);
+            new.note(true);
+        })
+    }
+
+    async fn symlink_at(&mut self, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
+        let place = self.permit(&fd, &path, Right::Create)?;
+        if !stays_below(&target) {
+            place.deny(None);
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        self.take_file()?;
+        let made = self.upstream().symlink_at(fd, target, path).await;
+        self.made(made).inspect(|()| place.note(true))
+    }
+
+    async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        let place = self.permit(&fd, &path, Right::Delete)?;
+        let removed = self.upstream().unlink_file_at(fd, path).await;
+        removed.inspect(|()| place.note(true))
+    }
+
+    fn read_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynInputStream>> {
+        let counted = self.handle(&fd)?.counted.clone();
+        let stream = self.upstream().read_via_stream(fd, offset)?;
+        let inner = self.table.delete(stream)?;
+        let stream: DynInputStream = Box::new(Reading {
+            inner,
+            _counted: counted,
+        });
+        Ok(self.table.push(stream)?)
+    }
+
+    fn write_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let (file, counted) = (self.file(&fd)?, self.handle(&fd)?.counted.clone());
+        let stream = self.upstream().write_via_stream(fd, offset)?;
+        self.counting(stream, file, Some(offset), counted)
+    }
+
+    fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+        let (file, counted) = (self.file(&fd)?, self.handle(&fd)?.counted.clone());
+        let stream = self.upstream().append_via_stream(fd)?;
+        self.counting(stream, file, None, counted)
+    }
+
+    async fn is_same_object(
+        &mut self,
+        a: Resource<Descriptor>,
+        b: Resource<Descriptor>,
+    ) -> wasmtime::Result<bool> {
+        self.upstream().is_same_object(a, b).await
+    }
+
+    async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<types::MetadataHashValue> {
+        self.upstream().metadata_hash(fd).await
+    }
+
+    async fn metadata_hash_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        flags: types::PathFlags,
+        path: String,
+    ) -> FsResult<types::MetadataHashValue> {
+        self.permit(&fd, &path, Right::Read)?;
+        self.upstream().metadata_hash_at(fd, flags, path).await
+    }
+}
+
+impl FilesView<'_> {
+    /// Puts the quota before a stream that was just made.
+    fn counting(
+        &mut self,
+        stream: Resource<DynOutputStream>,
+        file: Arc<std::fs::File>,
+        position: Option<u64>,
+        counted: Option<Arc<()>>,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let stream: DynOutputStream = Box::new(Writing {
+            inner: self.table.delete(stream)?,
+            file,
+            position,
+            quota: self.files.quota.clone(),
+            _counted: counted,
+        });
+        Ok(self.table.push(stream)?)
+    }
+
+    /// Whether moving is safe: a symbolic link that goes up would point elsewhere afterwards, perhaps outside.
+    fn may_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
+        let dir = self.dir(fd)?;
+        let path = Path::new(path.trim_end_matches('/'));
+        let is_link = cap_primitives::fs::stat(&dir, path, FollowSymlinks::No)
+            .is_ok_and(|metadata| metadata.file_type().is_symlink());
+        let target = || cap_primitives::fs::read_link_contents(&dir, path);
+        Ok(!is_link || target().is_ok_and(|t| t.to_str().is_some_and(stays_below)))
+    }
+}
+
+impl types::HostDirectoryEntryStream for FilesView<'_> {
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<types::DirectoryEntryStream>,
+    ) -> FsResult<Option<types::DirectoryEntry>> {
+        self.upstream().read_directory_entry(stream).await
+    }
+
+    fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+        types::HostDirectoryEntryStream::drop(&mut self.upstream(), stream)
+    }
+}
+
+/// Whether a path tries to go up or is absolute.
+fn climbs(path: &str) -> bool {
+    path.starts_with('/') || path.split('/').any(|part| part == "..")
+}
+
+/// Waits for the disk on a thread that may wait.
+async fn elsewhere(wait: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> FsResult<()> {
+    let done = wasmtime_wasi::runtime::spawn_blocking(wait);
+    Ok(done.await?)
+}

@@ -1,0 +1,28 @@
+//! Files of guests: the directories of a policy, and a guard before every operation on them.
+//!
+//! A guest uses standard `wasi:filesystem`. `FilesView` stands where the implementation of `wasmtime-wasi` would stand,
+//! checks each operation and hands it on; opening it does itself. What the two promise together:
+//!
+//! - No path leads out of a granted directory: not by `..`, not absolute, not by a symbolic link, whoever made it
+//!   (`openat2` with `RESOLVE_BENEATH` on Linux, a walk by components elsewhere).
+//! - `read`, `write` (change what exists), `create` and `delete` are rights of their own (`rights`).
+//! - Nothing but regular files and directories is opened; a FIFO, socket or device is refused, and the attempt does
+//!   not block.
+//! - A call writes no more bytes and makes no more files than its limits say (`quota`), and holds at most
+//!   128 of the host's descriptors.
+//! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
+//!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
+
+mod guard;
+mod open;
+mod preopen;
+mod quota;
+mod rights;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+use guard::MAX_OPEN;
+pub(crate) use guard::{FilesView, add_to_linker};
+pub(crate) use preopen::Files;

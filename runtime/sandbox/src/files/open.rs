@@ -1,0 +1,73 @@
+//! Opening a file below a directory: never outside of it, never anything but a regular file or a directory.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsMaybeDirExt, OpenOptionsSyncExt};
+use cap_primitives::fs::{self, Metadata, OpenOptions};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mode {
+    pub(super) read: bool,
+    pub(super) write: bool,
+    pub(super) truncate: bool,
+    /// Make the file, and fail if there is one.
+    pub(super) new: bool,
+    /// Follow a symbolic link in the last place.
+    pub(super) follow: bool,
+}
+
+/// What was opened.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(File),
+    Dir(File),
+    /// A FIFO, a socket or a device.
+    Special,
+}
+
+/// Opens `path` below `dir`.
+///
+/// A FIFO is opened without waiting for its other end and closed again; a device is seen before it is opened, because
+/// opening one can have effects. One that takes the place of a file between the two looks is closed again.
+pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
+    let path = Path::new(path);
+    let follow = if mode.follow {
+        FollowSymlinks::Yes
+    } else {
+        FollowSymlinks::No
+    };
+    if !mode.new && is_special(&fs::stat(dir, path, follow)?) {
+        return Ok(Opened::Special);
+    }
+    let mut options = OpenOptions::new();
+    options
+        .read(mode.read || !mode.write)
+        .write(mode.write || mode.truncate || mode.new)
+        .truncate(mode.truncate)
+        .create_new(mode.new)
+        .follow(follow)
+        .maybe_dir(true)
+        .nonblock(true);
+    let file = fs::open(dir, path, &options)?;
+    let metadata = Metadata::from_file(&file)?;
+    Ok(if metadata.is_dir() {
+        Opened::Dir(file)
+    } else if metadata.is_file() {
+        Opened::File(file)
+    } else {
+        Opened::Special
+    })
+}
+
+/// Whether there is something at `path`, itself and not what a link leads to.
+pub(super) fn exists(dir: &File, path: &str) -> bool {
+    fs::stat(dir, Path::new(path), FollowSymlinks::No).is_ok()
+}
+
+fn is_special(metadata: &Metadata) -> bool {
+    let kind = metadata.file_type();
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+}

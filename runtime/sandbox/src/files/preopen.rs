@@ -1,0 +1,81 @@
+//! The granted directories of one call.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use cap_primitives::ambient_authority;
+use cap_primitives::fs::open_ambient_dir;
+use toolcell_core::policy::{DirGrant, Limits};
+use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
+use wasmtime_wasi::{FsPerms, OpenMode};
+
+use super::quota::Quota;
+use super::rights::{Place, Root};
+use crate::ledger::Ledger;
+
+/// The files of one call: its directories, its open descriptors, its quota.
+pub(crate) struct Files {
+    pub(super) roots: Vec<(Dir, Place)>,
+    /// By the number of the resource.
+    pub(super) open: HashMap<u32, Handle>,
+    pub(super) quota: Arc<Quota>,
+    /// One clone for each descriptor of the host that is open.
+    pub(super) open_count: Arc<()>,
+    pub(super) upstream: WasiFilesystemCtx,
+}
+
+/// What is known of an open descriptor.
+pub(super) struct Handle {
+    pub(super) place: Place,
+    /// Whether it was opened for writing.
+    pub(super) writable: bool,
+    /// Held by the descriptor and by the streams made from it.
+    pub(super) counted: Option<Arc<()>>,
+}
+
+impl Files {
+    /// Opens the directories of a policy.
+    ///
+    /// # Errors
+    /// When one is not there or cannot be opened; the grant comes with the error.
+    pub(crate) fn open<'a>(
+        grants: &'a [DirGrant],
+        limits: &Limits,
+        ledger: &Ledger,
+    ) -> Result<Self, (&'a DirGrant, io::Error)> {
+        let mut roots = Vec::with_capacity(grants.len());
+        for grant in grants {
+            let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
+            let place = Place {
+                path: grant.guest.clone(),
+                root: Arc::new(Root {
+                    grant: grant.clone(),
+                    ledger: ledger.clone(),
+                }),
+            };
+            roots.push((dir_descriptor(dir, grant.access.can_change()), place));
+        }
+        Ok(Self {
+            roots,
+            open: HashMap::new(),
+            quota: Arc::new(Quota::new(limits, ledger.clone())),
+            open_count: Arc::default(),
+            upstream: WasiFilesystemCtx::default(),
+        })
+    }
+}
+
+/// A directory for `wasmtime-wasi`, whose own check knows only whether anything may change.
+pub(super) fn dir_descriptor(dir: std::fs::File, can_change: bool) -> Dir {
+    let (perms, mode) = if can_change {
+        (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
+    } else {
+        (FsPerms::ReadOnly, OpenMode::READ)
+    };
+    Dir::new(dir, perms, mode, ON_THIS_THREAD)
+}
+
+/// Files are read and written on the thread of the call: they are regular files, which answer in microseconds, and a
+/// thread switch costs more than a read from the page cache. What waits for a disk (`sync`) goes elsewhere.
+pub(super) const ON_THIS_THREAD: bool = true;

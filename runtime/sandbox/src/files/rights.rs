@@ -1,0 +1,156 @@
+//! What a grant allows in its directory, and how a path reads to the guest.
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use toolcell_core::Grant;
+use toolcell_core::policy::{DirAccess, DirGrant};
+
+use crate::ledger::Ledger;
+
+/// One granted directory, shared by all descriptors below it.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) grant: DirGrant,
+    pub(super) ledger: Ledger,
+}
+
+/// Where a descriptor stands: below which grant, at which path of the guest.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) root: Arc<Root>,
+    pub(super) path: String,
+}
+
+/// A single right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Right {
+    Read,
+    Write,
+    Create,
+    Delete,
+}
+
+impl Right {
+    fn is_in(self, access: DirAccess) -> bool {
+        match self {
+            Self::Read => access.read,
+            Self::Write => access.write,
+            Self::Create => access.create,
+            Self::Delete => access.delete,
+        }
+    }
+
+    fn added_to(self, mut access: DirAccess) -> DirAccess {
+        match self {
+            Self::Read => access.read = true,
+            Self::Write => access.write = true,
+            Self::Create => access.create = true,
+            Self::Delete => access.delete = true,
+        }
+        access
+    }
+}
+
+impl Place {
+    /// The place of `path`, which is relative to this one.
+    pub(super) fn join(&self, path: &str) -> Self {
+        Self {
+            root: self.root.clone(),
+            path: join(&self.path, path),
+        }
+    }
+
+    pub(super) fn has(&self, right: Right) -> bool {
+        right.is_in(self.root.grant.access)
+    }
+
+    /// Whether the guest has a right here; if not, the denial is noted with the grant that would give it.
+    pub(super) fn check(&self, right: Right) -> bool {
+        let has = self.has(right);
+        if !has {
+            let grant = &self.root.grant;
+            let host = grant.host.to_string_lossy().into_owned();
+            let guest = (Grant::guest_path(&host) != grant.guest).then(|| grant.guest.clone());
+            let access = right.added_to(grant.access);
+            let grant = Grant::Dir { host, guest, access };
+            self.deny(Some(grant.to_string()));
+        }
+        has
+    }
+
+    /// Notes a denial that no right would lift.
+    pub(super) fn deny(&self, allow_with: Option<String>) {
+        self.root.ledger.denial("file", self.path.clone(), allow_with);
+    }
+
+    /// Notes that the file was opened or changed.
+    pub(super) fn note(&self, write: bool) {
+        self.root.ledger.file(self.path.clone(), write);
+    }
+
+    /// Whether something that moves from here to `other` could be used there in a way in which it could not be used
+    /// here.
+    pub(super) fn gains_in(&self, other: &Self) -> bool {
+        let (from, to) = (self.root.grant.access, other.root.grant.access);
+        let gained = |right: Right| right.is_in(to) && !right.is_in(from);
+        !Arc::ptr_eq(&self.root, &other.root)
+            && [Right::Read, Right::Write, Right::Create, Right::Delete]
+                .into_iter()
+                .any(gained)
+    }
+}
+
+/// `path` below `base`, without `.` and `..`. For people and receipts only: nothing is opened by it.
+fn join(base: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = base.split('/').filter(|p| !p.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// Whether the target of a symbolic link stays below the directory that holds the link, wherever that is moved: it is
+/// relative and never goes up. The guard itself follows no link out; this protects the programs of the host that
+/// look at the directory later.
+pub(super) fn stays_below(target: &str) -> bool {
+    !target.is_empty()
+        && Path::new(target)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        && !target.starts_with('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_guest_has_no_dots() {
+        for (base, path, joined) in [
+            ("/", "a", "/a"),
+            ("/work", "a/./b//c", "/work/a/b/c"),
+            ("/work", "../etc/passwd", "/etc/passwd"),
+            ("/", "../../x", "/x"),
+            ("/work", ".", "/work"),
+        ] {
+            assert_eq!(join(base, path), joined, "{base} {path}");
+        }
+    }
+
+    #[test]
+    fn only_a_link_that_never_goes_up_stays_below() {
+        for target in ["a", "a/b", "./a"] {
+            assert!(stays_below(target), "{target}");
+        }
+        for target in ["", "/a", "..", "../a", "a/../b", "a/..", "//x"] {
+            assert!(!stays_below(target), "{target}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A guest with directories.
+
+use std::path::Path;
+
+use toolcell_core::Grant;
+use toolcell_core::policy::{DirAccess, DirGrant, Limits};
+use wasmtime::component::{Resource, ResourceTable};
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{FsError, FsResult};
+
+use crate::files::{Files, FilesView};
+use crate::ledger::Ledger;
+
+pub(super) type Fd = Resource<Descriptor>;
+
+pub(super) struct Guest {
+    pub(super) files: Files,
+    pub(super) table: ResourceTable,
+    pub(super) ledger: Ledger,
+    roots: Vec<u32>,
+}
+
+impl Guest {
+    /// A guest that sees each directory at its path with these rights, written as in a grant: `read+create`.
+    pub(super) fn new(dirs: &[(&Path, &str, &str)]) -> Self {
+        Self::with_limits(dirs, &Limits::default())
+    }
+
+    pub(super) fn with_limits(dirs: &[(&Path, &str, &str)], limits: &Limits) -> Self {
+        let grants: Vec<DirGrant> = dirs
+            .iter()
+            .map(|(host, guest, rights)| DirGrant {
+                host: host.to_path_buf(),
+                guest: (*guest).to_owned(),
+                access: access(rights),
+            })
+            .collect();
+        let ledger = Ledger::default();
+        let mut guest = Self {
+            files: Files::open(&grants, limits, &ledger).unwrap(),
+            table: ResourceTable::new(),
+            ledger,
+            roots: Vec::new(),
+        };
+        guest.roots = guest
+            .view()
+            .get_directories()
+            .unwrap()
+            .iter()
+            .map(|(fd, _)| fd.rep())
+            .collect();
+        guest
+    }
+
+    pub(super) fn view(&mut self) -> FilesView<'_> {
+        FilesView {
+            files: &mut self.files,
+            table: &mut self.table,
+        }
+    }
+
+    /// The descriptor of the first, second, … directory.
+    pub(super) fn root(&self, number: usize) -> Fd {
+        Resource::new_borrow(self.roots[number])
+    }
+
+    pub(super) async fn open(
+        &mut self,
+        path: &str,
+        oflags: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> Result<Fd, ErrorCode> {
+        let root = self.root(0);
+        let mut view = self.view();
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        code(view.open_at(root, follow, path.into(), oflags, flags).await)
+    }
+
+    pub(super) async fn read(&mut self, path: &str) -> Result<Vec<u8>, ErrorCode> {
+        let fd = self.open(path, OpenFlags::empty(), DescriptorFlags::READ).await?;
+        let read = self.view().read(borrow(&fd), 1 << 20, 0).await;
+        self.close(fd);
+        code(read).map(|(bytes, _)| bytes)
+    }
+
+    /// Writes as programs do: make or truncate.
+    pub(super) async fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), ErrorCode> {
+        let make = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+        let fd = self.open(path, make, DescriptorFlags::WRITE).await?;
+        let written = self.view().write(borrow(&fd), bytes.to_vec(), 0).await;
+        self.close(fd);
+        code(written).map(|n| assert_eq!(n, bytes.len() as u64))
+    }
+
+    pub(super) async fn rename(&mut self, from: (usize, &str), to: (usize, &str)) -> Result<(), ErrorCode> {
+        let (old, new) = (self.root(from.0), self.root(to.0));
+        code(self.view().rename_at(old, from.1.into(), new, to.1.into()).await)
+    }
+
+    pub(super) async fn link(&mut self, from: (usize, &str), to: (usize, &str)) -> Result<(), ErrorCode> {
+        let (old, new) = (self.root(from.0), self.root(to.0));
+        let flags = PathFlags::empty();
+        code(
+            self.view()
+                .link_at(old, flags, from.1.into(), new, to.1.into())
+                .await,
+        )
+    }
+
+    pub(super) async fn symlink(&mut self, target: &str, path: &str) -> Result<(), ErrorCode> {
+        let root = self.root(0);
+        code(self.view().symlink_at(root, target.into(), path.into()).await)
+    }
+
+    pub(super) async fn mkdir(&mut self, path: &str) -> Result<(), ErrorCode> {
+        let root = self.root(0);
+        code(self.view().create_directory_at(root, path.into()).await)
+    }
+
+    pub(super) async fn unlink(&mut self, path: &str) -> Result<(), ErrorCode> {
+        let root = self.root(0);
+        code(self.view().unlink_file_at(root, path.into()).await)
+    }
+
+    pub(super) async fn rmdir(&mut self, path: &str) -> Result<(), ErrorCode> {
+        let root = self.root(0);
+        code(self.view().remove_directory_at(root, path.into()).await)
+    }
+
+    pub(super) async fn stat(&mut self, path: &str) -> Result<u64, ErrorCode> {
+        let root = self.root(0);
+        let stat = self.view().stat_at(root, PathFlags::empty(), path.into()).await;
+        code(stat).map(|stat| stat.size)
+    }
+
+    pub(super) async fn list(&mut self, path: &str) -> Result<Vec<String>, ErrorCode> {
+        let fd = self
+            .open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
+            .await?;
+        let stream = code(self.view().read_directory(fd).await)?;
+        let mut names: Vec<String> = self
+            .table
+            .delete(stream)
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.unwrap().name)
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) fn close(&mut self, fd: Fd) {
+        HostDescriptor::drop(&mut self.view(), fd).unwrap();
+    }
+
+    /// Denials as target and grant.
+    pub(super) fn denials(&self) -> Vec<(String, Option<String>)> {
+        let receipt = self.ledger.lock();
+        receipt
+            .denials
+            .iter()
+            .map(|d| (d.target.clone(), d.allow_with.clone()))
+            .collect()
+    }
+
+    /// Files of the receipt, those that were written with a `*`.
+    pub(super) fn touched(&self) -> Vec<String> {
+        let receipt = self.ledger.lock();
+        let star = |write: bool| if write { "*" } else { "" };
+        receipt
+            .files
+            .iter()
+            .map(|f| format!("{}{}", f.path, star(f.write)))
+            .collect()
+    }
+}
+
+/// Another handle to the same resource, as a borrow is.
+pub(super) fn borrow(fd: &Fd) -> Fd {
+    Resource::new_borrow(fd.rep())
+}
+
+/// The code that the guest sees.
+pub(super) fn code<T>(result: FsResult<T>) -> Result<T, ErrorCode> {
+    result.map_err(|error: FsError| error.downcast().expect("no trap"))
+}
+
+fn access(rights: &str) -> DirAccess {
+    match format!("{rights}=x").parse().unwrap() {
+        Grant::Dir { access, .. } => access,
+        other => panic!("{other}"),
+    }
+}

@@ -1,0 +1,7 @@
+//! The guard against directories on disk, called as the bindings call it.
+
+mod escape;
+mod guest;
+mod quota;
+mod rights;
+mod special;
