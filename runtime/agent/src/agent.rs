@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell_core::event::Flow;
-use toolcell_core::{Provider, SessionStore, StoreError, Tool, ToolSpec};
+use toolcell_core::{Message, Provider, SessionStore, StoreError, Tool, ToolSpec};
 
 use crate::approval::{Approvals, Approver};
+use crate::context::normalise;
 use crate::control;
 use crate::error::BuildError;
 use crate::hook::{Hook, Hooks};
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
 pub struct AgentBuilder {
     provider: Arc<dyn Provider>,
     tools: Vec<Arc<dyn Tool>>,
+    only: Option<Vec<String>>,
     flows: BTreeMap<String, Flow>,
     instructions: String,
     policy: LoopPolicy,
@@ -74,6 +76,7 @@ impl Agent {
         AgentBuilder {
             provider,
             tools: Vec::new(),
+            only: None,
             flows: BTreeMap::new(),
             instructions: String::new(),
             policy: LoopPolicy::default(),
@@ -99,6 +102,17 @@ impl Agent {
     /// A session that goes on from a state, such as one that was stored.
     pub fn session_from(&self, state: LoopState) -> Session {
         Session::new(self.inner.clone(), state)
+    }
+
+    /// A session that begins with a conversation from elsewhere. Calls without results get one that says so; results
+    /// without calls are left out.
+    pub fn session_with(
+        &self,
+        id: impl Into<String>,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Session {
+        let messages = messages.into_iter().map(Arc::new).collect();
+        self.session_from(LoopState::with_messages(id, normalise(messages)))
     }
 
     /// Loads a session from the store. If its last turn is open, [`Session::resume`] goes on with it.
@@ -136,6 +150,14 @@ impl AgentBuilder {
     #[must_use]
     pub fn tool(self, tool: Arc<dyn Tool>) -> Self {
         self.tools([tool])
+    }
+
+    /// Offers only the tools of these names: an empty list offers none, no list offers all. Tools of the loop itself are
+    /// the policy's matter.
+    #[must_use]
+    pub fn only(mut self, names: Option<impl IntoIterator<Item = impl Into<String>>>) -> Self {
+        self.only = names.map(|names| names.into_iter().map(Into::into).collect());
+        self
     }
 
     /// Says what the calls of a tool touch. Whoever grants a tool something knows it; nothing that a tool says of itself
@@ -209,9 +231,10 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         let policy = self.policy;
         check(&policy)?;
-        let controls = controls_of(&policy, !self.tools.is_empty());
+        let offered = offered(self.tools, self.only)?;
+        let controls = controls_of(&policy, !offered.is_empty());
         let registry = Registry::new(
-            self.tools
+            offered
                 .into_iter()
                 .chain(controls.iter().map(|kind| control::tool(*kind))),
         )?;
@@ -246,6 +269,16 @@ impl AgentBuilder {
             }),
         })
     }
+}
+
+fn offered(tools: Vec<Arc<dyn Tool>>, only: Option<Vec<String>>) -> Result<Vec<Arc<dyn Tool>>, BuildError> {
+    let Some(only) = only else { return Ok(tools) };
+    let named = |name: &String| tools.iter().any(|tool| tool.spec().name.as_str() == name);
+    if let Some(name) = only.iter().find(|name| !named(name)) {
+        return Err(BuildError::UnknownTool { name: name.clone() });
+    }
+    let listed = |tool: &Arc<dyn Tool>| only.iter().any(|name| name == tool.spec().name.as_str());
+    Ok(tools.into_iter().filter(listed).collect())
 }
 
 /// The control tools that make sense: nothing to read back where no tool can return much.

@@ -12,6 +12,12 @@ pub enum BuildError {
         /// The name.
         name: ToolName,
     },
+    /// A list of tools to offer names one that is not there.
+    #[error("there is no tool `{}` to offer", name.escape_debug())]
+    UnknownTool {
+        /// The name.
+        name: String,
+    },
     /// Two hooks have the same name.
     #[error("two hooks have the name `{name}`")]
     DuplicateHook {

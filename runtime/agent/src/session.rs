@@ -14,6 +14,7 @@ use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::results::Shelf;
+use crate::words;
 
 /// A conversation that goes on turn by turn.
 pub struct Session {
@@ -93,6 +94,23 @@ impl Session {
         }
         let provider = self.inner.provider.info().clone();
         self.drive(Input::Begin { message, provider }, sink, cancel).await
+    }
+
+    /// Goes on by itself: answers a message that nobody answered, continues after an answer, or begins with the task of
+    /// the instructions. For sessions made from messages that were saved.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub async fn proceed(
+        &mut self,
+        sink: &dyn EventSink,
+        cancel: CancellationToken,
+    ) -> Result<TurnReport, AgentError> {
+        let message = self.state.take_unanswered().unwrap_or_else(|| {
+            let empty = self.state.messages.is_empty();
+            Message::user(if empty { words::BEGIN } else { words::CONTINUE })
+        });
+        self.run(message, sink, cancel).await
     }
 
     /// Goes on with a turn that was paused or interrupted, in this process or in another one. Calls that have finished

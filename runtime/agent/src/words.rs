@@ -18,6 +18,9 @@ pub(crate) const OUTCOME_UNKNOWN: &str = "the process ended while this call ran,
 
 pub(crate) const EMPTY_ANSWER: &str = "Your last answer was empty. Answer in text, or call a tool.";
 
+/// What begins a session in which the person has said nothing: the task is in the instructions.
+pub(crate) const BEGIN: &str = "Begin with your task.";
+
 pub(crate) const CONTINUE: &str = "Please continue.";
 
 pub(crate) const STEP_LIMIT: &str = "The limit of steps for this task is reached and no more tools can be called. \

@@ -165,6 +165,26 @@ impl LoopState {
         }
     }
 
+    /// A session that begins with a conversation in which each call has its result.
+    pub(crate) fn with_messages(session: impl Into<String>, messages: Vec<Arc<Message>>) -> Self {
+        let ids = messages.iter().flat_map(|message| message.calls());
+        Self {
+            session: session.into(),
+            call_ids: ids.map(|call| call.id.clone()).collect(),
+            messages,
+            ..Self::default()
+        }
+    }
+
+    /// Takes back the last message, if it is one of the person's that nobody answered.
+    pub(crate) fn take_unanswered(&mut self) -> Option<Message> {
+        let last = self.messages.last()?;
+        if self.turn.is_some() || !matches!(last.as_ref(), Message::User { .. }) {
+            return None;
+        }
+        self.messages.pop().map(|message| (*message).clone())
+    }
+
     /// Calls that wait for a decision, by identifier.
     pub fn held(&self) -> Vec<String> {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);

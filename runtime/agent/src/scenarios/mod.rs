@@ -1,6 +1,10 @@
 //! The loop as a whole, against a scripted model: one file a subject.
 
 mod first_form;
+mod forge;
+mod heimdall;
+mod vertex;
+mod waterfell;
 
 use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,269 @@
+//! The loop of a server that answers chat requests: calls one after the other, text ends the turn.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::{BoxFuture, Message};
+
+use super::{Heard, agent};
+use crate::BuildError;
+use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDraft, Verdict};
+use crate::preset;
+use crate::testing::{Say, Script, call, tool};
+
+/// What a plug-in of the server does: adds context, sets a default database, tells the person what came.
+struct Watcher;
+
+impl Hook for Watcher {
+    fn name(&self) -> &str {
+        "watcher"
+    }
+
+    fn before_prompt<'a>(
+        &'a self,
+        prompt: &'a mut PromptDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(async move {
+            prompt.context.push("The server is healthy.".into());
+            cx.set("database", json!("nornic"));
+            Ok(Verdict::Continue)
+        })
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        call: &'a mut CallDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(async move {
+            if let Some(database) = cx.get("database") {
+                call.arguments.entry("database").or_insert(database);
+            }
+            Ok(Verdict::Continue)
+        })
+    }
+
+    fn after_call<'a>(
+        &'a self,
+        call: &'a CallReport,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            cx.notify(NoticeLevel::Info, format!("{} returned", call.tool));
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hooks_around_each() {
+    let script = Script::new([
+        Say::Calls(
+            "Let me look.",
+            vec![(
+                "1",
+                "heimdall_watcher_query",
+                json!({"cypher": "MATCH (n)"}).to_string(),
+            )],
+        ),
+        Say::Calls(
+            "",
+            vec![
+                ("2", "store", json!({"fact": "5 nodes"}).to_string()),
+                ("3", "link", "{}".into()),
+            ],
+        ),
+        Say::Text("There are 5 nodes; I have noted it."),
+        Say::Text("As I said: 5."),
+    ]);
+    let order: Arc<Mutex<Vec<(String, Map<String, Value>)>>> = Arc::default();
+    let noting = |name: &'static str| {
+        let order = order.clone();
+        tool(name, move |arguments| {
+            order.lock().unwrap().push((name.into(), arguments.clone()));
+            Ok(r#"{"success":true,"message":"ok","data":{"rows":5}}"#.into())
+        })
+    };
+    let heard = Heard::default();
+    let agent = agent(&script)
+        .tools(
+            [
+                "heimdall_watcher_query",
+                "heimdall_watcher_status",
+                "store",
+                "link",
+            ]
+            .map(noting),
+        )
+        .hook(Arc::new(Watcher))
+        .instructions("You are the assistant of a database.")
+        .policy(preset::heimdall())
+        .build()
+        .unwrap();
+    let mut session = agent.session();
+    let cancel = CancellationToken::new();
+    let report = session
+        .run(Message::user("How many nodes?"), &heard, cancel)
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Completed);
+    assert_eq!(report.text, "There are 5 nodes; I have noted it.");
+
+    // One after the other, each with the database that the hook added.
+    let order = order.lock().unwrap().clone();
+    let names: Vec<&str> = order.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["heimdall_watcher_query", "store", "link"]);
+    assert!(
+        order
+            .iter()
+            .all(|(_, arguments)| arguments["database"] == "nornic")
+    );
+
+    // The notice of a hook comes inline, before the end of its call.
+    let events = heard.names();
+    let notice = events.iter().position(|name| name == "notice").unwrap();
+    assert_eq!(
+        events[notice - 1..=notice + 1],
+        ["call_started", "notice", "call_finished"]
+    );
+
+    // The context of the hook stands before the message; the next turn carries the whole history.
+    let requests = script.requests();
+    assert!(
+        requests[0].messages[0]
+            .text()
+            .starts_with("<context>\nThe server is healthy.\n</context>")
+    );
+    assert!(requests[1].messages[2].text().contains("\"rows\":5"));
+    session.ask("Sure?").await.unwrap();
+    let texts: Vec<String> = script.requests()[3].messages.iter().map(|m| m.text()).collect();
+    assert!(
+        texts.contains(&"There are 5 nodes; I have noted it.".into()),
+        "{texts:?}"
+    );
+}
+
+#[tokio::test]
+async fn h06_the_last_text_is_the_answer_at_the_round_limit() {
+    let rounds = |said: &'static str| {
+        let answers = (0..20).map(move |i| {
+            let said = if i == 3 { said } else { "" };
+            Say::Calls(said, vec![("", "t", json!({"i": i}).to_string())])
+        });
+        Script::new(answers)
+    };
+    for (said, text) in [
+        ("Almost there.", "Almost there."),
+        (
+            "",
+            "The limit of steps was reached. The actions that were possible are done; tell me how to go on.",
+        ),
+    ] {
+        let script = rounds(said);
+        let policy = preset::heimdall();
+        let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
+        let mut session = agent(&script)
+            .tool(echo)
+            .policy(policy)
+            .build()
+            .unwrap()
+            .session();
+        let report = session.ask("Go").await.unwrap();
+        assert_eq!(report.outcome, TurnOutcome::StepLimit { steps: 20 });
+        assert_eq!(report.text, text);
+        script.assert_played();
+    }
+}
+
+#[tokio::test]
+async fn h06_an_empty_answer_is_followed_by_another_round() {
+    let script = Script::new([Say::Text(""), Say::Text("Here it is.")]);
+    let mut session = agent(&script)
+        .policy(preset::heimdall())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!((report.text.as_str(), report.steps), ("Here it is.", 2));
+}
+
+#[tokio::test]
+async fn h06_empty_answers_do_not_go_on_for_ever() {
+    let script = Script::new([Say::Text(""), Say::Text(" \n"), Say::Text("")]);
+    let mut session = agent(&script)
+        .policy(preset::heimdall())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(
+        report.outcome,
+        TurnOutcome::Failing {
+            error: "an empty answer".into(),
+            times: 3
+        }
+    );
+}
+
+#[tokio::test]
+async fn h11_a_list_of_tools_offers_those_an_empty_one_none_and_no_list_all() {
+    let script = Script::new([]);
+    let offered = |only: Option<&[&str]>| {
+        let tools = ["store", "recall", "link"].map(|name| tool(name, |_| Ok(String::new())));
+        let mut policy = preset::heimdall();
+        policy.control.clear();
+        let agent = agent(&script)
+            .tools(tools)
+            .only(only.map(<[&str]>::to_vec))
+            .policy(policy)
+            .build()?;
+        Ok(agent
+            .tools()
+            .iter()
+            .map(|spec| spec.name.to_string())
+            .collect::<Vec<_>>())
+    };
+    assert_eq!(offered(None).unwrap(), ["link", "recall", "store"]);
+    assert_eq!(offered(Some(&[])).unwrap(), [""; 0]);
+    assert_eq!(offered(Some(&["store", "link"])).unwrap(), ["link", "store"]);
+    assert_eq!(
+        offered(Some(&["forget"])),
+        Err(BuildError::UnknownTool {
+            name: "forget".into()
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn h18_a_turn_ends_after_300_seconds() {
+    let script = Script::new([Say::Hang("I am")]);
+    let mut session = agent(&script)
+        .policy(preset::heimdall())
+        .build()
+        .unwrap()
+        .session();
+    let begun = tokio::time::Instant::now();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Deadline { ms: 300_000 });
+    assert_eq!(begun.elapsed().as_secs(), 300);
+}
+
+#[tokio::test]
+async fn h09_h12_a_call_goes_to_the_tool_of_its_name_and_no_other() {
+    let script = Script::new([call("1", "b", &json!({})), Say::Text("Done.")]);
+    let tools = ["a", "b"].map(|name| tool(name, move |_| Ok(format!("I am {name}"))));
+    let mut session = agent(&script)
+        .tools(tools)
+        .policy(preset::heimdall())
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    let requests = script.requests();
+    assert_eq!(requests[1].messages.last().unwrap().text(), "I am b");
+    assert_eq!(requests[0].tools[0].input.as_value(), &json!({"type": "object"}));
+    assert!(!matches!(requests[0].messages[0].as_ref(), Message::Tool { .. }));
+}

@@ -1,0 +1,354 @@
+//! The loop of a session that works on a task until the model says that it is complete.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{ReminderKind, TurnOutcome};
+use toolcell_core::provider::ProviderErrorKind;
+use toolcell_core::{Event, Message};
+
+use super::{Heard, agent};
+use crate::policy::{ContextPolicy, LoopPolicy};
+use crate::testing::{Say, Script, call, tool};
+use crate::{Silent, preset};
+
+fn complete(result: i32) -> Say {
+    call(
+        "end",
+        "task_complete",
+        &json!({"summary": "Analysed.", "result": {"findings": [result]}}),
+    )
+}
+
+#[tokio::test]
+async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_complete() {
+    let script = Script::new([
+        Say::Calls(
+            "I search.",
+            vec![("1", "search", json!({"query": "x"}).to_string())],
+        ),
+        complete(7),
+    ]);
+    let heard = Heard::default();
+    let search = tool("search", |_| Ok("two results".into()));
+    let agent = agent(&script)
+        .tool(search)
+        .policy(preset::waterfell())
+        .build()
+        .unwrap();
+    let running = agent
+        .session_named("session-1")
+        .start(Message::user("Begin."), Arc::new(heard.clone()));
+    assert_eq!(running.id(), "session-1");
+    let (session, report) = running.await;
+    let report = report.unwrap();
+    assert_eq!(
+        (session.id(), report.session.as_str()),
+        ("session-1", "session-1")
+    );
+    assert_eq!(report.outcome, TurnOutcome::Completed);
+    assert_eq!((report.text.as_str(), report.steps), ("Analysed.", 2));
+    assert_eq!(report.result, Some(json!({"findings": [7]})));
+    assert_eq!(report.messages.len(), 5);
+    assert_eq!(
+        heard.names(),
+        [
+            "turn_started",
+            "step_started",
+            "step_finished",
+            "call_started",
+            "call_finished",
+            "step_started",
+            "step_finished",
+            "call_started",
+            "call_finished",
+            "turn_finished",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn w04_a_session_that_is_cancelled_says_so() {
+    let script = Script::new([Say::Hang("Thinking")]);
+    let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+    let (shown, hearing) = tokio::sync::oneshot::channel();
+    let shown = std::sync::Mutex::new(Some(shown));
+    let sink = move |event: &Event| {
+        if let Event::TextDelta { .. } = event
+            && let Some(shown) = shown.lock().unwrap().take()
+        {
+            let _ = shown.send(());
+        }
+    };
+    let running = agent.session().start(Message::user("Begin."), Arc::new(sink));
+    hearing.await.unwrap();
+    running.cancel();
+    let (_, report) = running.await;
+    let report = report.unwrap();
+    assert_eq!(
+        (report.outcome, report.text.as_str()),
+        (TurnOutcome::Cancelled, "Thinking")
+    );
+}
+
+#[tokio::test]
+async fn w04_the_turn_limit_is_the_outcome_and_50_steps_are_taken() {
+    let script = Script::new((0..50).map(|i| call("", "t", &json!({"i": i}))));
+    let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
+    let mut session = agent(&script)
+        .tool(echo)
+        .policy(preset::waterfell())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(
+        (report.outcome, report.steps),
+        (TurnOutcome::StepLimit { steps: 50 }, 50)
+    );
+    script.assert_played();
+}
+
+#[tokio::test]
+async fn w08_saved_messages_are_continued_under_the_same_id() {
+    let saved = [
+        Message::user("Find the bug."),
+        Message::assistant("I looked at half of the files."),
+    ];
+    let script = Script::new([complete(1)]);
+    let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+    let mut session = agent.session_with("session-123", saved);
+    let report = session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    assert_eq!((report.session.as_str(), report.steps), ("session-123", 1));
+    let sent: Vec<String> = script.requests()[0].messages.iter().map(|m| m.text()).collect();
+    assert_eq!(
+        sent,
+        [
+            "Find the bug.",
+            "I looked at half of the files.",
+            "Please continue."
+        ]
+    );
+}
+
+#[tokio::test]
+async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_begins_with_its_task() {
+    for (saved, sent) in [
+        (vec![Message::user("Find the bug.")], "Find the bug."),
+        (vec![], "Begin with your task."),
+    ] {
+        let script = Script::new([complete(1)]);
+        let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+        agent
+            .session_with("s", saved)
+            .proceed(&Silent, CancellationToken::new())
+            .await
+            .unwrap();
+        let texts: Vec<String> = script.requests()[0].messages.iter().map(|m| m.text()).collect();
+        assert_eq!(texts, [sent]);
+    }
+}
+
+#[tokio::test]
+async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        Say::Text("Goal: find it. Open: everything."),
+        complete(1),
+    ]);
+    let long = tool("t", |_| Ok("x".repeat(8_000)));
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(2_000),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..preset::waterfell()
+    };
+    let heard = Heard::default();
+    let mut session = agent(&script)
+        .tool(long)
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Completed);
+    let requests = script.requests();
+    let asked: Vec<String> = requests[1].messages.iter().map(|m| m.text()).collect();
+    assert!(
+        asked[0] == "Go" && asked[3].starts_with("Summarise this conversation"),
+        "{asked:?}"
+    );
+    let sent: Vec<String> = requests[2].messages.iter().map(|m| m.text()).collect();
+    assert_eq!(
+        sent,
+        [
+            "Summary of the conversation so far:",
+            "Goal: find it. Open: everything.",
+            "Please continue."
+        ]
+    );
+    // The words of the summary are not shown to the person as an answer.
+    assert!(
+        !heard
+            .all()
+            .iter()
+            .any(|event| matches!(event, Event::TextDelta { text } if text.contains("Goal")))
+    );
+}
+
+#[tokio::test]
+async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        Say::Fail("", ProviderErrorKind::Unavailable),
+        complete(1),
+    ]);
+    let long = tool("t", |_| Ok("x".repeat(8_000)));
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(2_000),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..preset::waterfell()
+    };
+    let heard = Heard::default();
+    let mut session = agent(&script)
+        .tool(long)
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Completed);
+    assert_eq!(script.requests()[2].messages.len(), 3);
+    assert!(heard.all().iter().any(
+        |event| matches!(event, Event::Notice { text, .. } if text.contains("could not be summarised"))
+    ));
+}
+
+#[tokio::test]
+async fn w10_an_error_of_the_model_goes_into_the_conversation_and_the_request_is_made_again() {
+    let script = Script::new([Say::Fail("", ProviderErrorKind::Unavailable), complete(1)]);
+    let mut session = agent(&script)
+        .policy(preset::waterfell())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!((report.outcome, report.steps), (TurnOutcome::Completed, 2));
+    let told = script.requests()[1].messages.last().unwrap().text();
+    assert!(
+        told.contains("failed") && told.ends_with("Please try again."),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn w10_errors_of_the_model_end_the_session_when_they_do_not_stop() {
+    let script = Script::new((0..6).map(|_| Say::Fail("", ProviderErrorKind::Unavailable)));
+    let mut session = agent(&script)
+        .policy(preset::waterfell())
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert!(matches!(report.outcome, TurnOutcome::ProviderFailed { .. }));
+    script.assert_played();
+}
+
+#[tokio::test]
+async fn w10_errors_of_tools_and_of_their_arguments_are_read_by_the_model() {
+    let script = Script::new([
+        Say::Calls(
+            "",
+            vec![("1", "search", "{not json".into()), ("2", "broken", "{}".into())],
+        ),
+        complete(1),
+    ]);
+    let broken = tool("broken", |_| {
+        Err(toolcell_core::ToolError::Failed {
+            message: "no such file".into(),
+        })
+    });
+    let search = tool("search", |_| Ok(String::new()));
+    let mut session = agent(&script)
+        .tools([broken, search])
+        .policy(preset::waterfell())
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    let messages = &script.requests()[1].messages;
+    assert!(messages[2].text().contains("the arguments were not accepted"));
+    assert_eq!(messages[3].text(), "Error: no such file");
+}
+
+#[tokio::test]
+async fn w11_two_answers_without_a_call_are_followed_by_a_reminder_and_the_count_begins_anew() {
+    let script = Script::new([
+        Say::Text("Let me think."),
+        Say::Text("Still thinking."),
+        Say::Text("Hm."),
+        complete(1),
+    ]);
+    let heard = Heard::default();
+    let mut session = agent(&script)
+        .policy(preset::waterfell())
+        .build()
+        .unwrap()
+        .session();
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Completed);
+    let kinds: Vec<ReminderKind> = heard
+        .all()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reminder { kind, .. } => Some(*kind),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ReminderKind::Continue,
+            ReminderKind::NoToolCall,
+            ReminderKind::Continue
+        ]
+    );
+    let reminder = script.requests()[2].messages.last().unwrap().text();
+    assert!(reminder.contains("call `task_complete` now"), "{reminder}");
+}
+
+#[tokio::test]
+async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_process() {
+    let script = Script::new([call("1", "t", &json!({})), complete(1)]);
+    let echo = || tool("t", |_| Ok("ok".into()));
+    let builder = agent(&script)
+        .tool(echo())
+        .policy(preset::waterfell())
+        .build()
+        .unwrap();
+    let heard = Heard::default();
+    let mut session = builder.session_named("s");
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    // What was heard is all that is needed to have the same session again.
+    let again = crate::LoopState::from_events("s", &heard.all());
+    assert_eq!(&again, session.state());
+    assert_eq!(again.messages, report.messages);
+}
