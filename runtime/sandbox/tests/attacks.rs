@@ -1,0 +1,201 @@
+//! Every attack of the corpus ends as its manifest says, and the next call goes well.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Probe, TYPES, call, load, only_tool, sandbox};
+use toolcell_core::{Limit, Limits, Policy, ToolError, ToolOutput};
+use toolcell_sandbox::{LoadError, Sandbox};
+
+/// Small enough that each attack ends in a moment.
+fn policy() -> Policy {
+    Policy {
+        limits: Limits {
+            fuel: 200_000_000,
+            wall_ms: 10_000,
+            memory: 80 << 20,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    }
+}
+
+/// How an attack ended.
+#[derive(Debug)]
+enum End {
+    Load(LoadError),
+    Call(Result<ToolOutput, ToolError>),
+}
+
+fn corpus() -> &'static Path {
+    Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/corpora/attacks"
+    ))
+}
+
+/// The attack as a tool: nested where it exports a function to call, spliced where it strikes while it is loaded.
+fn wrapped(name: &str, text: &str) -> Vec<u8> {
+    match name {
+        "a23_no_exports" | "a24_core_module" => return wat::parse_str(text).unwrap(),
+        _ => {}
+    }
+    if !text.contains("(func (export \"run\")") || name.starts_with("a2") && name >= "a25" {
+        let inner = text.trim().strip_prefix("(component").unwrap();
+        let inner = inner.strip_suffix(')').unwrap();
+        return Probe {
+            items: inner.into(),
+            ..Probe::default()
+        }
+        .build();
+    }
+    let nested = text.replacen("(component", "(component $attack", 1);
+    // The type of `run`, what it is lowered to, and how it is called.
+    let (kind, lowered, call) = if text.contains("(result (list string))") {
+        ("(result (list string))", "(param i32)", RETURNING)
+    } else if text.contains("(result string)") {
+        ("(result string)", "(param i32)", RETURNING)
+    } else if text.contains("(param \"s\" string)") {
+        (
+            "(param \"s\" string)",
+            "(param i32 i32)",
+            "(call $attack (i32.const 256) (i32.const 1)) (call $text (i32.const 256) (i32.const 0))",
+        )
+    } else {
+        (
+            "",
+            "",
+            "(call $attack) (call $text (i32.const 256) (i32.const 0))",
+        )
+    };
+    let tool = Probe {
+        items: format!(
+            r#"(import "attack" (func $attack {kind}))
+            (core func $lowered (canon lower (func $attack) (memory $memory) (realloc (core func $realloc))))
+            (core instance $attack-args (export "run" (func $lowered)))"#
+        ),
+        with: "(with \"attack\" (instance $attack-args))".into(),
+        module: format!("(import \"attack\" \"run\" (func $attack {lowered}))"),
+        run: call.into(),
+        ..Probe::default()
+    };
+    let tool = tool.text().replacen("(component", "(component $tool", 1);
+    let with_helper = if text.contains("(import \"h\"") {
+        r#"(with "h" (func $helper "h"))"#
+    } else {
+        ""
+    };
+    // A component cannot call into its own parts, so that the attack and the tool stand side by side.
+    let text = format!(
+        r#"(component {TYPES}
+            (component $helper
+                (core module $m (func (export "h"))) (core instance $i (instantiate $m))
+                (func (export "h") (canon lift (core func $i "h"))))
+            (instance $helper (instantiate $helper))
+            {nested}
+            (instance $attack (instantiate $attack {with_helper}))
+            {tool}
+            (instance $tool (instantiate $tool
+                (with "attack" (func $attack "run"))
+                (with "toolcell:tool/types@0.1.0" (instance $types))))
+            (export "toolcell:tool/tools@0.1.0" (instance $tool "toolcell:tool/tools@0.1.0")))"#
+    );
+    wat::parse_str(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// Calls an attack that returns a string or a list, and passes its first two words on as the answer.
+const RETURNING: &str =
+    "(call $attack (i32.const 256)) (call $text (i32.load (i32.const 256)) (i32.load (i32.const 260)))";
+
+async fn attack(sandbox: &Sandbox, name: &str) -> End {
+    let text = std::fs::read_to_string(corpus().join(format!("{name}.wat"))).unwrap();
+    let component = match sandbox.load(name, &wrapped(name, &text)).await {
+        Ok(component) => component,
+        Err(error) => return End::Load(error),
+    };
+    let tool = only_tool(&component, policy());
+    let (result, heard) = call(&*tool).await;
+    let receipt = heard.receipt();
+    assert!(
+        receipt.peak_memory <= policy().limits.memory,
+        "{name}: {receipt:?}"
+    );
+    End::Call(result)
+}
+
+/// Whether an end is what the manifest calls by one of its words.
+fn is(end: &End, expected: &str) -> bool {
+    // What strikes at instantiation strikes when the definitions are read.
+    let error = match end {
+        End::Load(LoadError::Definitions { error }) | End::Call(Err(error)) => Some(error),
+        _ => None,
+    };
+    let limit = match error {
+        Some(ToolError::Limit { limit }) => Some(*limit),
+        _ => None,
+    };
+    match expected {
+        "fuel" => matches!(limit, Some(Limit::Fuel(_))),
+        "deadline" => matches!(limit, Some(Limit::WallTimeMs(_))),
+        "stack-overflow" => matches!(limit, Some(Limit::Stack(_))),
+        "memory-limit" => matches!(limit, Some(Limit::Memory(_))),
+        "handle-limit" => matches!(limit, Some(Limit::Handles(_))),
+        "output-limit" => matches!(limit, Some(Limit::Output(_) | Limit::Memory(_))),
+        "table-limit" => {
+            matches!(end, End::Load(LoadError::TooComplex { .. }))
+                || matches!(limit, Some(Limit::TableElements(_)))
+        }
+        "trap" => matches!(error, Some(ToolError::Crashed { .. })),
+        "ok" => matches!(end, End::Call(Ok(_))),
+        "missing-capability" => matches!(end, End::Load(LoadError::UnknownImport { .. })),
+        "not-a-tool" => matches!(end, End::Load(LoadError::NotATool { .. })),
+        "not-a-component" => matches!(end, End::Load(LoadError::CoreModule)),
+        "too-complex" => matches!(end, End::Load(LoadError::TooComplex { .. })),
+        "instance-limit" => {
+            matches!(end, End::Load(LoadError::TooComplex { .. }))
+                || matches!(limit, Some(Limit::Instances(_)))
+        }
+        "unsupported-feature" => matches!(end, End::Load(LoadError::UnsupportedFeature { .. })),
+        "compile-deadline" => matches!(end, End::Load(LoadError::CompileLimit { .. })),
+        other => panic!("the manifest has a new word: {other}"),
+    }
+}
+
+/// The words of the manifest for how an attack may end.
+fn expectations(entry: &Value) -> Vec<String> {
+    let text = entry["expect"].as_str().unwrap();
+    let words = match text {
+        "second call: fresh instance, or clean error (never re-enter the trapped one)" => "trap",
+        "load ok, instantiate: instance-limit" => "instance-limit",
+        text => text.split([' ', ',']).next().unwrap(),
+    };
+    let mut words: Vec<String> = words.split('|').map(Into::into).collect();
+    if text == "ok or too-complex" {
+        words.push("too-complex".into());
+    }
+    words
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_attack_ends_as_its_manifest_says_and_the_next_call_goes_well() {
+    let sandbox = sandbox();
+    let good = load(&sandbox, &Probe::default()).await.unwrap();
+    let good = only_tool(&good, Policy::default());
+    let manifest = std::fs::read_to_string(corpus().join("manifest.json")).unwrap();
+    let manifest: Vec<Value> = serde_json::from_str(&manifest).unwrap();
+    assert!(manifest.len() >= 38, "{}", manifest.len());
+    for entry in &manifest {
+        let name = entry["name"].as_str().unwrap();
+        let end = attack(&sandbox, name).await;
+        let expected = expectations(entry);
+        assert!(
+            expected.iter().any(|word| is(&end, word)),
+            "{name} should end in {expected:?}, and ended in {end:?}"
+        );
+        let (answer, heard) = call(&*good).await;
+        assert_eq!(answer, Ok(ToolOutput::text("{}")), "after {name}");
+        assert_eq!(heard.receipt().bytes_in, 2);
+    }
+}
