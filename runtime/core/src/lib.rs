@@ -9,12 +9,15 @@
 //! | a tool, its description, one call and its answer | [`tool`], [`content`] |
 //! | why a call has no answer | [`error`] |
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
+//! | grants that deserve a second look | [`danger`] |
+//! | secrets: where they go, and how they are kept out of everything else | [`secret`], [`redact`] |
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
 //! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
 //! | where sessions are kept | [`store`] |
 
 pub mod content;
+pub mod danger;
 pub mod error;
 pub mod event;
 pub mod grant;
@@ -24,7 +27,9 @@ pub mod plan;
 pub mod policy;
 pub mod provider;
 pub mod receipt;
+pub mod redact;
 pub mod schema;
+pub mod secret;
 pub mod store;
 pub mod tool;
 
@@ -37,7 +42,9 @@ pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};
 pub use receipt::Receipt;
+pub use redact::Redactor;
 pub use schema::Schema;
+pub use secret::{SecretBinding, Secrets};
 pub use store::{SessionStore, StoreError};
 pub use tool::{CallContext, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
 

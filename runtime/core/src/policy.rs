@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::secret::SecretBinding;
+
 /// Grants and limits of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +30,8 @@ pub struct Grants {
     pub env: Vec<(String, String)>,
     /// HTTP requests.
     pub http: Vec<HttpGrant>,
+    /// Secrets that the host adds to requests; their values are not here.
+    pub secrets: Vec<SecretBinding>,
 }
 
 /// A directory of the host that a guest sees.

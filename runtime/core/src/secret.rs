@@ -1,0 +1,223 @@
+//! Secrets: values that the host adds to requests, and that no guest, no model and no log ever sees.
+//!
+//! A [`SecretBinding`] is part of a policy and says where a secret may go and how it is added; it names the secret and does
+//! not hold it. The values come from whoever embeds the runtime, as [`Secrets`], from a keyring, the environment or a
+//! file. The host adds a value to requests for exactly the origins of its binding, after the guest has let go of the
+//! request. Everything that comes back passes a [`crate::Redactor`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Grants;
+use crate::redact::Redactor;
+
+/// Where a secret may go and how it is added.
+///
+/// ```
+/// # use toolcell_core::secret::SecretBinding;
+/// let binding: SecretBinding = serde_json::from_str(
+///     r#"{ "name": "github", "origins": ["https://api.github.com"], "header": "authorization", "template": "Bearer {}" }"#,
+/// )?;
+/// assert_eq!(binding.placement.to_string(), "authorization: Bearer {}");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretBinding {
+    /// Name of the secret, such as `github`.
+    pub name: String,
+    /// Origins that it may go to, such as `https://api.example.com` or `https://api.example.com:8443`: scheme, host and
+    /// port, compared exactly. A binding is not a grant: the request must be granted as well.
+    pub origins: Vec<String>,
+    /// How it is added.
+    #[serde(flatten)]
+    pub placement: SecretPlacement,
+}
+
+/// How a secret is added to a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SecretPlacement {
+    /// As a header of every request to the origins; one that the guest has set is replaced.
+    Header {
+        /// Name of the header, such as `authorization`.
+        header: String,
+        /// Its value, with `{}` for the secret; `{}` alone by default.
+        #[serde(default = "whole_value")]
+        template: String,
+    },
+    /// In place of a text that the guest writes in the value of any header, such as `{{github}}`.
+    Placeholder {
+        /// The text, at least four bytes.
+        placeholder: String,
+    },
+}
+
+/// The value of a secret. Never printed; [`SecretValue::expose`] is the only way to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretValue(String);
+
+/// Values of secrets by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Secrets(BTreeMap<String, SecretValue>);
+
+/// A value that cannot be kept secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidSecret {
+    /// So short that it stands in texts by chance, and taking it out would destroy them.
+    #[error(
+        "the value of the secret `{name}` has fewer than {} bytes and cannot be told from other text",
+        SecretValue::MIN_LEN
+    )]
+    TooShort {
+        /// The secret.
+        name: String,
+    },
+    /// Longer than any token is.
+    #[error(
+        "the value of the secret `{name}` has more than {} bytes",
+        SecretValue::MAX_LEN
+    )]
+    TooLong {
+        /// The secret.
+        name: String,
+    },
+    /// A character that no header can carry.
+    #[error("the value of the secret `{name}` contains a control character, such as a newline at its end")]
+    ControlCharacter {
+        /// The secret.
+        name: String,
+    },
+}
+
+impl SecretValue {
+    /// Shortest value, in bytes.
+    pub const MIN_LEN: usize = 6;
+    /// Longest value, in bytes. A JSON Web Token has one or two kilobytes.
+    pub const MAX_LEN: usize = 8 << 10;
+
+    /// The value itself, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Secrets {
+    /// Adds a value, or replaces the one of the same name.
+    ///
+    /// # Errors
+    /// When the value is shorter than [`SecretValue::MIN_LEN`], longer than [`SecretValue::MAX_LEN`], or contains a
+    /// control character.
+    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<String>) -> Result<(), InvalidSecret> {
+        let (name, value) = (name.into(), value.into());
+        if value.len() < SecretValue::MIN_LEN {
+            return Err(InvalidSecret::TooShort { name });
+        }
+        if value.len() > SecretValue::MAX_LEN {
+            return Err(InvalidSecret::TooLong { name });
+        }
+        if value.chars().any(char::is_control) {
+            return Err(InvalidSecret::ControlCharacter { name });
+        }
+        self.0.insert(name, SecretValue(value));
+        Ok(())
+    }
+
+    /// The value of a secret.
+    pub fn get(&self, name: &str) -> Option<&SecretValue> {
+        self.0.get(name)
+    }
+
+    /// Names and values in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// Names that the bindings of `grants` use and that have no value here.
+    pub fn missing<'a>(&self, grants: &'a Grants) -> Vec<&'a str> {
+        let names = grants.secrets.iter().map(|binding| binding.name.as_str());
+        names.filter(|name| self.get(name).is_none()).collect()
+    }
+
+    /// What takes these values out of texts.
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.iter().map(|(name, value)| (name, value.expose())))
+    }
+}
+
+impl fmt::Display for SecretPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header { header, template } => write!(f, "{header}: {template}"),
+            Self::Placeholder { placeholder } => f.write_str(placeholder),
+        }
+    }
+}
+
+fn whole_value() -> String {
+    "{}".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_never_printed() {
+        let mut secrets = Secrets::default();
+        secrets.insert("token", "hunter2-hunter2").unwrap();
+        let printed = format!("{secrets:?} {:?} {:#?}", secrets.get("token"), secrets.redactor());
+        assert!(
+            printed.contains("***") && !printed.contains("hunter2"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_kept_is_refused_without_saying_it() {
+        let mut secrets = Secrets::default();
+        for (value, kept) in [
+            ("12345".to_owned(), false),
+            ("123456".to_owned(), true),
+            ("x".repeat(SecretValue::MAX_LEN), true),
+            ("x".repeat(SecretValue::MAX_LEN + 1), false),
+            ("token\n".to_owned(), false),
+            ("to\0ken".to_owned(), false),
+        ] {
+            let inserted = secrets.insert("t", value.clone());
+            assert_eq!(inserted.is_ok(), kept, "{}", value.len());
+            if let Err(error) = inserted {
+                assert!(!error.to_string().contains(&value), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn bindings_without_a_value_are_found() {
+        let grants: Grants = serde_json::from_str(
+            r#"{"secrets": [
+                {"name": "a", "origins": ["https://x.example"], "header": "x-key"},
+                {"name": "b", "origins": [], "placeholder": "{{b}}"}]}"#,
+        )
+        .unwrap();
+        let mut secrets = Secrets::default();
+        assert_eq!(secrets.missing(&grants), ["a", "b"]);
+        secrets.insert("a", "value-of-a").unwrap();
+        assert_eq!(secrets.missing(&grants), ["b"]);
+        assert_eq!(
+            grants.secrets[0].placement,
+            SecretPlacement::Header {
+                header: "x-key".into(),
+                template: "{}".into()
+            }
+        );
+    }
+}
