@@ -15,11 +15,13 @@ pub(crate) fn start(environment: &Environment) -> Result<(), Failure> {
     let Some(filter) = environment.var("TOOLCELL_LOG") else {
         return Ok(());
     };
-    let filter: EnvFilter = filter.parse().map_err(|e: tracing_subscriber::filter::ParseError| {
-        Failure::new(Exit::Config, format!("`TOOLCELL_LOG={filter}` cannot be used"))
-            .because(e)
-            .hint("use a level (`error`, `warn`, `info`, `debug`, `trace`), or `TARGET=LEVEL`")
-    })?;
+    let filter: EnvFilter = filter
+        .parse()
+        .map_err(|e: tracing_subscriber::filter::ParseError| {
+            Failure::new(Exit::Config, format!("`TOOLCELL_LOG={filter}` cannot be used"))
+                .because(e)
+                .hint("use a level (`error`, `warn`, `info`, `debug`, `trace`), or `TARGET=LEVEL`")
+        })?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

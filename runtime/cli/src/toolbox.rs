@@ -401,7 +401,7 @@ impl AllowHints {
                 ),
                 Some(path) => format!(
                     "allow more with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
-                    quote::shell(&format!("{component}:{name}={value}")),
+                    quote::shell(&format!("{component}:{name}={}", value.replace(' ', ""))),
                     quote::toml(&value)
                 ),
             });

@@ -213,6 +213,7 @@ async fn execute(tool: &Arc<dyn Tool>, arguments: Map<String, Value>, console: &
         values: std::collections::BTreeMap::new(),
         observer: watcher.clone(),
     };
+    tracing::debug!(tool = %name, "the call begins");
     let running = tool.call(call, cx);
     let result = tokio::select! {
         result = running => result,

@@ -8,13 +8,15 @@
 use toml::Spanned;
 
 use super::file::ProviderTable;
-use super::layers::{declare, grant_lines, origin};
-use super::limits;
+use super::layers::{declare, grant_lines, origin, user_file};
+use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
-use super::settings::{GrantLine, Settings, ToolSettings};
+use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
 use super::source::{Origin, Sourced};
+use super::units::Span;
 use crate::environment::Environment;
 use crate::model::default_max_steps;
+use crate::quote;
 use crate::report::{Exit, Failure};
 
 /// Applies the project's file.
@@ -36,67 +38,58 @@ pub(super) fn apply_project(
             .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"));
     }
     if let Some(steps) = &file.turn.max_steps {
-        let value = *steps.get_ref();
-        let allowed = settings
-            .max_steps
-            .clone()
-            .unwrap_or_else(|| Sourced::default(default_max_steps()));
-        check_number(
-            "loop.max_steps",
-            u64::from(value),
-            Some((u64::from(allowed.value), &allowed.origin)),
-            &origin(source, steps),
-        )?;
-        settings.max_steps = Some(Sourced {
-            value,
+        let narrowed = Sourced {
+            value: *steps.get_ref(),
             origin: origin(source, steps),
-        });
+        };
+        let default = Sourced::default(default_max_steps());
+        let allowed = settings.max_steps.as_ref().unwrap_or(&default);
+        if narrowed.value > allowed.value && settings.overrides.max_steps.is_none() {
+            return Err(raised(
+                "loop.max_steps",
+                &narrowed.origin,
+                &allowed.value.to_string(),
+                &allowed.origin,
+            )
+            .hint(format!("to allow it once: --max-steps {}", narrowed.value)));
+        }
+        settings.max_steps = Some(narrowed);
     }
     if let Some(deadline) = &file.turn.deadline {
-        let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-        let value = deadline.get_ref().0;
-        check_number(
-            "loop.deadline",
-            millis(value),
-            settings.deadline.as_ref().map(|s| (millis(s.value), &s.origin)),
-            &origin(source, deadline),
-        )?;
-        settings.deadline = Some(Sourced {
-            value,
+        let narrowed = Sourced {
+            value: deadline.get_ref().0,
             origin: origin(source, deadline),
-        });
+        };
+        if let Some(allowed) = &settings.deadline
+            && narrowed.value > allowed.value
+            && settings.overrides.deadline.is_none()
+        {
+            let (shown, wanted) = (Span(allowed.value).to_string(), Span(narrowed.value).to_string());
+            return Err(
+                raised("loop.deadline", &narrowed.origin, &shown, &allowed.origin).hint(format!(
+                    "to allow it once: --deadline {}",
+                    wanted.replace(' ', "")
+                )),
+            );
+        }
+        settings.deadline = Some(narrowed);
     }
+    let user_file = user_file(environment).map_or_else(
+        || "your own configuration".into(),
+        |path| environment.shown(&path),
+    );
     for (name, table) in &file.tools {
+        let overrides = settings.overrides.clone();
         let tool = declare(settings, name, table, source, environment)?;
         if let Some(enabled) = &table.enabled {
             narrow_enabled(tool, enabled, origin(source, enabled))?;
         }
         if table.grants.is_some() {
-            narrow_grants(tool, grant_lines(table, source, &base), environment)?;
+            let lines = grant_lines(table, source, &base);
+            narrow_grants(tool, lines, &overrides, environment, &user_file)?;
         }
         for (limit, place) in limits::of_table(&table.limits, source) {
-            let allowed = limits::get(&tool.limits.limits, limit.name);
-            if limit.value > allowed {
-                return Err(
-                    refused(format!("the project's file raises a limit of `{}`", tool.name))
-                        .why(format!(
-                            "`{}` is {} there\n{}",
-                            limit.name,
-                            limits::shown(limit.name, limit.value),
-                            place.point_at()
-                        ))
-                        .why(allowed_by(
-                            limit.name,
-                            &limits::shown(limit.name, allowed),
-                            &tool.limits.origin(limit.name),
-                        ))
-                        .hint(format!(
-                            "to allow it, set it in your own configuration or use --limit {}:{}=…",
-                            tool.name, limit.name
-                        )),
-                );
-            }
-            tool.limits.set(limit, place);
+            narrow_limit(tool, limit, place, &overrides, &user_file)?;
         }
     }
     Ok(())
@@ -124,19 +117,11 @@ fn first_provider_key(provider: &ProviderTable) -> Option<std::ops::Range<usize>
     .min_by_key(|span| span.start)
 }
 
-fn check_number(
-    name: &str,
-    value: u64,
-    allowed: Option<(u64, &Origin)>,
-    place: &Origin,
-) -> Result<(), Failure> {
-    match allowed {
-        Some((allowed, by)) if value > allowed => Err(refused(format!("the project's file raises `{name}`"))
-            .why(place.point_at())
-            .why(allowed_by(name, &allowed.to_string(), by))
-            .hint("to allow it, raise it in your own configuration or use the flag of that name")),
-        _ => Ok(()),
-    }
+/// A number that the project's file raises.
+fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
+    refused(format!("the project's file raises `{name}`"))
+        .why(place.point_at())
+        .why(allowed_by(name, allowed, by))
 }
 
 fn allowed_by(name: &str, allowed: &str, by: &Origin) -> String {
@@ -163,41 +148,89 @@ fn narrow_enabled(tool: &mut ToolSettings, enabled: &Spanned<bool>, place: Origi
     Ok(())
 }
 
-/// Puts the project's grants in the place of the person's, each of which must lie within one of the person's.
+/// Puts the project's grants in the place of the person's, each of which must lie within one that the person's file or
+/// the command line gives.
 fn narrow_grants(
     tool: &mut ToolSettings,
     lines: Vec<GrantLine>,
+    overrides: &Overrides,
     environment: &Environment,
+    user_file: &str,
 ) -> Result<(), Failure> {
+    let mut persons = tool.clone();
+    persons.apply(overrides, environment);
     // A grant of the person that cannot be given here covers nothing here.
-    let allowed: Vec<_> = tool
+    let allowed: Vec<_> = persons
         .grants
         .iter()
-        .filter_map(|line| Some((line, line.place(environment).ok()?)))
+        .filter_map(|line| line.place(environment).ok())
         .collect();
     for line in &lines {
         let placed = line.place(environment)?;
-        if allowed.iter().any(|(_, outer)| outer.covers(&placed)) {
+        if allowed.iter().any(|outer| outer.covers(&placed)) {
             continue;
         }
-        let same_kind: Vec<String> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
-        let flag = format!("--grant '{}:{}'", tool.name, line.grant);
-        return Err(refused(format!("the project's file grants `{}` more than your own configuration does", tool.name))
-            .why(line.origin.point_at())
-            .why(if same_kind.is_empty() {
-                format!("your own configuration grants `{}` nothing", tool.name)
-            } else {
-                format!("your own configuration grants it only\n{}", same_kind.join("\n"))
-            })
-            .hint(if tool.is_of_project() {
-                format!("to allow it once: {flag}")
-            } else {
-                format!(
-                    "to allow it once: {flag}\nto allow it always, in your own configuration: [tools.{}] grants = [\"{}\"]",
-                    tool.name, line.grant
-                )
-            }));
+        let grants: Vec<String> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
+        let failure = refused(format!(
+            "the project's file grants `{}` more than your own configuration does",
+            tool.name
+        ))
+        .why(line.origin.point_at())
+        .why(if grants.is_empty() {
+            format!("your own configuration grants `{}` nothing", tool.name)
+        } else {
+            format!("your own configuration grants it only\n{}", grants.join("\n"))
+        });
+        let once = format!(
+            "--grant {}",
+            quote::shell(&format!("{}:{}", tool.name, line.grant))
+        );
+        return Err(failure.hint(if tool.is_of_project() {
+            format!("to allow it once: {once}")
+        } else {
+            format!(
+                "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}] grants = [{}]",
+                tool.name,
+                quote::toml(&line.grant.to_string())
+            )
+        }));
     }
     tool.grants = lines;
+    Ok(())
+}
+
+fn narrow_limit(
+    tool: &mut ToolSettings,
+    limit: NamedLimit,
+    place: Origin,
+    overrides: &Overrides,
+    user_file: &str,
+) -> Result<(), Failure> {
+    let allowed = limits::get(&tool.limits.limits, limit.name);
+    let of_flags = overrides
+        .limits_for(&tool.name)
+        .filter(|flag| flag.name == limit.name);
+    if limit.value > allowed && !of_flags.into_iter().any(|flag| flag.value >= limit.value) {
+        let shown = |value| limits::shown(limit.name, value);
+        let once = format!(
+            "--limit {}:{}={}",
+            tool.name,
+            limit.name,
+            shown(limit.value).replace(' ', "")
+        );
+        return Err(raised(
+            &format!("{}.limits.{}", tool.name, limit.name),
+            &place,
+            &shown(allowed),
+            &tool.limits.origin(limit.name),
+        )
+        .hint(format!(
+            "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}.limits] {} = {}",
+            tool.name,
+            limit.name,
+            quote::toml(&shown(limit.value))
+        )));
+    }
+    tool.limits.set(limit, place);
     Ok(())
 }

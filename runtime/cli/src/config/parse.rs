@@ -192,22 +192,79 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
-        insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @"");
-        insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @"");
-        insta::assert_snapshot!(failure("[mcp]\nx = 1\n"), @"");
+        insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @r#"
+        error: the user configuration `c.toml` cannot be used
+          why: there is no key `grnts` in `[tools.files]`
+               in c.toml, line 2, column 1
+                 2 | grnts = ["read=."]
+                   | ^^^^^
+         hint: did you mean `grants`?
+        "#);
+        insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @r"
+        error: the user configuration `c.toml` cannot be used
+          why: there is no key `memroy` in `[tools.files.limits]`
+               in c.toml, line 2, column 1
+                 2 | memroy = 1
+                   | ^^^^^^
+         hint: did you mean `memory`?
+        ");
+        insta::assert_snapshot!(failure("[mcp]\nx = 1\n"), @r"
+        error: the user configuration `c.toml` cannot be used
+          why: there is no key `mcp` at the top level
+               in c.toml, line 1, column 2
+                 1 | [mcp]
+                   |  ^^^
+         hint: the keys are `loop`, `provider`, `tools`
+        ");
     }
 
     #[test]
     fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
-        insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @"");
-        insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @"");
-        insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @"");
-        insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @"");
+        insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
+        error: the user configuration `c.toml` cannot be used
+          why: invalid type: string "many", expected u32
+               in c.toml, line 2, column 13
+                 2 | max_steps = "many"
+                   |             ^^^^^^
+        "#);
+        insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @r#"
+        error: the user configuration `c.toml` cannot be used
+          why: invalid type: integer `30`, expected a duration with a unit, such as `"30s"`
+               in c.toml, line 2, column 8
+                 2 | wall = 30
+                   |        ^^
+        "#);
+        insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
+        error: the user configuration `c.toml` cannot be used
+          why: `reed=.` is no grant: `reed` is none of read, write, modify, create, delete, env, http, http-private
+               in c.toml, line 2, column 10
+                 2 | grants = ["read=.", "reed=."]
+                   |          ^^^^^^^^^^^^^^^^^^^^
+        "#);
+        insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @r#"
+        error: the user configuration `c.toml` cannot be used
+          why: unknown variant `opnai`, expected one of `openai`, `scripted`, `offline`
+               in c.toml, line 2, column 8
+                 2 | name = "opnai"
+                   |        ^^^^^^^
+        "#);
     }
 
     #[test]
     fn what_is_no_toml_is_refused_with_its_place() {
-        insta::assert_snapshot!(failure("[tools\n"), @"");
-        insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @"");
+        insta::assert_snapshot!(failure("[tools\n"), @r"
+        error: the user configuration `c.toml` cannot be used
+          why: unclosed table, expected `]`
+               in c.toml, line 1, column 7
+                 1 | [tools
+                   |       ^
+        ");
+        insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @r"
+        error: the user configuration `c.toml` cannot be used
+          why: duplicate key
+               in c.toml, line 3, column 1
+                 3 | max_steps = 2
+                   | ^^^^^^^^^
+        ");
     }
 }

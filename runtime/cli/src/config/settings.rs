@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use toolcell_core::{Grant, Policy};
 
-use super::limits::{FlagLimit, SourcedLimits};
+use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::grants::{self, FlagGrant, Placed};
@@ -105,6 +105,24 @@ pub(crate) struct Overrides {
     pub(crate) limits: Vec<FlagLimit>,
 }
 
+impl Overrides {
+    /// The limits of the command line for one component.
+    pub(crate) fn limits_for<'a>(&'a self, component: &'a str) -> impl Iterator<Item = NamedLimit> + 'a {
+        self.limits
+            .iter()
+            .filter(move |flag| flag.component.as_ref().is_none_or(|name| name == component))
+            .map(|flag| flag.limit)
+    }
+
+    /// The grants of the command line for one component.
+    pub(crate) fn grants_for<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Grant> + 'a {
+        self.grants
+            .iter()
+            .filter(move |flag| flag.component.as_ref().is_none_or(|name| name == component))
+            .map(|flag| &flag.grant)
+    }
+}
+
 impl GrantLine {
     /// Makes the grant hold here.
     ///
@@ -132,16 +150,15 @@ impl ToolSettings {
 
     /// Adds what the command line says for this component.
     pub(crate) fn apply(&mut self, overrides: &Overrides, environment: &Environment) {
-        let is_for = |component: &Option<String>| component.as_ref().is_none_or(|name| *name == self.name);
-        for flag in overrides.grants.iter().filter(|flag| is_for(&flag.component)) {
+        for grant in overrides.grants_for(&self.name) {
             self.grants.push(GrantLine {
-                grant: flag.grant.clone(),
+                grant: grant.clone(),
                 base: environment.cwd.clone(),
                 origin: Origin::Flag("--grant"),
             });
         }
-        for flag in overrides.limits.iter().filter(|flag| is_for(&flag.component)) {
-            self.limits.set(flag.limit, Origin::Flag("--limit"));
+        for limit in overrides.limits_for(&self.name) {
+            self.limits.set(limit, Origin::Flag("--limit"));
         }
     }
 

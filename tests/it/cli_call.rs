@@ -1,0 +1,363 @@
+//! `toolcell call`: answers, errors, limits, streams.
+
+use serde_json::json;
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+
+#[test]
+fn a_shipped_tool_answers_on_standard_output() {
+    let seen = Person::new()
+        .run(&["call", "text_count", r#"{"text": "one two three"}"#])
+        .ended(0);
+    let counts: serde_json::Value = seen.json();
+    assert_eq!(counts["words"], 3);
+    assert_eq!(seen.stderr, "");
+}
+
+#[test]
+fn arguments_come_from_standard_input_where_none_are_given() {
+    let person = Person::new();
+    for arguments in [&["call", "text_count"][..], &["call", "text_count", "-"]] {
+        let seen = person.run_with_input(arguments, r#"{"text": "a b"}"#).ended(0);
+        assert_eq!(seen.json()["words"], 2);
+    }
+}
+
+#[test]
+fn a_file_is_read_where_its_directory_is_granted_and_not_elsewhere() {
+    let person = Person::new();
+    person.file("notes/a.md", "one two\n").file("b.md", "x");
+    let call = |path: &str, grants: &[&str]| {
+        let arguments = json!({ "path": path }).to_string();
+        let mut all = vec!["call", "text_count", &arguments];
+        all.extend(grants);
+        person.run(&all)
+    };
+    assert_eq!(
+        call("notes/a.md", &["--grant", "read=."]).ended(0).json()["words"],
+        2
+    );
+    assert_eq!(
+        call("notes/a.md", &["--grant", "text:read=notes"])
+            .ended(0)
+            .json()["words"],
+        2
+    );
+    call("b.md", &["--grant", "read=notes"]).ended(1);
+    call("../work/b.md", &["--grant", "read=notes"]).ended(1);
+}
+
+#[test]
+fn without_a_grant_the_person_reads_what_would_allow_it() {
+    let person = Person::new();
+    person.file("a.md", "one");
+    let seen = person
+        .run(&["call", "text_count", r#"{"path": "a.md"}"#])
+        .ended(1);
+    assert_eq!(seen.stdout, "");
+    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
+    error: the call of `text_count` gave no answer
+      why: `a.md` does not exist
+     hint: no directory is granted to it; if it needs files here, allow it with --grant text:read=.
+           or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+    "#);
+}
+
+#[test]
+fn json_is_one_object_for_an_answer_and_for_an_error() {
+    let person = Person::new();
+    let answer = person
+        .run(&["call", "text_count", r#"{"text": "a"}"#, "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(answer["error"], json!(null));
+    assert_eq!(answer["structured"]["words"], 1);
+    assert_eq!(answer["content"][0]["type"], "text");
+    assert!(answer["receipt"]["fuel"].as_u64().unwrap() > 0);
+
+    let error = person
+        .run(&["call", "text_count", r#"{"text": 1}"#, "--json"])
+        .ended(2)
+        .json();
+    assert_eq!(error["error"]["kind"], "invalid_arguments");
+    assert_eq!(error["content"], json!([]));
+    assert_eq!(error["receipt"], json!(null));
+}
+
+#[test]
+fn a_receipt_says_what_the_call_used() {
+    let person = Person::new();
+    person.file("a.md", "one");
+    let seen = person
+        .run(&[
+            "call",
+            "text_count",
+            r#"{"path": "a.md"}"#,
+            "--grant",
+            "read=.",
+            "--receipt",
+        ])
+        .ended(0);
+    for part in [" fuel", " memory", "read /a.md"] {
+        assert!(seen.stderr.contains(part), "{}", seen.stderr);
+    }
+}
+
+#[test]
+fn what_a_tool_says_is_inert_for_people_and_verbatim_as_json() {
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[2Jred\rover \u{202e}exe.txt\u{9b}1m a\u{200b}b \u{e0041}";
+    let person = Person::new();
+    person.probe("echo.wasm", &Probe::default());
+    let arguments = json!({ "x": evil }).to_string();
+    let seen = person.run(&["call", "echo.wasm", &arguments]).ended(0);
+    assert_eq!(
+        seen.stdout.trim_end(),
+        r#"{"x":"\u001b]0;title\u0007\u001b[2Jred\rover \u{202e}exe.txt\u{9b}1m a\u{200b}b \u{e0041}"}"#
+    );
+    // The probe repeats JSON, where control characters are escaped already; this one says them as they are.
+    let raw =
+        "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $text (i32.const 3000) (i32.const 4))";
+    person.probe("raw.wasm", &Probe::running(raw));
+    assert_eq!(person.run(&["call", "raw.wasm", "{}"]).ended(0).stdout, "␛[2J\n");
+    let json = person.run(&["call", "raw.wasm", "{}", "--json"]).ended(0).json();
+    assert_eq!(json["content"][0]["text"], "\u{1b}[2J");
+}
+
+#[test]
+fn an_error_of_a_tool_is_inert_for_people() {
+    let body = "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $error (i32.const 3) (i32.const 3000) (i32.const 4))";
+    let person = Person::new();
+    person.probe("bad.wasm", &Probe::running(body));
+    let seen = person.run(&["call", "bad.wasm", "{}"]).ended(1);
+    assert!(seen.stderr.contains("␛[2J"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains('\u{1b}'), "{}", seen.stderr);
+}
+
+#[test]
+fn a_tool_that_never_ends_is_stopped_and_the_person_reads_which_limit_it_was() {
+    let person = Person::new();
+    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let seen = person
+        .run(&["call", "loop.wasm", "{}", "--limit", "wall=300ms", "--receipt"])
+        .ended(5);
+    assert!(seen.stderr.contains("fuel · "), "{}", seen.stderr);
+    let error: String = seen
+        .stderr
+        .lines()
+        .skip(1)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    insta::assert_snapshot!(error, @r"
+    error: the call of `probe` gave no answer
+      why: stopped by a limit: not finished after 300 ms
+     hint: allow more with --limit 'wall=600 ms'
+    ");
+    let fuel = person
+        .run(&["call", "loop.wasm", "{}", "--limit", "fuel=1M"])
+        .ended(5);
+    assert!(
+        fuel.stderr.contains("1000000 units of fuel used up"),
+        "{}",
+        fuel.stderr
+    );
+}
+
+#[test]
+fn a_tool_that_traps_fails_with_its_cause() {
+    let person = Person::new();
+    person.probe("trap.wasm", &Probe::running("(unreachable)"));
+    let seen = person.run(&["call", "trap.wasm", "{}", "--json"]).ended(1);
+    let object = seen.json();
+    assert_eq!(object["error"]["kind"], "crashed");
+    assert!(object["receipt"]["wall_us"].is_u64());
+}
+
+#[test]
+fn every_kind_of_file_that_is_no_tool_is_refused_with_a_reason() {
+    let person = Person::new();
+    person
+        .file("text.wasm", "not at all")
+        .file("core.wasm", wat::parse_str("(module)").unwrap())
+        .file("source.wasm", "(component)")
+        .file("empty.wasm", "")
+        .file("other.wasm", wat::parse_str("(component)").unwrap());
+    let whole = Probe::default().build();
+    person.file("cut.wasm", &whole[..whole.len() / 2]);
+    std::fs::create_dir(person.work().join("dir.wasm")).unwrap();
+    let mut all = String::new();
+    for name in ["text", "core", "source", "empty", "other", "cut", "dir", "gone"] {
+        let seen = person.run(&["call", &format!("{name}.wasm"), "{}"]).ended(7);
+        assert_eq!(seen.stdout, "");
+        all.push_str(&seen.stderr);
+    }
+    insta::assert_snapshot!(all, @r"
+    error: `text.wasm` cannot be loaded
+      why: this is no WebAssembly
+    error: `core.wasm` cannot be loaded
+      why: this is a WebAssembly core module, not a component
+     hint: build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`
+    error: `source.wasm` cannot be loaded
+      why: this is WebAssembly in text form, and only the binary form is loaded
+     hint: assemble it first, for example with `wasm-tools parse`
+    error: `empty.wasm` cannot be loaded
+      why: this is no WebAssembly
+    error: `other.wasm` cannot be loaded
+      why: the component is no tool: it does not export `toolcell:tool/tools`
+     hint: build it against the world `toolcell:tool/provider`
+    error: `cut.wasm` cannot be loaded
+      why: the component is cut short: it ends inside a section
+     hint: the download or copy was perhaps not complete; fetch it again
+    error: the component `dir.wasm` cannot be read
+      why: it is no regular file
+     hint: name the `.wasm` file itself
+    error: the component `gone.wasm` cannot be read
+      why: No such file or directory (os error 2)
+     hint: check the path; relative paths start at the working directory
+    ");
+}
+
+#[test]
+fn wrong_arguments_are_refused_before_anything_runs() {
+    let person = Person::new();
+    let mut all = String::new();
+    for arguments in [
+        "{",
+        "[1]",
+        r#"{"text": 1}"#,
+        r#"{"txet": "a"}"#,
+        r#"{"text": "a", "text": "b"}"#,
+    ] {
+        all.push_str(&person.run(&["call", "text_count", arguments]).ended(2).stderr);
+    }
+    insta::assert_snapshot!(all, @r#"
+    error: the call of `text_count` gave no answer
+      why: the arguments were not accepted: EOF while parsing an object at line 1 column 1
+     hint: `toolcell tool inspect text_count` shows its parameters
+    error: the call of `text_count` gave no answer
+      why: the arguments were not accepted: a JSON object is expected, not an array
+     hint: `toolcell tool inspect text_count` shows its parameters
+    error: the call of `text_count` gave no answer
+      why: the arguments were not accepted: at /text: 1 is not of type "string"
+     hint: `toolcell tool inspect text_count` shows its parameters
+    error: the call of `text_count` gave no answer
+      why: the arguments were not accepted: Additional properties are not allowed ('txet' was unexpected)
+     hint: `toolcell tool inspect text_count` shows its parameters
+    error: the call of `text_count` gave no answer
+      why: the arguments were not accepted: the name `text` stands twice at line 1 column 20
+     hint: `toolcell tool inspect text_count` shows its parameters
+    "#);
+}
+
+#[test]
+fn names_that_are_no_tool_find_the_nearest() {
+    let person = Person::new();
+    let mut all = String::new();
+    for name in ["text_cuont", "text", "text#count", "zzz", "./x"] {
+        let seen = person.run(&["call", name, "{}"]);
+        assert!([2, 7].contains(&seen.code), "{}", seen.stderr);
+        all.push_str(&seen.stderr);
+    }
+    insta::assert_snapshot!(all, @r"
+    error: there is no tool `text_cuont`
+     hint: did you mean `text_count` or `text`?
+    error: `text` has 3 tools, and one is called
+     hint: name one of `text_count`, `text_diff`, `text_hash`
+    error: the component `text` has no tool `count`
+     hint: did you mean `text_count`?
+    error: there is no tool `zzz`
+     hint: `toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`
+    error: the component `x` cannot be read
+      why: No such file or directory (os error 2)
+     hint: check the path; relative paths start at the working directory
+    ");
+}
+
+#[test]
+fn wrong_grants_are_refused_with_a_reason() {
+    let person = Person::new();
+    person.file("file.txt", "");
+    let mut all = String::new();
+    for grant in ["read=gone", "read=gone/deeper", "read=file.txt", "other:read=."] {
+        let seen = person.run(&["call", "text_count", "{}", "--grant", grant]);
+        assert!([2, 3].contains(&seen.code), "{}", seen.stderr);
+        all.push_str(&person.plain(&seen.stderr));
+    }
+    insta::assert_snapshot!(all, @r"
+    error: the grant `read=gone` cannot be given
+      why: No such file or directory (os error 2)
+     hint: make the directory first: mkdir gone
+    error: the grant `read=gone/deeper` cannot be given
+      why: No such file or directory (os error 2)
+     hint: `gone/deeper` does not exist; check the path
+    error: the grant `read=file.txt` cannot be given
+      why: `file.txt` is no directory
+     hint: grant the directory that holds it
+    error: `--grant other:…` is for no component that takes part
+      why: there is one here: text
+     hint: without a name in front it holds for every component
+    ");
+    person
+        .run(&["call", "text_count", "{}", "--grant", "reed=."])
+        .ended(2);
+    person
+        .run(&["call", "text_count", "{}", "--limit", "wall=30"])
+        .ended(2);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_success() {
+    let person = Person::new();
+    let text = "x\n".repeat(100_000);
+    let mut command = person.command(&["call", "text_diff", "-"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let arguments = json!({ "old_text": "", "new_text": text }).to_string();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, arguments.as_bytes()).unwrap();
+    drop(child.stdout.take());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
+    use std::io::{BufRead as _, BufReader};
+    let person = Person::new();
+    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let limits = ["--limit", "wall=60s", "--limit", "fuel=1000T"];
+    let mut child = person
+        .command(&["call", "loop.wasm", "{}", "--json"])
+        .args(limits)
+        .env("TOOLCELL_LOG", "toolcell=debug")
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    stderr
+        .by_ref()
+        .find(|line| line.contains("the call begins"))
+        .expect("the log says when the call begins");
+    let pid = child.id().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let rest: Vec<String> = stderr.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{rest:?}");
+    let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(object["error"]["kind"], "cancelled");
+    assert!(object["receipt"]["fuel"].is_u64(), "{object}");
+}

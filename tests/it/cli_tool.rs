@@ -1,0 +1,150 @@
+//! `toolcell tool`, `toolcell doctor`, completions and help.
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+
+#[test]
+fn every_shipped_tool_is_listed_with_its_component() {
+    let person = Person::new();
+    let seen = person.run(&["tool", "list"]).ended(0);
+    for name in ["text_count", "text_diff", "text_hash"] {
+        assert!(seen.stdout.contains(name), "{}", seen.stdout);
+    }
+    let json = person.run(&["tool", "list", "--json"]).ended(0).json();
+    let text = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["component"] == "text")
+        .unwrap();
+    assert_eq!(text["source"], "shipped");
+    assert!(text["digest"].as_str().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn an_inspected_component_says_what_its_imports_prove() {
+    let person = Person::new();
+    person.probe("probe.wasm", &Probe::default());
+    let seen = person
+        .run(&["tool", "inspect", "probe.wasm", "--grant", "http=example.com"])
+        .ended(0);
+    let without_digest: String = seen
+        .stdout
+        .lines()
+        .filter(|line| !line.starts_with("sha256:"))
+        .map(|l| format!("{l}\n"))
+        .collect();
+    insta::assert_snapshot!(without_digest, @r"
+    probe  probe.wasm, 2.5 KiB
+
+      - cannot touch files, whatever is granted
+      - cannot send HTTP requests, whatever is granted
+      - cannot read environment variables, whatever is granted
+      - cannot know the time of day
+      - cannot get random numbers: the same input gives the same answer
+
+    granted to it
+        http=example.com
+      ! the grant `http=example.com` is of no use: the component imports nothing for HTTP
+
+    probe
+      Answers with its arguments.
+    ");
+}
+
+#[test]
+fn hidden_characters_in_a_description_are_shown_and_flagged() {
+    let person = Person::new();
+    let probe = Probe {
+        description: "Adds.\u{200b}\u{e0049}\u{e0047} \u{202e}neve\u{1b}[8m".into(),
+        ..Probe::default()
+    };
+    person.probe("evil.wasm", &probe);
+    let seen = person.run(&["tool", "inspect", "evil.wasm"]).ended(0);
+    assert!(
+        seen.stdout.contains("hidden or control characters"),
+        "{}",
+        seen.stdout
+    );
+    assert!(
+        seen.stdout
+            .contains("\\u{200b}\\u{e0049}\\u{e0047} \\u{202e}neve␛[8m"),
+        "{}",
+        seen.stdout
+    );
+    assert!(!seen.stdout.contains('\u{1b}'), "{}", seen.stdout);
+    let json = person
+        .run(&["tool", "inspect", "evil.wasm", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(json["tools"][0]["description"], probe.description);
+}
+
+#[test]
+fn inspecting_a_tool_by_name_shows_its_component() {
+    let json = Person::new()
+        .run(&["tool", "inspect", "text_count", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(json["component"], "text");
+}
+
+#[test]
+fn the_doctor_finds_a_sound_house() {
+    let seen = Person::new().run(&["doctor"]).ended(0);
+    for part in ["engine", "cache", "configuration", "provider", "tool text"] {
+        assert!(seen.stdout.contains(part), "{}", seen.stdout);
+    }
+    assert!(!seen.stdout.contains('✗'), "{}", seen.stdout);
+}
+
+#[test]
+fn the_doctor_says_what_is_broken() {
+    let person = Person::new();
+    person.configure("[tools.text]\ngrants = [\"read=gone\"]\n");
+    let seen = person.run(&["doctor"]).ended(3);
+    assert!(seen.stdout.contains("✗ tool text"), "{}", seen.stdout);
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let seen = Person::new().run(&["completions", shell]).ended(0);
+        assert!(seen.stdout.contains("toolcell"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_examples_and_the_exit_codes_are_documented() {
+    let person = Person::new();
+    let root = person.run(&["--help"]).ended(0).stdout;
+    assert!(
+        root.contains("Exit codes:") && root.contains("130   cancelled"),
+        "{root}"
+    );
+    for command in [
+        &["run"][..],
+        &["call"],
+        &["tool", "list"],
+        &["tool", "inspect"],
+        &["config", "check"],
+        &["config", "schema"],
+        &["doctor"],
+        &["completions"],
+    ] {
+        let mut arguments = command.to_vec();
+        arguments.push("--help");
+        let help = person.run(&arguments).ended(0).stdout;
+        assert!(help.contains("Examples:"), "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn colours_appear_only_where_they_are_wanted() {
+    let mut person = Person::new();
+    assert!(!person.run(&["tool", "list"]).ended(0).stdout.contains('\u{1b}'));
+    person.var("CLICOLOR_FORCE", "1");
+    assert!(person.run(&["tool", "list"]).ended(0).stdout.contains('\u{1b}'));
+    person.var("NO_COLOR", "1");
+    assert!(!person.run(&["tool", "list"]).ended(0).stdout.contains('\u{1b}'));
+}

@@ -1,0 +1,347 @@
+//! Configuration: layers, and what a project's file must not do.
+
+use serde_json::Value;
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+
+fn setting(person: &Person, key: &str) -> (String, String) {
+    let seen = person.run(&["config", "check", "--json"]).ended(0);
+    let setting = &seen.json()["settings"][key];
+    let text = |field: &str| setting[field].as_str().unwrap_or("absent").to_owned();
+    (text("value"), text("from"))
+}
+
+#[test]
+fn later_layers_win_and_each_setting_says_where_it_comes_from() {
+    let mut person = Person::new();
+    assert_eq!(
+        setting(&person, "provider.name"),
+        ("offline".into(), "default".into())
+    );
+    person.configure("[provider]\nname = \"openai\"\nmodel = \"a\"\n[loop]\nmax_steps = 20\n");
+    assert_eq!(
+        setting(&person, "provider.model"),
+        ("a".into(), "~/.config/toolcell/config.toml:3".into())
+    );
+    person.file("toolcell.toml", "[loop]\nmax_steps = 10\n");
+    assert_eq!(
+        setting(&person, "loop.max_steps"),
+        ("10".into(), "toolcell.toml:2".into())
+    );
+    person.var("TOOLCELL_MODEL", "b").var("TOOLCELL_MAX_STEPS", "30");
+    assert_eq!(
+        setting(&person, "provider.model"),
+        ("b".into(), "$TOOLCELL_MODEL".into())
+    );
+    assert_eq!(
+        setting(&person, "loop.max_steps"),
+        ("30".into(), "$TOOLCELL_MAX_STEPS".into())
+    );
+}
+
+#[test]
+fn a_key_in_the_environment_chooses_the_provider_and_is_never_shown() {
+    let mut person = Person::new();
+    person.var("OPENAI_API_KEY", "sk-planted-key");
+    let seen = person.run(&["config", "check"]).ended(0);
+    assert!(seen.stdout.contains("$OPENAI_API_KEY"), "{}", seen.stdout);
+    let doctor = person.run(&["doctor"]);
+    for text in [seen.stdout, seen.stderr, doctor.stdout, doctor.stderr] {
+        assert!(!text.contains("sk-planted"), "{text}");
+    }
+}
+
+#[test]
+fn a_projects_file_is_found_upwards_and_not_above_the_home() {
+    let person = Person::new();
+    person
+        .file("toolcell.toml", "[loop]\nmax_steps = 7\n")
+        .file("a/b/x", "");
+    let mut deep = person.command(&["config", "check", "--json"]);
+    deep.current_dir(person.work().join("a/b"));
+    let output = deep.output().unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["settings"]["loop.max_steps"]["value"], "7");
+
+    std::fs::write(
+        person.home().parent().unwrap().join("toolcell.toml"),
+        "[loop]\nmax_steps = 6\n",
+    )
+    .unwrap();
+    let mut at_home = person.command(&["config", "check", "--json"]);
+    at_home.current_dir(person.home());
+    let value: Value = serde_json::from_slice(&at_home.output().unwrap().stdout).unwrap();
+    assert_eq!(value["settings"]["loop.max_steps"]["value"], "50");
+}
+
+#[test]
+fn a_projects_file_may_take_away() {
+    let person = Person::new();
+    person.file("docs/a.md", "one two").file("b.md", "x");
+    person.configure("[tools.text]\ngrants = [\"read=.\"]\n");
+    person
+        .run(&["call", "text_count", r#"{"path": "b.md"}"#])
+        .ended(0);
+    person.file(
+        "toolcell.toml",
+        "[tools.text]\ngrants = [\"read=docs\"]\nlimits.wall = \"5s\"\n[tools.files]\nenabled = false\n",
+    );
+    person
+        .run(&["call", "text_count", r#"{"path": "docs/a.md"}"#])
+        .ended(0);
+    person
+        .run(&["call", "text_count", r#"{"path": "b.md"}"#])
+        .ended(1);
+    let seen = person.run(&["call", "files_list", "{}"]);
+    assert_ne!(seen.code, 0);
+}
+
+/// Everything that a hostile project could try, and what the person reads.
+#[test]
+fn a_projects_file_never_widens() {
+    let refused = |user: &str, project: &str| {
+        let person = Person::new();
+        person
+            .file("docs/x", "")
+            .file("evil.wasm", Probe::default().build());
+        std::fs::create_dir(person.home().join("secret")).unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(person.home().join("secret"), person.work().join("innocent")).unwrap();
+        person.configure(user).file("toolcell.toml", project);
+        let seen = person.run(&["config", "check"]).ended(3);
+        assert_eq!(seen.stdout, "");
+        // No command runs with such a file.
+        person.run(&["call", "text_count", r#"{"text": "a"}"#]).ended(3);
+        person.run(&["run", "hello"]).ended(3);
+        person.plain(&seen.stderr)
+    };
+    insta::assert_snapshot!(refused("", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
+    error: the project's file grants `text` more than your own configuration does
+      why: in toolcell.toml, line 2, column 11
+             2 | grants = ["read=."]
+               |           ^^^^^^^^
+           your own configuration grants `text` nothing
+     hint: to allow it once: --grant text:read=.
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+    "#);
+    insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=docs\"]\n", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
+    error: the project's file grants `text` more than your own configuration does
+      why: in toolcell.toml, line 2, column 11
+             2 | grants = ["read=."]
+               |           ^^^^^^^^
+           your own configuration grants it only
+           in ~/.config/toolcell/config.toml, line 2, column 11
+             2 | grants = ["read=docs"]
+               |           ^^^^^^^^^^^
+     hint: to allow it once: --grant text:read=.
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+    "#);
+    insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=.\"]\n", "[tools.text]\ngrants = [\"read=innocent\"]\n"), @r#"
+    error: the project's file grants `text` more than your own configuration does
+      why: in toolcell.toml, line 2, column 11
+             2 | grants = ["read=innocent"]
+               |           ^^^^^^^^^^^^^^^
+           your own configuration grants it only
+           in ~/.config/toolcell/config.toml, line 2, column 11
+             2 | grants = ["read=."]
+               |           ^^^^^^^^
+     hint: to allow it once: --grant text:read=innocent
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=innocent"]
+    "#);
+    insta::assert_snapshot!(refused("[tools.files]\ngrants = [\"read=.\"]\n", "[tools.files]\ngrants = [\"write=.\"]\n"), @r#"
+    error: the project's file grants `files` more than your own configuration does
+      why: in toolcell.toml, line 2, column 11
+             2 | grants = ["write=."]
+               |           ^^^^^^^^^
+           your own configuration grants it only
+           in ~/.config/toolcell/config.toml, line 2, column 11
+             2 | grants = ["read=."]
+               |           ^^^^^^^^
+     hint: to allow it once: --grant files:write=.
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.files] grants = ["write=."]
+    "#);
+    insta::assert_snapshot!(refused("", "[tools.text.limits]\nmemory = \"1 GiB\"\n"), @r#"
+    error: the project's file raises `text.limits.memory`
+      why: in toolcell.toml, line 2, column 10
+             2 | memory = "1 GiB"
+               |          ^^^^^^^
+           the default of `text.limits.memory` is 256 MiB
+     hint: to allow it once: --limit text:memory=1GiB
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] memory = "1 GiB"
+    "#);
+    insta::assert_snapshot!(refused("[tools.text.limits]\nwall = \"1s\"\n", "[tools.text.limits]\nwall = \"2s\"\n"), @r#"
+    error: the project's file raises `text.limits.wall`
+      why: in toolcell.toml, line 2, column 8
+             2 | wall = "2s"
+               |        ^^^^
+           your own configuration allows 1 s
+           in ~/.config/toolcell/config.toml, line 2, column 8
+             2 | wall = "1s"
+               |        ^^^^
+     hint: to allow it once: --limit text:wall=2s
+           to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] wall = "2 s"
+    "#);
+    insta::assert_snapshot!(refused("[tools.text]\nenabled = false\n", "[tools.text]\nenabled = true\n"), @r"
+    error: the project's file switches `text` on
+      why: in toolcell.toml, line 2, column 11
+             2 | enabled = true
+               |           ^^^^
+           your own configuration switches it off
+           in ~/.config/toolcell/config.toml, line 2, column 11
+             2 | enabled = false
+               |           ^^^^^
+     hint: to use it, switch it on in your own configuration
+    ");
+    insta::assert_snapshot!(refused("", "[tools.text]\ncomponent = \"evil.wasm\"\n"), @r#"
+    error: `text` cannot have another component
+      why: in toolcell.toml, line 2, column 13
+             2 | component = "evil.wasm"
+               |             ^^^^^^^^^^^
+           it ships with Toolcell
+     hint: give it another name
+    "#);
+    insta::assert_snapshot!(refused("[tools.mine]\ncomponent = \"/a.wasm\"\n", "[tools.mine]\ncomponent = \"evil.wasm\"\n"), @r#"
+    error: `mine` cannot have another component
+      why: in toolcell.toml, line 2, column 13
+             2 | component = "evil.wasm"
+               |             ^^^^^^^^^^^
+           it is defined already
+           in ~/.config/toolcell/config.toml, line 2, column 13
+             2 | component = "/a.wasm"
+               |             ^^^^^^^^^
+     hint: give it another name
+    "#);
+    insta::assert_snapshot!(refused("", "[tools.evil]\ncomponent = \"evil.wasm\"\ngrants = [\"read=.\"]\n"), @r#"
+    error: the project's file grants `evil` more than your own configuration does
+      why: in toolcell.toml, line 3, column 11
+             3 | grants = ["read=."]
+               |           ^^^^^^^^
+           your own configuration grants `evil` nothing
+     hint: to allow it once: --grant evil:read=.
+    "#);
+    insta::assert_snapshot!(refused("", "[provider]\nbase_url = \"https://evil.example/v1\"\n"), @r#"
+    error: a project's file cannot choose the model provider
+      why: in toolcell.toml, line 2, column 12
+             2 | base_url = "https://evil.example/v1"
+               |            ^^^^^^^^^^^^^^^^^^^^^^^^^
+           it decides who reads the conversation and with which key it is paid
+     hint: move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url
+    "#);
+    insta::assert_snapshot!(refused("", "[loop]\nmax_steps = 1000\n"), @r"
+    error: the project's file raises `loop.max_steps`
+      why: in toolcell.toml, line 2, column 13
+             2 | max_steps = 1000
+               |             ^^^^
+           the default of `loop.max_steps` is 50
+     hint: to allow it once: --max-steps 1000
+    ");
+    insta::assert_snapshot!(refused("[loop]\ndeadline = \"1m\"\n", "[loop]\ndeadline = \"2m\"\n"), @r#"
+    error: the project's file raises `loop.deadline`
+      why: in toolcell.toml, line 2, column 12
+             2 | deadline = "2m"
+               |            ^^^^
+           your own configuration allows 1 min
+           in ~/.config/toolcell/config.toml, line 2, column 12
+             2 | deadline = "1m"
+               |            ^^^^
+     hint: to allow it once: --deadline 2min
+    "#);
+}
+
+#[test]
+fn a_person_can_allow_for_once_what_a_projects_file_asks_for() {
+    let person = Person::new();
+    person.file("a.md", "one").file(
+        "toolcell.toml",
+        "[tools.text]\ngrants = [\"read=.\"]\nlimits.memory = \"1 GiB\"\n[loop]\nmax_steps = 60\n",
+    );
+    let flags = ["--grant", "text:read=.", "--limit", "text:memory=1GiB"];
+    let mut call = vec!["call", "text_count", r#"{"path": "a.md"}"#];
+    call.extend(flags);
+    person.run(&call).ended(3);
+    person.file(
+        "toolcell.toml",
+        "[tools.text]\ngrants = [\"read=.\"]\nlimits.memory = \"1 GiB\"\n",
+    );
+    person.run(&call).ended(0);
+    person.run(&call[..5]).ended(3);
+}
+
+#[test]
+fn a_tool_of_a_project_is_used_only_when_it_is_named_and_reaches_nothing() {
+    let person = Person::new();
+    person.probe("tool.wasm", &Probe::default());
+    person.file("toolcell.toml", "[tools.theirs]\ncomponent = \"tool.wasm\"\n");
+    let offered = |arguments: &[&str]| person.run(arguments).ended(0);
+    let seen = offered(&["run", "hello"]);
+    assert!(
+        seen.stderr.contains("offer it with --tool theirs"),
+        "{}",
+        seen.stderr
+    );
+    offered(&["call", "theirs", r#"{"a":1}"#]);
+    // The name of its tool finds nothing: only the component is named by the person.
+    person.run(&["call", "probe", "{}"]).ended(2);
+}
+
+#[test]
+fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
+    let mut person = Person::new();
+    person.configure("[tools.text]\ngrnts = []\n");
+    let seen = person.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(person.plain(&seen.stderr), @r"
+    error: the user configuration `~/.config/toolcell/config.toml` cannot be used
+      why: there is no key `grnts` in `[tools.text]`
+           in ~/.config/toolcell/config.toml, line 2, column 1
+             2 | grnts = []
+               | ^^^^^
+     hint: did you mean `grants`?
+    ");
+    person.configure("");
+    person.var("TOOLCELL_MODLE", "x");
+    let seen = person.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(seen.stderr, @r"
+    error: there is no setting `TOOLCELL_MODLE`
+      why: every environment variable that starts with `TOOLCELL_` is a setting
+     hint: did you mean `TOOLCELL_MODEL`?
+    ");
+}
+
+#[test]
+fn a_file_that_is_no_configuration_is_refused() {
+    let person = Person::new();
+    let long = format!("# {}\n", "x".repeat(1 << 20));
+    for (content, reason) in [
+        (&b"\xff\xfe"[..], "no UTF-8"),
+        (b"[tools", "unclosed table"),
+        (long.as_bytes(), "more than 1024 KiB"),
+    ] {
+        std::fs::write(person.home().join(".config/toolcell/config.toml"), content).unwrap();
+        let seen = person.run(&["config", "check"]).ended(3);
+        assert!(seen.stderr.contains(reason), "{}", seen.stderr);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_a_projects_file_does_not_hang_anything() {
+    let person = Person::new();
+    let pipe = person.work().join("toolcell.toml");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let seen = person.run(&["call", "text_count", r#"{"text": "a"}"#]).ended(3);
+    assert!(seen.stderr.contains("no regular file"), "{}", seen.stderr);
+}
+
+#[test]
+fn the_schema_that_is_printed_accepts_a_whole_configuration() {
+    let schema = Person::new().run(&["config", "schema"]).ended(0).json();
+    assert_eq!(schema["title"], "Toolcell configuration");
+    assert!(schema["properties"]["tools"].is_object());
+}

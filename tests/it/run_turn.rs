@@ -1,0 +1,425 @@
+//! `toolcell run`: turns with scripted models and with a server on loopback.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+
+use serde_json::json;
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+
+/// A script of a model that calls once and then answers.
+fn script(calls: &serde_json::Value, answer: &str) -> String {
+    json!({ "model": "demo", "steps": [{ "text": "Let me look. ", "calls": calls }, { "text": answer }] })
+        .to_string()
+}
+
+#[test]
+fn the_answer_goes_to_standard_output_and_everything_else_to_standard_error() {
+    let person = Person::new();
+    person.file("a.md", "one two three\n");
+    let calls = json!([{ "name": "text_count", "arguments": { "path": "a.md" } }]);
+    person.file("script.json", script(&calls, "It has three words."));
+    let seen = person
+        .run(&[
+            "run",
+            "How many words?",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "text",
+            "--grant",
+            "read=.",
+        ])
+        .ended(0);
+    assert_eq!(seen.stdout, "Let me look. \nIt has three words.\n");
+    let stable: Vec<&str> = seen
+        .stderr
+        .lines()
+        .filter(|line| !line.contains(" fuel · "))
+        .collect();
+    assert_eq!(stable[0], "scripted demo (--provider)");
+    assert_eq!(stable[1], r#"● text_count {"path":"a.md"}"#);
+    assert!(stable[2].starts_with("✓ text_count  {"), "{}", stable[2]);
+    assert!(stable[3].starts_with("2 steps · 1 call"), "{}", stable[3]);
+    assert!(seen.stderr.contains("read /a.md"), "{}", seen.stderr);
+}
+
+#[test]
+fn the_offline_stand_in_does_the_main_job_without_a_key() {
+    let person = Person::new();
+    person.file("README.md", "one two three four\n");
+    let seen = person
+        .run(&["run", "How many words are in README.md?", "--grant", "read=."])
+        .ended(0);
+    assert!(seen.stdout.contains("words: 4"), "{}", seen.stdout);
+    assert!(
+        seen.stderr.starts_with("offline stand-in, no model"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn events_are_json_lines_and_nothing_else_is_on_standard_output() {
+    let person = Person::new();
+    let calls = json!([{ "name": "text_count", "arguments": { "text": "a\u{1b}[2Jb" } }]);
+    person.file("script.json", script(&calls, "Done \u{202e}."));
+    let seen = person
+        .run(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "text",
+            "--json",
+        ])
+        .ended(0);
+    let events = seen.json_lines();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds.first(), Some(&"turn_started"));
+    assert_eq!(kinds.last(), Some(&"turn_finished"));
+    let call = events
+        .iter()
+        .find(|event| event["type"] == "call_started")
+        .unwrap();
+    assert_eq!(call["arguments"]["text"], "a\u{1b}[2Jb");
+    let finished = events
+        .iter()
+        .find(|event| event["type"] == "call_finished")
+        .unwrap();
+    assert!(finished["receipt"]["fuel"].as_u64().unwrap() > 0);
+    assert_eq!(events.last().unwrap()["text"], "Done \u{202e}.");
+    assert_eq!(seen.stderr, "");
+}
+
+#[test]
+fn what_a_model_and_a_tool_say_is_inert_for_people() {
+    let person = Person::new();
+    let raw =
+        "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $text (i32.const 3000) (i32.const 4))";
+    person.probe("evil.wasm", &Probe::running(raw));
+    let calls = json!([{ "name": "probe", "arguments": { "x": "\u{9b}2J" } }]);
+    person.file(
+        "script.json",
+        json!({ "steps": [
+        { "reasoning": "\u{1b}[1m", "text": "a\u{1b}", "chunk": 1, "calls": calls },
+        { "text": "[2J\u{1b}]0;x\u{7}\r\u{202e}" },
+    ] })
+        .to_string(),
+    );
+    let seen = person
+        .run(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "evil.wasm",
+        ])
+        .ended(0);
+    for text in [&seen.stdout, &seen.stderr] {
+        let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(obeyed), "{text:?}");
+    }
+    assert!(seen.stdout.contains("␛]0;x␇␍\\u{202e}"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("␛[2J"), "{}", seen.stderr);
+}
+
+#[test]
+fn a_denied_tool_shows_the_person_and_not_the_model_what_would_allow_it() {
+    let person = Person::new();
+    person.file("a.md", "one");
+    let calls = json!([{ "name": "text_count", "arguments": { "path": "a.md" } }]);
+    person.file("script.json", script(&calls, "No."));
+    let arguments = [
+        "run",
+        "x",
+        "--provider",
+        "scripted",
+        "--model",
+        "script.json",
+        "--tool",
+        "text",
+    ];
+    let seen = person.run(&arguments).ended(0);
+    assert!(seen.stderr.contains("--grant text:read=."), "{}", seen.stderr);
+    let mut with_json = arguments.to_vec();
+    with_json.push("--json");
+    let events = person.run(&with_json).ended(0).json_lines();
+    let told = events
+        .iter()
+        .find(|event| event["type"] == "call_finished")
+        .unwrap()["content"]
+        .to_string();
+    assert!(!told.contains("grant"), "{told}");
+}
+
+#[test]
+fn a_turn_that_reaches_a_limit_ends_with_its_own_code() {
+    let person = Person::new();
+    let call = json!([{ "name": "text_count", "arguments": { "text": "a" } }]);
+    let steps: Vec<_> = (0..5)
+        .map(|i| json!({ "calls": [{ "name": "text_count", "arguments": { "text": format!("a{i}") } }] }))
+        .collect();
+    person.file(
+        "steps.json",
+        json!({ "steps": [steps[0], steps[1], { "text": "So far." }] }).to_string(),
+    );
+    let seen = person
+        .run(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "steps.json",
+            "--tool",
+            "text",
+            "--max-steps",
+            "2",
+        ])
+        .ended(5);
+    assert!(seen.stderr.contains("--max-steps"), "{}", seen.stderr);
+    person.file(
+        "slow.json",
+        json!({ "steps": [{ "delay_ms": 60_000, "calls": call }] }).to_string(),
+    );
+    let seen = person
+        .run(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "slow.json",
+            "--tool",
+            "text",
+            "--deadline",
+            "200ms",
+        ])
+        .ended(5);
+    assert!(seen.stderr.contains("--deadline"), "{}", seen.stderr);
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let person = Person::new();
+    person.file("bad.json", "{");
+    let mut all = String::new();
+    for (arguments, code) in [
+        (&["run", " "][..], 2),
+        (&["run", "x", "--provider", "openai"], 6),
+        (
+            &[
+                "run",
+                "x",
+                "--provider",
+                "openai",
+                "--base-url",
+                "http://127.0.0.1:1/v1",
+            ],
+            3,
+        ),
+        (&["run", "x", "--provider", "scripted"], 3),
+        (&["run", "x", "--provider", "scripted", "--model", "gone.json"], 3),
+        (&["run", "x", "--tool", "gone.wasm"], 7),
+        (&["run", "x", "--tool", "text#text_count"], 2),
+    ] {
+        all.push_str(&person.plain(&person.run(arguments).ended(code).stderr));
+    }
+    insta::assert_snapshot!(all, @r#"
+    error: the prompt is empty
+     hint: say what to do: toolcell run "…"
+    error: the provider `openai` cannot be set up
+      why: `api.openai.com` needs an API key and none is set for the provider `openai`
+     hint: set the key: export OPENAI_API_KEY=…
+           or try without a model: --provider offline
+    error: no model is named for `http://127.0.0.1:1/v1`
+     hint: name it with --model, TOOLCELL_MODEL or `[provider] model`
+    error: the provider `scripted` has no script
+     hint: name it with --model FILE.json
+    error: the provider `scripted` cannot be set up
+      why: the script is not usable: [work]/gone.json: No such file or directory (os error 2)
+     hint: the format is described at `toolcell run --help`
+    offline stand-in, no model: no provider is configured and OPENAI_API_KEY is not set
+    error: the component `gone.wasm` cannot be read
+      why: No such file or directory (os error 2)
+     hint: check the path; relative paths start at the working directory
+    offline stand-in, no model: no provider is configured and OPENAI_API_KEY is not set
+    error: `--tool text#text_count` names one tool of a component
+      why: `text_count` comes with everything else in `text`
+     hint: offer the whole component: --tool text
+    "#);
+}
+
+/// A server that answers every request with the same bytes. Sends the head of each request.
+fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (heads, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+                    break;
+                }
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head.push_str(&line);
+            }
+            let mut body = vec![0; length];
+            let _ = reader.read_exact(&mut body);
+            let _ = heads.send(head);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (url, received)
+}
+
+#[test]
+fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
+    let mut person = Person::new();
+    person.var("OPENAI_API_KEY", "sk-planted-key");
+    for (answer, reason) in [
+        (
+            "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 66\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"Incorrect API key provided: sk-planted-key\"}}\n",
+            "the key was not accepted",
+        ),
+        (
+            "HTTP/1.1 429 Too Many Requests\r\nretry-after: 600\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            "too many requests",
+        ),
+        (
+            "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 4\r\nconnection: close\r\n\r\noops",
+            "the provider is not available",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Half an\"}}]}\n\n",
+            "ended before it was complete",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<html></html>",
+            "",
+        ),
+    ] {
+        let (url, heads) = server(answer);
+        let seen = person
+            .run(&["run", "x", "--base-url", &url, "--model", "m", "--tool", "text"])
+            .ended(6);
+        assert!(
+            seen.stderr
+                .contains("error: the provider `openai` gave no answer"),
+            "{}",
+            seen.stderr
+        );
+        assert!(seen.stderr.contains(reason), "{reason}: {}", seen.stderr);
+        assert!(
+            !seen.stderr.contains("sk-planted") && !seen.stdout.contains("sk-planted"),
+            "{}",
+            seen.stderr
+        );
+        // The server is on this machine, so it is sent the key.
+        let head = heads.try_recv().unwrap().to_ascii_lowercase();
+        assert!(head.contains("authorization: bearer sk-planted-key"), "{head}");
+        if answer.contains("Half an") {
+            assert!(seen.stdout.starts_with("Half an"), "{}", seen.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_turn_with_success() {
+    let person = Person::new();
+    person.file(
+        "script.json",
+        json!({ "steps": [{ "text": "word ".repeat(50_000), "chunk": 5 }] }).to_string(),
+    );
+    let mut child = person
+        .command(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "text",
+        ])
+        .spawn()
+        .unwrap();
+    let mut first = [0; 5];
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut first).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("error"), "{stderr}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_turn_as_cancelled_and_every_call_has_its_result() {
+    let person = Person::new();
+    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let calls = json!([{ "name": "probe", "arguments": {} }]);
+    person.file("script.json", script(&calls, "never said"));
+    let mut child = person
+        .command(&[
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "loop.wasm",
+            "--json",
+            "--limit",
+            "wall=60s",
+            "--limit",
+            "fuel=1000T",
+        ])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    lines
+        .by_ref()
+        .find(|line| line.contains("\"call_started\""))
+        .expect("the call starts");
+    let pid = child.id().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let rest: Vec<String> = lines.collect();
+    assert!(
+        rest.iter()
+            .any(|line| line.contains("\"call_finished\"") && line.contains("\"cancelled\"")),
+        "{rest:?}"
+    );
+    assert!(rest.last().unwrap().contains("\"turn_finished\""), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
