@@ -4,7 +4,7 @@
 //! which the model produced them, every call has an identifier of its own, a call that was cut off is none, and a server
 //! cannot fill the memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 use toolcell_core::json::parse_object;
@@ -13,6 +13,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, Request, Sto
 use toolcell_core::{Message, Part, ProviderError};
 
 use crate::http::Failure;
+use crate::schema::Strict;
 
 /// Longest answer, in bytes of text, reasoning and arguments. Models stop long before.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -35,6 +36,8 @@ pub(crate) struct Answer {
     deltas: Vec<Delta>,
     ids: HashSet<String>,
     bytes: usize,
+    /// For tools whose schema was sent in another form, the way back.
+    raised: BTreeMap<String, Strict>,
 }
 
 impl Answer {
@@ -54,7 +57,14 @@ impl Answer {
             deltas: Vec::new(),
             ids,
             bytes: 0,
+            raised: BTreeMap::new(),
         }
+    }
+
+    /// The same for tools, by name, whose schemas were sent in their strict forms.
+    pub(crate) fn raising(mut self, tools: impl IntoIterator<Item = (String, Strict)>) -> Self {
+        self.raised.extend(tools);
+        self
     }
 
     /// More text.
@@ -154,11 +164,6 @@ impl Answer {
         self.calls.len()
     }
 
-    /// Whether there is neither text nor a call.
-    pub(crate) fn is_silent(&self) -> bool {
-        !self.parts.iter().any(|p| !matches!(p, Part::Reasoning { .. }))
-    }
-
     /// The deltas since the last time.
     pub(crate) fn take_deltas(&mut self) -> Vec<Delta> {
         std::mem::take(&mut self.deltas)
@@ -194,6 +199,16 @@ impl Answer {
             parts.remove(last);
         }
         self.calls.clear();
+        for part in &mut parts {
+            if let Part::Call(call) = part
+                && let Some(strict) = self.raised.get(&call.name)
+                && let Ok(arguments) = parse_object(&call.arguments)
+            {
+                let mut arguments = Value::Object(arguments);
+                strict.raise(&mut arguments);
+                call.arguments = arguments.to_string();
+            }
+        }
         Completion { parts, stop, usage }
     }
 

@@ -3,6 +3,10 @@
 //! | provider | module | what it is |
 //! |---|---|---|
 //! | [`openai::OpenAi`] | [`openai`] | Chat Completions: OpenAI and every server that speaks the same |
+//! | [`responses::OpenAiResponses`] | [`responses`] | OpenAI Responses |
+//! | [`anthropic::Anthropic`] | [`anthropic`] | Anthropic Messages |
+//! | [`gemini::Gemini`] | [`gemini`] | Gemini `generateContent`, also on Vertex AI |
+//! | [`ollama::Ollama`] | [`ollama`] | Ollama's own wire |
 //! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
 //! | [`offline::Offline`] | [`offline`] | no model at all: finds the tool by the words of the request |
 //!
@@ -11,16 +15,21 @@
 //! are cut out of every error.
 
 mod answer;
+pub mod anthropic;
 mod echo;
 mod emit;
 mod error;
 mod framing;
+pub mod gemini;
 mod http;
 mod key;
 pub mod offline;
+pub mod ollama;
 mod opaque;
 pub mod openai;
+pub mod responses;
 mod said;
+mod schema;
 pub mod scripted;
 
 pub use error::SetupError;

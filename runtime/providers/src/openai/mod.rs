@@ -5,6 +5,7 @@
 //! left out from then on, and what it does differently in its answer is understood.
 
 mod request;
+mod schemas;
 mod stream;
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,6 +20,8 @@ use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
 use crate::{ApiKey, HttpOptions, SetupError};
 use request::Dialect;
+pub use schemas::ToolSchemas;
+pub(crate) use schemas::answer_schema;
 use stream::ChatDecoder;
 
 /// Base URL of OpenAI itself.
@@ -39,6 +42,8 @@ pub struct Options {
     pub base_url: String,
     /// The key. Only OpenAI itself is known to need one.
     pub api_key: Option<ApiKey>,
+    /// How tools are described. Default: [`ToolSchemas::Loose`].
+    pub tool_schemas: ToolSchemas,
     /// The connection.
     pub http: HttpOptions,
 }
@@ -51,6 +56,7 @@ impl Options {
             model: model.into(),
             base_url: OPENAI_BASE_URL.into(),
             api_key: None,
+            tool_schemas: ToolSchemas::Loose,
             http: HttpOptions::default(),
         }
     }
@@ -63,6 +69,7 @@ pub struct OpenAi {
     endpoint: Endpoint,
     authorization: Option<(HeaderName, HeaderValue)>,
     http: Http,
+    tool_schemas: ToolSchemas,
     /// [`Dialect`] as learnt from the server's refusals.
     dialect: AtomicU8,
 }
@@ -97,6 +104,7 @@ impl OpenAi {
             },
             endpoint,
             authorization,
+            tool_schemas: options.tool_schemas,
             dialect: AtomicU8::new(Dialect::of_server(is_openai).bits()),
         })
     }
@@ -132,7 +140,12 @@ impl Wire for Exchange<'_> {
         Outgoing {
             url: self.provider.endpoint.at("chat/completions"),
             headers: self.provider.authorization.iter().cloned().collect(),
-            body: request::body(&self.request, &self.provider.info.model, self.dialect),
+            body: request::body(
+                &self.request,
+                &self.provider.info.model,
+                self.dialect,
+                self.provider.tool_schemas,
+            ),
         }
     }
 
@@ -141,7 +154,8 @@ impl Wire for Exchange<'_> {
     }
 
     fn answer(&self) -> Answer {
-        Answer::to(&self.request, &self.provider.info.provider)
+        let answer = Answer::to(&self.request, &self.provider.info.provider);
+        self.provider.tool_schemas.answer(answer, &self.request)
     }
 
     fn adapt(&mut self, error: &ProviderError) -> bool {

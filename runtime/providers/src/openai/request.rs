@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
-use super::WIRE;
+use super::{ToolSchemas, WIRE, answer_schema};
 use crate::{echo, opaque, said};
 
 /// What a server understands beside the common part of the wire.
@@ -66,7 +66,7 @@ impl Dialect {
 }
 
 /// The body for a request. The same request gives the same bytes.
-pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
+pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
     let mut body = json!({
         "model": model,
         "messages": messages(request),
@@ -76,7 +76,7 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
         body["stream_options"] = json!({"include_usage": true});
     }
     if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+        body["tools"] = request.tools.iter().map(|t| tool(t, schemas)).collect();
         match &request.tool_choice {
             ToolChoice::Auto => {}
             ToolChoice::None => body["tool_choice"] = "none".into(),
@@ -109,11 +109,13 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
     {
         body["reasoning_effort"] = json!(effort);
     }
-    if let Some(schema) = &request.response_schema {
-        body["response_format"] = json!({
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": schema},
-        });
+    if let Some(wanted) = &request.response_schema {
+        let (schema, strict) = answer_schema(wanted.as_value());
+        let mut format = json!({"name": "answer", "schema": schema});
+        if strict {
+            format["strict"] = true.into();
+        }
+        body["response_format"] = json!({"type": "json_schema", "json_schema": format});
     }
     if let Some(session) = &request.session
         && dialect.has(Dialect::CACHE_KEY)
@@ -123,15 +125,18 @@ pub(super) fn body(request: &Request, model: &str, dialect: Dialect) -> Value {
     body
 }
 
-fn tool(tool: &ToolSpec) -> Value {
-    json!({
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.input,
-        },
-    })
+fn tool(tool: &ToolSpec, schemas: ToolSchemas) -> Value {
+    let (parameters, strict) = schemas.of(tool);
+    let mut function = json!({
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+    });
+    // Servers that do not know the field refuse it.
+    if strict {
+        function["strict"] = true.into();
+    }
+    json!({"type": "function", "function": function})
 }
 
 fn messages(request: &Request) -> Vec<Value> {

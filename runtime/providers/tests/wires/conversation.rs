@@ -13,7 +13,7 @@ use toolcell_core::{
 };
 use toolcell_providers::{HttpOptions, RetryPolicy};
 
-pub fn tool(name: &str, description: &str, schema: Value) -> ToolSpec {
+pub(crate) fn tool(name: &str, description: &str, schema: Value) -> ToolSpec {
     ToolSpec {
         name: ToolName::new(name).unwrap(),
         title: None,
@@ -25,7 +25,7 @@ pub fn tool(name: &str, description: &str, schema: Value) -> ToolSpec {
     }
 }
 
-pub fn weather() -> ToolSpec {
+pub(crate) fn weather() -> ToolSpec {
     tool(
         "weather",
         "The weather in a city.",
@@ -41,18 +41,18 @@ pub fn weather() -> ToolSpec {
     )
 }
 
-pub fn request(messages: Vec<Message>) -> Request {
+pub(crate) fn request(messages: Vec<Message>) -> Request {
     Request {
         messages: messages.into_iter().map(Arc::new).collect(),
         ..Request::default()
     }
 }
 
-pub fn hello() -> Request {
+pub(crate) fn hello() -> Request {
     request(vec![Message::user("Hello")])
 }
 
-pub fn call(id: &str, name: &str, arguments: &str) -> Part {
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Part {
     Part::Call(CallRequest {
         id: id.into(),
         name: name.into(),
@@ -61,11 +61,11 @@ pub fn call(id: &str, name: &str, arguments: &str) -> Part {
     })
 }
 
-pub fn text(text: &str) -> Part {
+pub(crate) fn text(text: &str) -> Part {
     Part::Text { text: text.into() }
 }
 
-pub fn result(id: &str, name: &str, content: Vec<Content>, is_error: bool) -> Message {
+pub(crate) fn result(id: &str, name: &str, content: Vec<Content>, is_error: bool) -> Message {
     Message::Tool {
         call_id: id.into(),
         name: name.into(),
@@ -74,7 +74,7 @@ pub fn result(id: &str, name: &str, content: Vec<Content>, is_error: bool) -> Me
     }
 }
 
-pub fn blob(media_type: &str, data: &[u8]) -> Content {
+pub(crate) fn blob(media_type: &str, data: &[u8]) -> Content {
     Content::Blob(Blob {
         media_type: media_type.into(),
         data: data.into(),
@@ -82,7 +82,7 @@ pub fn blob(media_type: &str, data: &[u8]) -> Content {
 }
 
 /// A conversation with everything that a message can hold.
-pub fn rich(reasoning: Part) -> Request {
+pub(crate) fn rich(reasoning: Part) -> Request {
     Request {
         instructions: "Be brief.".into(),
         tools: vec![weather()].into(),
@@ -132,7 +132,7 @@ pub fn rich(reasoning: Part) -> Request {
 }
 
 /// Quick retries, and limits that a test never waits for.
-pub fn http() -> HttpOptions {
+pub(crate) fn http() -> HttpOptions {
     let mut options = HttpOptions::default();
     options.retry = RetryPolicy {
         first_pause: Duration::from_millis(1),
@@ -142,7 +142,7 @@ pub fn http() -> HttpOptions {
 }
 
 /// Everything that a stream gave: the deltas before the end, and the end.
-pub async fn play(
+pub(crate) async fn play(
     provider: &dyn Provider,
     request: Request,
 ) -> (Vec<Delta>, Result<Completion, ProviderError>) {
@@ -164,12 +164,12 @@ pub async fn play(
     panic!("the stream ended without an end: {deltas:?}");
 }
 
-pub fn retries(deltas: &[Delta]) -> usize {
+pub(crate) fn retries(deltas: &[Delta]) -> usize {
     deltas.iter().filter(|d| matches!(d, Delta::Retry { .. })).count()
 }
 
 /// Text of all deltas.
-pub fn shown(deltas: &[Delta]) -> String {
+pub(crate) fn shown(deltas: &[Delta]) -> String {
     deltas
         .iter()
         .map(|d| match d {
@@ -180,7 +180,7 @@ pub fn shown(deltas: &[Delta]) -> String {
 }
 
 /// Name and arguments of all calls.
-pub fn calls(completion: &Completion) -> Vec<(String, String)> {
+pub(crate) fn calls(completion: &Completion) -> Vec<(String, String)> {
     completion
         .parts
         .iter()

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 /// One answer.
 #[derive(Clone)]
-pub struct Reply {
+pub(crate) struct Reply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
@@ -31,7 +31,7 @@ enum End {
 }
 
 impl Reply {
-    pub fn new(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
             headers: vec![("content-type", media_type.to_owned())],
@@ -43,12 +43,12 @@ impl Reply {
     }
 
     /// An event stream.
-    pub fn sse(body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn sse(body: impl Into<Vec<u8>>) -> Self {
         Self::new(200, "text/event-stream; charset=utf-8", body)
     }
 
     /// An event stream of these `data` lines.
-    pub fn events(events: &[&str]) -> Self {
+    pub(crate) fn events(events: &[&str]) -> Self {
         Self::sse(
             events
                 .iter()
@@ -57,36 +57,36 @@ impl Reply {
         )
     }
 
-    pub fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self::new(status, "application/json", body)
     }
 
-    pub fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));
         self
     }
 
     /// Sends the body in pieces of `bytes`, each a packet of its own.
-    pub fn in_pieces(mut self, bytes: usize) -> Self {
+    pub(crate) fn in_pieces(mut self, bytes: usize) -> Self {
         self.piece = bytes;
         self.pause = Duration::from_millis(1);
         self
     }
 
     /// Only the first `bytes` of the body, then the end of the connection.
-    pub fn cut_at(mut self, bytes: usize) -> Self {
+    pub(crate) fn cut_at(mut self, bytes: usize) -> Self {
         self.body.truncate(bytes);
         self
     }
 
     /// After the body nothing more comes, and the connection stays open.
-    pub fn then_stall(mut self) -> Self {
+    pub(crate) fn then_stall(mut self) -> Self {
         self.end = End::Stall;
         self
     }
 
     /// The connection ends before the length that was announced.
-    pub fn then_break(mut self) -> Self {
+    pub(crate) fn then_break(mut self) -> Self {
         self.end = End::Break;
         self
     }
@@ -94,14 +94,14 @@ impl Reply {
 
 /// One request as it came.
 #[derive(Debug, Clone)]
-pub struct Received {
-    pub line: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Value,
+pub(crate) struct Received {
+    pub(crate) line: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Value,
 }
 
 impl Received {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(n, _)| n == name)
@@ -110,7 +110,7 @@ impl Received {
 }
 
 /// The server; it stops when dropped.
-pub struct Server {
+pub(crate) struct Server {
     port: u16,
     received: Arc<Mutex<Vec<Received>>>,
     task: JoinHandle<()>,
@@ -118,7 +118,7 @@ pub struct Server {
 
 impl Server {
     /// Answers one request with each reply, in order, and closes every further connection.
-    pub async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -145,16 +145,16 @@ impl Server {
         Self { port, received, task }
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
     /// The body of the only request.
-    pub fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let received = self.received();
         assert_eq!(received.len(), 1, "one request is expected");
         received[0].body.clone()

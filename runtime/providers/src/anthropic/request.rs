@@ -1,0 +1,218 @@
+//! The body of a Messages request.
+
+use serde_json::{Value, json};
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
+
+use super::{Anthropic, CacheTime, WIRE};
+use crate::{echo, opaque, said, schema};
+
+/// Longest identifier of a call that is sent.
+const MAX_ID_BYTES: usize = 64;
+
+/// The body for a request. The same request gives the same bytes.
+pub(super) fn body(request: &Request, provider: &Anthropic) -> Value {
+    let mut body = json!({
+        "model": provider.info.model,
+        "max_tokens": request.max_output_tokens.unwrap_or(provider.max_output_tokens),
+        "messages": messages(request),
+        "stream": true,
+    });
+    if !request.instructions.is_empty() {
+        body["system"] = json!([{"type": "text", "text": request.instructions}]);
+    }
+    let mut forced = false;
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+        let kind = match &request.tool_choice {
+            ToolChoice::Auto => "auto",
+            ToolChoice::None => "none",
+            ToolChoice::Required => "any",
+            ToolChoice::Tool(_) => "tool",
+        };
+        let mut choice = json!({"type": kind});
+        if let ToolChoice::Tool(name) = &request.tool_choice {
+            choice["name"] = json!(name);
+        }
+        if let Some(parallel) = request.parallel_calls
+            && kind != "none"
+        {
+            choice["disable_parallel_tool_use"] = (!parallel).into();
+        }
+        if choice != json!({"type": "auto"}) {
+            body["tool_choice"] = choice;
+        }
+        forced = matches!(kind, "any" | "tool");
+    }
+    // Thinking is refused beside a forced call and beside a temperature.
+    let thinks = !forced && think(request, &mut body);
+    if let Some(temperature) = request.temperature
+        && !thinks
+    {
+        body["temperature"] = temperature.into();
+    }
+    if let Some(wanted) = &request.response_schema {
+        body["output_config"]["format"] = json!({
+            "type": "json_schema",
+            "schema": schema::closed(wanted.as_value()),
+        });
+    }
+    if let Some(time) = provider.cache {
+        mark(&mut body, time);
+    }
+    body
+}
+
+/// `low` to `max` let the model think as it sees fit, a number is a budget of tokens, `none` turns thinking off.
+fn think(request: &Request, body: &mut Value) -> bool {
+    let Some(effort) = request.reasoning_effort.as_deref() else {
+        return false;
+    };
+    if let Ok(budget) = effort.parse::<u64>() {
+        // The service's least budget; and the answer needs room beside it.
+        let budget = budget.max(1024);
+        let limit = body["max_tokens"].as_u64().unwrap_or_default();
+        body["max_tokens"] = limit.max(budget.saturating_add(1024)).into();
+        body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+        return true;
+    }
+    if matches!(effort, "none" | "off" | "disabled") {
+        body["thinking"] = json!({"type": "disabled"});
+        return false;
+    }
+    body["thinking"] = json!({"type": "adaptive"});
+    body["output_config"] = json!({"effort": effort});
+    true
+}
+
+/// Cache breakpoints at the end of the tools, of the system prompt and of the conversation; four are allowed.
+fn mark(body: &mut Value, time: CacheTime) {
+    let control = match time {
+        CacheTime::FiveMinutes => json!({"type": "ephemeral"}),
+        CacheTime::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
+    };
+    for name in ["tools", "system"] {
+        if let Some(end) = body
+            .get_mut(name)
+            .and_then(Value::as_array_mut)
+            .and_then(|list| list.last_mut())
+        {
+            end["cache_control"] = control.clone();
+        }
+    }
+    let end = body["messages"]
+        .as_array_mut()
+        .and_then(|messages| messages.last_mut())
+        .and_then(|message| message["content"].as_array_mut())
+        .and_then(|content| content.last_mut());
+    if let Some(end) = end {
+        end["cache_control"] = control;
+    }
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": schema::plain_root(tool.input.as_value()),
+    })
+}
+
+/// Messages of alternating roles. Results stand first in the message after their calls.
+fn messages(request: &Request) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    for message in &request.messages {
+        let (role, blocks) = match &**message {
+            Message::User { content } => ("user", content.iter().filter_map(block).collect()),
+            Message::Assistant { parts } => ("assistant", assistant(parts)),
+            Message::Tool {
+                call_id,
+                content,
+                is_error,
+                ..
+            } => ("user", vec![result(call_id, content, *is_error)]),
+        };
+        if blocks.is_empty() && role == "assistant" {
+            // A message without content is refused; what follows it joins the message before.
+            continue;
+        }
+        let blocks = if blocks.is_empty() {
+            vec![text("[nothing]")]
+        } else {
+            blocks
+        };
+        match messages.last_mut() {
+            Some(last) if last["role"] == role => {
+                if let Some(content) = last["content"].as_array_mut() {
+                    content.extend(blocks);
+                }
+            }
+            _ => messages.push(json!({"role": role, "content": blocks})),
+        }
+    }
+    messages
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+/// A block; `None` for an empty text, which the service refuses.
+fn block(content: &Content) -> Option<Value> {
+    match content {
+        Content::Text { text: t } => (!t.trim().is_empty()).then(|| text(t)),
+        Content::Link(link) => Some(text(&said::link(link))),
+        Content::Blob(blob) => Some(file(blob).unwrap_or_else(|| text(&said::blob(blob)))),
+    }
+}
+
+fn file(blob: &Blob) -> Option<Value> {
+    let kind = if said::is_picture(&blob.media_type) {
+        "image"
+    } else if blob.media_type == "application/pdf" {
+        "document"
+    } else {
+        return None;
+    };
+    Some(json!({
+        "type": kind,
+        "source": {"type": "base64", "media_type": blob.media_type, "data": said::base64(&blob.data)},
+    }))
+}
+
+fn assistant(parts: &[Part]) -> Vec<Value> {
+    parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text { text: t } => (!t.trim().is_empty()).then(|| text(t)),
+            // Only what this service signed; thoughts of other models mean nothing to it.
+            Part::Reasoning { opaque, .. } => opaque::for_wire(WIRE, opaque).cloned(),
+            Part::Call(call) => Some(json!({
+                "type": "tool_use",
+                "id": echo::id(&call.id, MAX_ID_BYTES),
+                "name": echo::name(&call.name),
+                "input": echo::arguments(&call.arguments),
+            })),
+        })
+        .collect()
+}
+
+fn result(call_id: &str, content: &[Content], is_error: bool) -> Value {
+    let blocks: Vec<Value> = content
+        .iter()
+        .filter_map(|part| match part {
+            // The result of a failed call may hold text alone.
+            Content::Blob(blob) if is_error => Some(text(&said::blob(blob))),
+            other => block(other),
+        })
+        .collect();
+    let mut result = json!({
+        "type": "tool_result",
+        "tool_use_id": echo::id(call_id, MAX_ID_BYTES),
+        "content": blocks,
+    });
+    if is_error {
+        result["is_error"] = true.into();
+    }
+    result
+}

@@ -1,0 +1,218 @@
+//! The body of a `generateContent` request.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
+
+use super::WIRE;
+use crate::{echo, opaque, said, schema};
+
+/// What stands for the signature of a call that another model made; the service takes it for any.
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// The body for a request. The same request gives the same bytes.
+pub(super) fn body(request: &Request, model: &str, lowers: bool) -> Value {
+    let mut body = json!({"contents": contents(request, takes_files_in_results(model))});
+    if !request.instructions.is_empty() {
+        body["systemInstruction"] = json!({"parts": [{"text": request.instructions}]});
+    }
+    // An empty list of declarations is refused.
+    if !request.tools.is_empty() {
+        let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, lowers)).collect();
+        body["tools"] = json!([{"functionDeclarations": declarations}]);
+        let config = match &request.tool_choice {
+            ToolChoice::Auto => None,
+            ToolChoice::None => Some(json!({"mode": "NONE"})),
+            ToolChoice::Required => Some(json!({"mode": "ANY"})),
+            ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+        };
+        if let Some(config) = config {
+            body["toolConfig"] = json!({"functionCallingConfig": config});
+        }
+    }
+    let mut generation = Map::new();
+    if let Some(limit) = request.max_output_tokens {
+        generation.insert("maxOutputTokens".into(), limit.into());
+    }
+    if let Some(temperature) = request.temperature {
+        generation.insert("temperature".into(), temperature.into());
+    }
+    if let Some(effort) = request.reasoning_effort.as_deref() {
+        let config = match effort.parse::<i64>() {
+            Ok(budget) => json!({"includeThoughts": true, "thinkingBudget": budget}),
+            Err(_) if effort == "none" => json!({"thinkingBudget": 0}),
+            Err(_) => json!({"includeThoughts": true, "thinkingLevel": effort.to_uppercase()}),
+        };
+        generation.insert("thinkingConfig".into(), config);
+    }
+    if let Some(wanted) = &request.response_schema {
+        generation.insert("responseMimeType".into(), "application/json".into());
+        let schema = schema::plain_root(wanted.as_value());
+        generation.insert("responseJsonSchema".into(), schema);
+    }
+    if !generation.is_empty() {
+        body["generationConfig"] = generation.into();
+    }
+    body
+}
+
+/// Models before the third generation refuse files inside a function's response.
+fn takes_files_in_results(model: &str) -> bool {
+    let version = model
+        .strip_prefix("gemini-")
+        .and_then(|rest| rest.split(['.', '-']).next())
+        .and_then(|number| number.parse::<u32>().ok());
+    version.is_some_and(|version| version >= 3)
+}
+
+fn declaration(tool: &ToolSpec, lowers: bool) -> Value {
+    let mut declaration = json!({"name": tool.name, "description": tool.description});
+    if !lowers {
+        declaration["parametersJsonSchema"] = schema::plain_root(tool.input.as_value());
+    } else if let Some(parameters) = schema::gemini(tool.input.as_value()) {
+        declaration["parameters"] = parameters;
+    }
+    declaration
+}
+
+fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
+    let mut contents: Vec<Value> = Vec::new();
+    // Identifiers that the service itself gave, by ours.
+    let mut given: BTreeMap<&str, &Value> = BTreeMap::new();
+    let mut in_results = false;
+    for message in &request.messages {
+        let is_result = matches!(**message, Message::Tool { .. });
+        let (role, parts) = match &**message {
+            Message::User { content } => ("user", content.iter().map(part).collect()),
+            Message::Assistant { parts } => {
+                for call in message.calls() {
+                    if let Some(id) = opaque::for_wire(WIRE, &call.opaque).and_then(|kept| kept.get("id")) {
+                        given.insert(&call.id, id);
+                    }
+                }
+                ("model", model(parts))
+            }
+            Message::Tool {
+                call_id,
+                name,
+                content,
+                is_error,
+            } => {
+                let id = given.get(call_id.as_str()).copied();
+                ("user", result(name, id, content, *is_error, files_in_results))
+            }
+        };
+        let joins = in_results && is_result;
+        in_results = is_result;
+        // All results of a step are one turn.
+        match contents.last_mut().and_then(|last| last["parts"].as_array_mut()) {
+            Some(last) if joins => last.extend(parts),
+            _ if parts.is_empty() => {}
+            _ => contents.push(json!({"role": role, "parts": parts})),
+        }
+    }
+    contents
+}
+
+fn text(text: &str) -> Value {
+    json!({"text": text})
+}
+
+fn part(content: &Content) -> Value {
+    match content {
+        Content::Text { text: t } => text(t),
+        Content::Link(link) => text(&said::link(link)),
+        Content::Blob(blob) => file(blob).unwrap_or_else(|| text(&said::blob(blob))),
+    }
+}
+
+/// Pictures, sound, video, PDF and text; the service refuses other types.
+fn file(blob: &Blob) -> Option<Value> {
+    let (kind, _) = blob.media_type.split_once('/')?;
+    let taken = matches!(kind, "image" | "audio" | "video" | "text") || blob.media_type == "application/pdf";
+    taken.then(|| json!({"inlineData": {"mimeType": blob.media_type, "data": said::base64(&blob.data)}}))
+}
+
+fn model(parts: &[Part]) -> Vec<Value> {
+    let mut out = Vec::new();
+    let mut is_first_call = true;
+    for part in parts {
+        match part {
+            Part::Text { text: t } if t.is_empty() => {}
+            Part::Text { text: t } => out.push(text(t)),
+            // Thoughts themselves do not go back; a signature that came with text does, as a part of its own.
+            Part::Reasoning { opaque, .. } => {
+                if let Some(signature) =
+                    opaque::for_wire(WIRE, opaque).and_then(|kept| kept.get("thoughtSignature"))
+                {
+                    out.push(json!({"text": "", "thoughtSignature": signature}));
+                }
+            }
+            Part::Call(call) => {
+                let kept = opaque::for_wire(WIRE, &call.opaque);
+                let mut function = json!({
+                    "name": echo::name(&call.name),
+                    "args": echo::arguments(&call.arguments),
+                });
+                if let Some(id) = kept.and_then(|kept| kept.get("id")) {
+                    function["id"] = id.clone();
+                }
+                let mut part = json!({"functionCall": function});
+                match kept {
+                    Some(kept) => {
+                        if let Some(signature) = kept.get("thoughtSignature") {
+                            part["thoughtSignature"] = signature.clone();
+                        }
+                    }
+                    None if is_first_call => part["thoughtSignature"] = NO_SIGNATURE.into(),
+                    None => {}
+                }
+                is_first_call = false;
+                out.push(part);
+            }
+        }
+    }
+    out
+}
+
+fn result(
+    name: &str,
+    id: Option<&Value>,
+    content: &[Content],
+    is_error: bool,
+    files_in_results: bool,
+) -> Vec<Value> {
+    let mut lines = Vec::new();
+    let mut files = Vec::new();
+    for part in content {
+        match part {
+            Content::Text { text } => lines.push(text.clone()),
+            Content::Link(link) => lines.push(said::link(link)),
+            Content::Blob(blob) => match file(blob) {
+                Some(file) => {
+                    lines.push(format!("[{}, shown beside this result]", blob.media_type));
+                    files.push(file);
+                }
+                None => lines.push(said::blob(blob)),
+            },
+        }
+    }
+    // The response must be an object. Text inside it is never read as a schema, as objects with `$ref` are.
+    let field = if is_error { "error" } else { "output" };
+    let mut response = json!({
+        "name": echo::name(name),
+        "response": {field: lines.join("\n")},
+    });
+    if let Some(id) = id {
+        response["id"] = id.clone();
+    }
+    if files_in_results && !files.is_empty() {
+        response["parts"] = std::mem::take(&mut files).into();
+    }
+    let mut parts = vec![json!({"functionResponse": response})];
+    parts.extend(files);
+    parts
+}

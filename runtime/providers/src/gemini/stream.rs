@@ -1,0 +1,160 @@
+//! The stream of a `generateContent` answer: whole response objects, one after another, without an end marker.
+
+use serde_json::{Map, Value};
+use toolcell_core::provider::{Completion, StopReason, Usage};
+
+use super::WIRE;
+use crate::answer::Answer;
+use crate::framing::Event;
+use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::opaque;
+
+/// Reads the response objects of one answer.
+pub(super) struct GeminiDecoder {
+    provider: String,
+    finish: Option<String>,
+    usage: Option<Usage>,
+}
+
+impl GeminiDecoder {
+    pub(super) fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.into(),
+            finish: None,
+            usage: None,
+        }
+    }
+
+    fn response(&mut self, data: &Value, answer: &mut Answer) {
+        if let Some(candidate) = data.pointer("/candidates/0") {
+            for part in candidate
+                .pointer("/content/parts")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                part_of(part, answer);
+            }
+            if let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) {
+                self.finish = Some(reason.to_owned());
+            }
+        }
+        if let Some(reason) = data
+            .pointer("/promptFeedback/blockReason")
+            .and_then(Value::as_str)
+        {
+            self.finish = Some(format!("PROMPT_{reason}"));
+        }
+        if let Some(counted) = data.get("usageMetadata") {
+            let count = |name: &str| counted.get(name).and_then(Value::as_u64).unwrap_or(0);
+            let thoughts = count("thoughtsTokenCount");
+            self.usage = Some(Usage {
+                input: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
+                cache_read: count("cachedContentTokenCount"),
+                cache_write: 0,
+                // The candidates' count leaves the thoughts out.
+                output: count("candidatesTokenCount").saturating_add(thoughts),
+                reasoning: thoughts,
+            });
+        }
+    }
+}
+
+fn part_of(part: &Value, answer: &mut Answer) {
+    let signature = part.get("thoughtSignature");
+    if let Some(call) = part.get("functionCall") {
+        let field = |name: &str| call.get(name).and_then(Value::as_str);
+        let position = answer.call(field("id"), field("name").unwrap_or_default());
+        let arguments = match call.get("args") {
+            Some(object @ Value::Object(_)) => object.to_string(),
+            _ => "{}".into(),
+        };
+        answer.arguments(position, &arguments);
+        let mut kept = Map::new();
+        if let Some(signature) = signature {
+            kept.insert("thoughtSignature".into(), signature.clone());
+        }
+        if let Some(id) = field("id").filter(|id| !id.is_empty()) {
+            kept.insert("id".into(), id.into());
+        }
+        // Also when empty: it says that the call is this service's own.
+        if let Some(call) = answer.call_at(position) {
+            call.opaque = opaque::of(WIRE, kept.into());
+        }
+        return;
+    }
+    let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
+    match part.get("text").and_then(Value::as_str) {
+        Some(text) if is_thought => answer.reasoning(text),
+        Some(text) => answer.text(text),
+        None => {
+            if let Some(kind) = part.pointer("/inlineData/mimeType").and_then(Value::as_str) {
+                answer.text(&format!("[the model answered with {kind}, which is not kept]"));
+            }
+        }
+    }
+    if let Some(signature) = signature
+        && !is_thought
+    {
+        answer.close();
+        let kept = Map::from_iter([("thoughtSignature".to_owned(), signature.clone())]);
+        answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
+        answer.close();
+    }
+}
+
+impl Decoder for GeminiDecoder {
+    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+        let data: Value = serde_json::from_str(&event.data).map_err(|e| {
+            malformed(
+                &self.provider,
+                format_args!("a response is no JSON ({e})"),
+                &event.data,
+            )
+        })?;
+        // Asked without `alt=sse`, or by some proxies, the responses come as one list.
+        let responses = match &data {
+            Value::Array(responses) => responses.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for response in responses {
+            if response.get("error").is_some() {
+                return Err(error_in_stream(&self.provider, response));
+            }
+            let known = [
+                "candidates",
+                "usageMetadata",
+                "promptFeedback",
+                "modelVersion",
+                "responseId",
+            ];
+            if !known.iter().any(|name| response.get(name).is_some()) {
+                return Err(malformed(
+                    &self.provider,
+                    "a response has no `candidates`",
+                    &event.data,
+                ));
+            }
+            self.response(response, answer);
+        }
+        Ok(match self.finish {
+            Some(_) => Progress::Settled,
+            None => Progress::Open,
+        })
+    }
+
+    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+        let stop = match self.finish.as_deref() {
+            None | Some("STOP") => StopReason::Complete,
+            Some("MAX_TOKENS") => StopReason::MaxTokens,
+            Some(
+                "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
+                | "LANGUAGE",
+            ) => StopReason::Refused,
+            Some(other) if other.starts_with("PROMPT_") => StopReason::Refused,
+            // `MALFORMED_FUNCTION_CALL` and its like: the model meant to call and could not.
+            Some(other) => StopReason::Other(other.to_owned()),
+        };
+        Ok(answer.complete(stop, self.usage))
+    }
+}

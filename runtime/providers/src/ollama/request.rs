@@ -1,0 +1,149 @@
+//! The body of a chat request.
+
+use serde_json::{Map, Value, json};
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Content, Message, Part, ToolSpec};
+
+use super::{Ollama, WIRE};
+use crate::{echo, opaque, said, schema};
+
+/// The body for a request. The same request gives the same bytes.
+pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
+    let mut body = json!({
+        "model": provider.info.model,
+        "messages": messages(request),
+        "stream": true,
+    });
+    // The wire has no choice of tools: a model that must not call is shown none.
+    let tools: Vec<Value> = match &request.tool_choice {
+        ToolChoice::None => Vec::new(),
+        ToolChoice::Tool(name) => request
+            .tools
+            .iter()
+            .filter(|t| t.name == *name)
+            .map(tool)
+            .collect(),
+        ToolChoice::Auto | ToolChoice::Required => request.tools.iter().map(tool).collect(),
+    };
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
+    }
+    let mut options = Map::new();
+    if let Some(context) = provider.context {
+        options.insert("num_ctx".into(), context.into());
+    }
+    if let Some(limit) = request.max_output_tokens {
+        options.insert("num_predict".into(), limit.into());
+    }
+    if let Some(temperature) = request.temperature {
+        options.insert("temperature".into(), temperature.into());
+    }
+    if !options.is_empty() {
+        body["options"] = options.into();
+    }
+    if let Some(effort) = request.reasoning_effort.as_deref() {
+        body["think"] = match effort {
+            "none" | "off" | "false" => false.into(),
+            "true" | "on" => true.into(),
+            level => level.into(),
+        };
+    }
+    if let Some(wanted) = &request.response_schema {
+        body["format"] = wanted.as_value().clone();
+    }
+    if let Some(keep_alive) = &provider.keep_alive {
+        body["keep_alive"] = json!(keep_alive);
+    }
+    body
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": schema::ollama(tool.input.as_value()),
+        },
+    })
+}
+
+fn messages(request: &Request) -> Vec<Value> {
+    let mut messages = Vec::new();
+    if !request.instructions.is_empty() {
+        messages.push(json!({"role": "system", "content": request.instructions}));
+    }
+    for message in &request.messages {
+        messages.push(match &**message {
+            Message::User { content } => spoken("user", content),
+            Message::Assistant { parts } => assistant(parts),
+            Message::Tool {
+                call_id,
+                name,
+                content,
+                ..
+            } => {
+                let mut message = spoken("tool", content);
+                message["tool_name"] = echo::name(name).into();
+                message["tool_call_id"] = json!(call_id);
+                message
+            }
+        });
+    }
+    messages
+}
+
+/// Text, and pictures beside it.
+fn spoken(role: &str, content: &[Content]) -> Value {
+    let mut lines = Vec::new();
+    let mut pictures = Vec::new();
+    for part in content {
+        match part {
+            Content::Text { text } => lines.push(text.clone()),
+            Content::Link(link) => lines.push(said::link(link)),
+            Content::Blob(blob) if said::is_picture(&blob.media_type) => {
+                pictures.push(said::base64(&blob.data))
+            }
+            Content::Blob(blob) => lines.push(said::blob(blob)),
+        }
+    }
+    let mut message = json!({"role": role, "content": lines.join("\n")});
+    if !pictures.is_empty() {
+        message["images"] = pictures.into();
+    }
+    message
+}
+
+fn assistant(parts: &[Part]) -> Value {
+    let mut text = String::new();
+    let mut thinking = String::new();
+    let mut calls = Vec::new();
+    for part in parts {
+        match part {
+            Part::Text { text: more } => text.push_str(more),
+            Part::Reasoning { text: more, opaque } => {
+                if opaque::for_wire(WIRE, opaque).is_some() {
+                    thinking.push_str(more);
+                }
+            }
+            // Arguments are an object on this wire, not its text.
+            Part::Call(call) => calls.push(json!({
+                "id": call.id,
+                "function": {
+                    "index": calls.len(),
+                    "name": echo::name(&call.name),
+                    "arguments": echo::arguments(&call.arguments),
+                },
+            })),
+        }
+    }
+    let mut message = json!({"role": "assistant", "content": text});
+    // Thoughts are wanted beside calls alone.
+    if !thinking.is_empty() && !calls.is_empty() {
+        message["thinking"] = thinking.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}

@@ -1,0 +1,149 @@
+//! The body of a Responses request.
+
+use serde_json::{Value, json};
+use toolcell_core::provider::{Request, ToolChoice};
+use toolcell_core::{Content, Message, Part, ToolSpec};
+
+use super::WIRE;
+use crate::openai::ToolSchemas;
+use crate::{echo, opaque, said};
+
+/// Longest identifier of a call that is sent.
+const MAX_ID_BYTES: usize = 64;
+
+/// The body for a request. The same request gives the same bytes.
+pub(super) fn body(request: &Request, model: &str, schemas: ToolSchemas) -> Value {
+    let mut body = json!({
+        "model": model,
+        "input": input(request),
+        "stream": true,
+        "store": false,
+        "include": ["reasoning.encrypted_content"],
+    });
+    if !request.instructions.is_empty() {
+        body["instructions"] = json!(request.instructions);
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(|t| tool(t, schemas)).collect();
+        match &request.tool_choice {
+            ToolChoice::Auto => {}
+            ToolChoice::None => body["tool_choice"] = "none".into(),
+            ToolChoice::Required => body["tool_choice"] = "required".into(),
+            ToolChoice::Tool(name) => body["tool_choice"] = json!({"type": "function", "name": name}),
+        }
+        if let Some(parallel) = request.parallel_calls {
+            body["parallel_tool_calls"] = parallel.into();
+        }
+    }
+    if let Some(limit) = request.max_output_tokens {
+        body["max_output_tokens"] = limit.into();
+    }
+    if let Some(temperature) = request.temperature {
+        body["temperature"] = temperature.into();
+    }
+    if let Some(effort) = &request.reasoning_effort {
+        body["reasoning"] = json!({"effort": effort, "summary": "auto"});
+    }
+    if let Some(wanted) = &request.response_schema {
+        let (schema, strict) = crate::openai::answer_schema(wanted.as_value());
+        body["text"] = json!({
+            "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": strict},
+        });
+    }
+    if let Some(session) = &request.session {
+        body["prompt_cache_key"] = json!(session);
+    }
+    body
+}
+
+fn tool(tool: &ToolSpec, schemas: ToolSchemas) -> Value {
+    let (parameters, strict) = schemas.of(tool);
+    json!({
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": strict,
+    })
+}
+
+fn input(request: &Request) -> Vec<Value> {
+    let mut items = Vec::new();
+    for message in &request.messages {
+        match &**message {
+            Message::User { content } => {
+                let content = match &content[..] {
+                    [Content::Text { text }] => json!(text),
+                    several => several.iter().map(part).collect(),
+                };
+                items.push(json!({"role": "user", "content": content}));
+            }
+            Message::Assistant { parts } => assistant(parts, &mut items),
+            Message::Tool { call_id, content, .. } => items.push(json!({
+                "type": "function_call_output",
+                "call_id": echo::id(call_id, MAX_ID_BYTES),
+                "output": output(content),
+            })),
+        }
+    }
+    items
+}
+
+fn part(content: &Content) -> Value {
+    let text = |text: String| json!({"type": "input_text", "text": text});
+    match content {
+        Content::Text { text: t } => text(t.clone()),
+        Content::Link(link) => text(said::link(link)),
+        Content::Blob(blob) if said::is_picture(&blob.media_type) => {
+            json!({"type": "input_image", "detail": "auto", "image_url": said::data_url(blob)})
+        }
+        Content::Blob(blob) if blob.media_type == "application/pdf" => {
+            json!({"type": "input_file", "filename": "document.pdf", "file_data": said::data_url(blob)})
+        }
+        Content::Blob(blob) => text(said::blob(blob)),
+    }
+}
+
+fn assistant(parts: &[Part], items: &mut Vec<Value>) {
+    for (at, part) in parts.iter().enumerate() {
+        match part {
+            Part::Text { text } if text.is_empty() => {}
+            Part::Text { text } => items.push(json!({"role": "assistant", "content": text})),
+            Part::Call(call) => items.push(json!({
+                "type": "function_call",
+                "call_id": echo::id(&call.id, MAX_ID_BYTES),
+                "name": echo::name(&call.name),
+                "arguments": echo::arguments_text(&call.arguments),
+            })),
+            Part::Reasoning { opaque, .. } => {
+                // The service refuses reasoning whose following item is gone, such as a call that was cut off.
+                let followed = parts[at + 1..].iter().any(|p| match p {
+                    Part::Text { text } => !text.is_empty(),
+                    Part::Call(_) => true,
+                    Part::Reasoning { .. } => false,
+                });
+                if let Some(item) = opaque::for_wire(WIRE, opaque)
+                    && followed
+                {
+                    items.push(item.clone());
+                }
+            }
+        }
+    }
+}
+
+/// A result: a plain string where it is text alone.
+fn output(content: &[Content]) -> Value {
+    let texts: Option<Vec<String>> = content
+        .iter()
+        .map(|part| match part {
+            Content::Text { text } => Some(text.clone()),
+            Content::Link(link) => Some(said::link(link)),
+            Content::Blob(_) => None,
+        })
+        .collect();
+    match texts {
+        Some(texts) => json!(texts.join("\n")),
+        None => content.iter().map(part).collect(),
+    }
+}

@@ -1,0 +1,195 @@
+//! The stream of a Responses answer.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use toolcell_core::provider::{Completion, StopReason, Usage};
+
+use super::WIRE;
+use crate::answer::Answer;
+use crate::framing::Event;
+use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::opaque;
+
+/// Reads the events of one answer.
+pub(super) struct ResponsesDecoder {
+    provider: String,
+    /// For each output item that was begun, what it is.
+    items: BTreeMap<u64, Item>,
+    refused: bool,
+    stop: StopReason,
+    usage: Option<Usage>,
+}
+
+/// An output item that was begun.
+struct Item {
+    call: Option<usize>,
+    /// Whether any text of it came.
+    seen: bool,
+}
+
+impl ResponsesDecoder {
+    pub(super) fn new(provider: &str) -> Self {
+        Self {
+            provider: provider.into(),
+            items: BTreeMap::new(),
+            refused: false,
+            stop: StopReason::Complete,
+            usage: None,
+        }
+    }
+
+    fn added(&mut self, index: u64, item: &Value, answer: &mut Answer) {
+        answer.close();
+        let field = |name: &str| item.get(name).and_then(Value::as_str);
+        let call = (field("type") == Some("function_call"))
+            .then(|| answer.call(field("call_id"), field("name").unwrap_or_default()));
+        self.items.insert(index, Item { call, seen: false });
+    }
+
+    /// The complete item. The copy that began it may lack anything.
+    fn done(&mut self, index: u64, item: &Value, answer: &mut Answer) {
+        if !self.items.contains_key(&index) {
+            self.added(index, item, answer);
+        }
+        let Some(begun) = self.items.get(&index) else {
+            return;
+        };
+        match item.get("type").and_then(Value::as_str) {
+            Some("function_call") => {
+                let arguments = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
+                if let Some(position) = begun.call
+                    && let Some(call) = answer.call_at(position)
+                {
+                    match arguments.strip_prefix(call.arguments.as_str()) {
+                        Some(rest) => answer.arguments(position, rest),
+                        // The whole is right where it differs from its pieces.
+                        None => arguments.clone_into(&mut call.arguments),
+                    }
+                }
+            }
+            Some("reasoning") => {
+                let mut kept = Map::new();
+                for name in ["type", "id", "summary", "encrypted_content"] {
+                    if let Some(value) = item.get(name) {
+                        kept.insert(name.into(), value.clone());
+                    }
+                }
+                kept.entry("summary").or_insert_with(|| json!([]));
+                answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
+            }
+            Some("message") if !begun.seen => {
+                for part in item
+                    .get("content")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                {
+                    let text = part.get("text").or_else(|| part.get("refusal"));
+                    self.refused |= part.get("refusal").is_some();
+                    answer.text(text.and_then(Value::as_str).unwrap_or_default());
+                }
+            }
+            _ => {}
+        }
+        answer.close();
+    }
+
+    fn ended(&mut self, response: &Value) -> Result<Progress, Failure> {
+        let status = response.get("status").and_then(Value::as_str);
+        let reason = response
+            .pointer("/incomplete_details/reason")
+            .and_then(Value::as_str);
+        self.stop = match (status, reason) {
+            (Some("failed" | "cancelled"), _) => return Err(error_in_stream(&self.provider, response)),
+            (Some("incomplete"), Some("max_output_tokens")) => StopReason::MaxTokens,
+            (Some("incomplete"), Some("content_filter")) => StopReason::Refused,
+            (Some("incomplete"), other) => StopReason::Other(other.unwrap_or("incomplete").to_owned()),
+            _ if self.refused => StopReason::Refused,
+            _ => StopReason::Complete,
+        };
+        if let Some(counted) = response.get("usage").filter(|u| u.is_object()) {
+            let count = |path: &str| counted.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+            self.usage = Some(Usage {
+                input: count("/input_tokens"),
+                cache_read: count("/input_tokens_details/cached_tokens"),
+                cache_write: count("/input_tokens_details/cache_write_tokens"),
+                output: count("/output_tokens"),
+                reasoning: count("/output_tokens_details/reasoning_tokens"),
+            });
+        }
+        Ok(Progress::Done)
+    }
+}
+
+impl Decoder for ResponsesDecoder {
+    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+        if event.data.trim() == "[DONE]" {
+            // No marker of this wire; what was complete before it is over already.
+            return Ok(Progress::Open);
+        }
+        let data: Value = serde_json::from_str(&event.data).map_err(|e| {
+            malformed(
+                &self.provider,
+                format_args!("an event is no JSON ({e})"),
+                &event.data,
+            )
+        })?;
+        let index = data.get("output_index").and_then(Value::as_u64).unwrap_or(0);
+        let delta = data.get("delta").and_then(Value::as_str).unwrap_or_default();
+        let kind = data.get("type").and_then(Value::as_str);
+        match kind {
+            Some("response.output_item.added") => {
+                if let Some(item) = data.get("item") {
+                    self.added(index, item, answer);
+                }
+            }
+            Some("response.output_text.delta" | "response.refusal.delta") => {
+                self.refused |= kind == Some("response.refusal.delta");
+                if let Some(item) = self.items.get_mut(&index) {
+                    item.seen = true;
+                }
+                answer.text(delta);
+            }
+            Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
+                answer.reasoning(delta)
+            }
+            Some("response.reasoning_summary_part.added") => {
+                if data.get("summary_index").and_then(Value::as_u64).unwrap_or(0) > 0 {
+                    answer.reasoning("\n\n");
+                }
+            }
+            Some("response.function_call_arguments.delta") => {
+                if let Some(position) = self.items.get(&index).and_then(|item| item.call) {
+                    answer.arguments(position, delta);
+                }
+            }
+            Some("response.output_item.done") => {
+                if let Some(item) = data.get("item") {
+                    self.done(index, item, answer);
+                }
+            }
+            Some("response.completed" | "response.incomplete" | "response.failed" | "response.cancelled") => {
+                return self.ended(data.get("response").unwrap_or(&data));
+            }
+            Some("error") => return Err(error_in_stream(&self.provider, &data)),
+            // What shows progress, and what later versions of the wire add.
+            Some(_) => {}
+            // An answer in one piece.
+            None if data.get("output").is_some_and(Value::is_array) => {
+                let items = data.get("output").and_then(Value::as_array);
+                for (index, item) in (0..).zip(items.into_iter().flatten()) {
+                    self.done(index, item, answer);
+                }
+                return self.ended(&data);
+            }
+            None if data.get("error").is_some() => return Err(error_in_stream(&self.provider, &data)),
+            None => return Err(malformed(&self.provider, "an event has no `type`", &event.data)),
+        }
+        Ok(Progress::Open)
+    }
+
+    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+        Ok(answer.complete(self.stop.clone(), self.usage))
+    }
+}

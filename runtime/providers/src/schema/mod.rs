@@ -1,0 +1,151 @@
+//! Schemas as the wires want them.
+//!
+//! A tool has one schema (JSON Schema 2020-12). It is sent as it is wherever a provider takes it, and lowered where it
+//! does not. Lowering may only widen what a model is told or spell it differently: every argument is checked against the
+//! tool's own schema afterwards, and what a lowering spelt differently is raised back before ([`strict::Strict::raise`]).
+
+mod gemini;
+mod inline;
+mod ollama;
+pub(crate) mod strict;
+
+use serde_json::{Map, Value};
+
+pub(crate) use gemini::gemini;
+pub(crate) use ollama::ollama;
+pub(crate) use strict::Strict;
+
+/// Keywords that say something about a value without constraining it.
+const ANNOTATIONS: &[&str] = &[
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "$comment",
+    "$schema",
+    "$id",
+    "$defs",
+];
+
+/// A schema whose root has no `anyOf`, `oneOf` or `allOf`, which Anthropic and Gemini refuse there.
+pub(crate) fn plain_root(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    if let Value::Object(map) = &mut schema {
+        for keyword in ["$schema", "anyOf", "oneOf", "allOf"] {
+            map.remove(keyword);
+        }
+    }
+    schema
+}
+
+/// A schema whose objects take no further properties, as structured output of Anthropic demands.
+pub(crate) fn closed(schema: &Value) -> Value {
+    let mut schema = schema.clone();
+    close(&mut schema);
+    schema
+}
+
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("type").is_some_and(|t| t == "object") && !map.contains_key("additionalProperties") {
+                map.insert("additionalProperties".into(), false.into());
+            }
+            // A property may be called `type`; only schemas are closed, and what looks like one and is data (`const`,
+            // `enum`, `default`) is left alone.
+            for (keyword, value) in map.iter_mut() {
+                match keyword.as_str() {
+                    "properties" | "$defs" => {
+                        if let Value::Object(inner) = value {
+                            inner.values_mut().for_each(close);
+                        }
+                    }
+                    "items" | "anyOf" | "oneOf" | "allOf" | "prefixItems" => close(value),
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+/// The types that a schema names, without `null`, and whether it names `null`.
+fn types(map: &Map<String, Value>) -> (Vec<&str>, bool) {
+    let named: Vec<&str> = match map.get("type") {
+        Some(Value::String(name)) => vec![name.as_str()],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let nullable = named.contains(&"null");
+    (
+        named.into_iter().filter(|name| *name != "null").collect(),
+        nullable,
+    )
+}
+
+/// Whether `null` fits a schema whose references are resolved.
+fn takes_null(schema: &Value) -> bool {
+    let Value::Object(map) = schema else {
+        return *schema == Value::Bool(true);
+    };
+    let named = match map.get("type") {
+        None => true,
+        Some(_) => types(map).1,
+    };
+    let listed = map
+        .get("enum")
+        .is_none_or(|values| values.as_array().is_some_and(|v| v.contains(&Value::Null)));
+    let constant = map.get("const").is_none_or(Value::is_null);
+    let any = ["anyOf", "oneOf"].iter().all(|keyword| {
+        map.get(*keyword)
+            .and_then(Value::as_array)
+            .is_none_or(|forms| forms.iter().any(takes_null))
+    });
+    named && listed && constant && any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_object_of_a_closed_schema_is_closed_and_data_is_left() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "const": {"type": "object"}},
+                "list": {"type": "array", "items": {"type": "object"}},
+                "open": {"type": "object", "additionalProperties": true},
+            },
+        });
+        let closed = closed(&schema);
+        assert_eq!(closed["additionalProperties"], false);
+        assert_eq!(
+            closed["properties"]["list"]["items"]["additionalProperties"],
+            false
+        );
+        assert_eq!(closed["properties"]["open"]["additionalProperties"], true);
+        assert_eq!(closed["properties"]["type"], schema["properties"]["type"]);
+    }
+
+    #[test]
+    fn null_fits_where_the_schema_says_so() {
+        for (schema, takes) in [
+            (json!({}), true),
+            (json!({"type": "string"}), false),
+            (json!({"type": ["string", "null"]}), true),
+            (json!({"type": ["string", "null"], "enum": ["a"]}), false),
+            (json!({"enum": ["a", null]}), true),
+            (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), true),
+            (json!({"anyOf": [{"type": "string"}]}), false),
+            (json!({"const": 1}), false),
+        ] {
+            assert_eq!(takes_null(&schema), takes, "{schema}");
+        }
+    }
+}
