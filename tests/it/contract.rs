@@ -12,24 +12,33 @@ const FROZEN: &[&str] = &["0.1.0"];
 
 fn package(folder: &Path) -> (Resolve, PackageId) {
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_dir(folder).unwrap_or_else(|e| panic!("{}: {e:#}", folder.display()));
+    let (package, _) = resolve
+        .push_dir(folder)
+        .unwrap_or_else(|e| panic!("{}: {e:#}", folder.display()));
     (resolve, package)
 }
 
 /// Puts the frozen world and today's into one resolve, as the check wants them.
 fn both_worlds(frozen: &str, world: &str) -> (Resolve, WorldId, WorldId) {
     let (mut resolve, old) = package(&root().join("wit/frozen").join(frozen));
-    let old_world = resolve.select_world(&[old], Some(world)).expect("the frozen world");
+    let old_world = resolve
+        .select_world(&[old], Some(world))
+        .expect("the frozen world");
     let (mut new_resolve, new) = package(&root().join("wit"));
     // Two packages of one name and version cannot stand side by side; the check looks at neither version.
     let name = new_resolve.packages[new].name.clone();
     new_resolve.package_names.shift_remove(&name);
     let later = semver::Version::new(0, 1, u64::MAX);
-    let name = wit_parser::PackageName { version: Some(later), ..name };
+    let name = wit_parser::PackageName {
+        version: Some(later),
+        ..name
+    };
     new_resolve.packages[new].name = name.clone();
     new_resolve.package_names.insert(name, new);
     let remap = resolve.merge(new_resolve).expect("the packages merge");
-    let new_world = resolve.select_world(&[remap.packages[new.index()]], Some(world)).expect("today's world");
+    let new_world = resolve
+        .select_world(&[remap.packages[new.index()]], Some(world))
+        .expect("today's world");
     (resolve, old_world, new_world)
 }
 
@@ -46,8 +55,14 @@ fn a_tool_built_for_any_frozen_release_still_links() {
 fn the_check_sees_a_break() {
     // A function less in an import is a break; without this the test above could pass for any contract.
     let (mut resolve, old, new) = both_worlds("0.1.0", "provider");
-    let log = resolve.worlds[new].imports.shift_remove_index(0).expect("an import");
-    assert!(semver_check(resolve, old, new).is_err(), "removing {log:?} was not seen");
+    let log = resolve.worlds[new]
+        .imports
+        .shift_remove_index(0)
+        .expect("an import");
+    assert!(
+        semver_check(resolve, old, new).is_err(),
+        "removing {log:?} was not seen"
+    );
 }
 
 #[test]
@@ -66,7 +81,10 @@ fn everything_in_the_contract_is_documented_and_dated() {
     for (name, id) in &resolve.packages[package].interfaces {
         let interface = &resolve.interfaces[*id];
         assert!(interface.docs.contents.is_some(), "interface {name} has no words");
-        assert!(!interface.stability.is_unknown(), "interface {name} has no @since");
+        assert!(
+            !interface.stability.is_unknown(),
+            "interface {name} has no @since"
+        );
         for (name, function) in &interface.functions {
             assert!(function.docs.contents.is_some(), "function {name} has no words");
             assert!(!function.stability.is_unknown(), "function {name} has no @since");
@@ -74,7 +92,10 @@ fn everything_in_the_contract_is_documented_and_dated() {
         for (name, id) in &interface.types {
             let definition = &resolve.types[*id];
             let is_use = matches!(definition.kind, wit_parser::TypeDefKind::Type(_));
-            assert!(is_use || definition.docs.contents.is_some(), "type {name} has no words");
+            assert!(
+                is_use || definition.docs.contents.is_some(),
+                "type {name} has no words"
+            );
         }
     }
 }

@@ -28,11 +28,25 @@ fn every_shipped_tool_has_a_prebuilt_component_and_a_readme() {
             continue;
         }
         tools += 1;
-        let name = folder.file_name().expect("a name").to_str().expect("ASCII").to_owned();
-        assert!(root().join("tools/prebuilt").join(format!("{name}.wasm")).exists(), "{name} is not prebuilt");
+        let name = folder
+            .file_name()
+            .expect("a name")
+            .to_str()
+            .expect("ASCII")
+            .to_owned();
+        assert!(
+            root()
+                .join("tools/prebuilt")
+                .join(format!("{name}.wasm"))
+                .exists(),
+            "{name} is not prebuilt"
+        );
         let readme = std::fs::read_to_string(folder.join("README.md")).unwrap_or_default();
         let lines = readme.lines().count();
-        assert!((5..=60).contains(&lines), "tools/{name}/README.md has {lines} lines");
+        assert!(
+            (5..=60).contains(&lines),
+            "tools/{name}/README.md has {lines} lines"
+        );
     }
     assert!(tools >= 5, "only {tools} tools ship");
 }

@@ -34,7 +34,12 @@ fn blocks(readme: &str) -> Vec<Block> {
                     "sh" | "sh fails" => {
                         let fails = info == "sh fails";
                         let script = lines.join("\n");
-                        blocks.push(Block { line: *start, script, fails, prints: Vec::new() });
+                        blocks.push(Block {
+                            line: *start,
+                            script,
+                            fails,
+                            prints: Vec::new(),
+                        });
                         gap = 0;
                     }
                     "text" if gap <= 1 => {
@@ -76,9 +81,15 @@ fn copy_of_the_repository(to: &Path) {
         .output()
         .expect("git runs");
     assert!(listed.status.success(), "the suite runs in a git checkout");
-    for path in String::from_utf8(listed.stdout).expect("UTF-8").split('\0').filter(|p| !p.is_empty()) {
+    for path in String::from_utf8(listed.stdout)
+        .expect("UTF-8")
+        .split('\0')
+        .filter(|p| !p.is_empty())
+    {
         let (from, to) = (root().join(path), to.join(path));
-        let Ok(kind) = std::fs::symlink_metadata(&from) else { continue };
+        let Ok(kind) = std::fs::symlink_metadata(&from) else {
+            continue;
+        };
         std::fs::create_dir_all(to.parent().expect("a parent")).expect("a folder");
         if kind.is_symlink() {
             std::os::unix::fs::symlink(std::fs::read_link(&from).expect("a link"), &to).expect("a link");
@@ -127,7 +138,11 @@ fn answer(stream: TcpStream, arguments: &str) -> Option<()> {
             "index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments},
         }]})
     };
-    let reason = if delta.get("content").is_some() { "stop" } else { "tool_calls" };
+    let reason = if delta.get("content").is_some() {
+        "stop"
+    } else {
+        "tool_calls"
+    };
     let first = serde_json::json!({"choices": [{"index": 0, "delta": delta}]});
     let second = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
     let body = format!("data: {first}\n\ndata: {second}\n\ndata: [DONE]\n\n");
@@ -161,7 +176,11 @@ exec '{real_cargo}' "$@"
 fn every_command_of_the_readme_runs_and_prints_what_it_says() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let blocks = blocks(&readme);
-    assert!(blocks.len() >= 4, "the README has only {} blocks of commands", blocks.len());
+    assert!(
+        blocks.len() >= 4,
+        "the README has only {} blocks of commands",
+        blocks.len()
+    );
 
     let home = tempfile::tempdir().expect("a folder");
     let clone = home.path().join("toolcell");
@@ -172,9 +191,13 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
     shim(&shims, real_cargo);
     let binary = Path::new(env!("CARGO_BIN_EXE_toolcell"));
 
+    let model = model_on_loopback(r#"{"number":1994}"#);
     let mut script = String::from("exec 2>&1\n");
     for (number, block) in blocks.iter().enumerate() {
-        script.push_str(&format!("echo '@@begin {number}'\n{}\necho \"@@end {number} $?\"\n", block.script));
+        script.push_str(&format!(
+            "echo '@@begin {number}'\n{}\necho \"@@end {number} $?\"\n",
+            block.script
+        ));
     }
     let path = format!(
         "{}:{}:{}",
@@ -190,28 +213,41 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
         .env("HOME", home.path())
         .env("CARGO_NET_OFFLINE", "true")
         .env("CARGO_TARGET_DIR", home.path().join("target"))
-        .env("TOOLCELL_BASE_URL", model_on_loopback(r#"{"number":1994}"#))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     // Where cargo and its packages are; everything else of the environment stays outside.
     let user = std::env::var("HOME").expect("HOME");
     for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
-        bash.env(name, std::env::var(name).unwrap_or_else(|_| format!("{user}/{default}")));
+        bash.env(
+            name,
+            std::env::var(name).unwrap_or_else(|_| format!("{user}/{default}")),
+        );
     }
     if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
         bash.env("RUSTUP_TOOLCHAIN", toolchain);
     }
     let mut child = bash.spawn().expect("bash runs");
-    child.stdin.take().expect("stdin").write_all(script.as_bytes()).expect("bash reads");
+    child
+        .stdin
+        .take()
+        .expect("stdin")
+        .write_all(script.as_bytes())
+        .expect("bash reads");
     let output = child.wait_with_output().expect("bash ends");
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    // For whoever writes the README: `cargo test readme -- --nocapture` shows what to say.
+    println!("{output}");
 
     for (number, block) in blocks.iter().enumerate() {
         let begin = format!("@@begin {number}\n");
         let end = format!("@@end {number} ");
-        let from = output.find(&begin).unwrap_or_else(|| panic!("block at line {} never ran:\n{output}", block.line));
+        let from = output
+            .find(&begin)
+            .unwrap_or_else(|| panic!("block at line {} never ran:\n{output}", block.line));
         let rest = &output[from + begin.len()..];
-        let to = rest.find(&end).unwrap_or_else(|| panic!("block at line {} never ended:\n{output}", block.line));
+        let to = rest
+            .find(&end)
+            .unwrap_or_else(|| panic!("block at line {} never ended:\n{output}", block.line));
         let printed = &rest[..to];
         let status = rest[to + end.len()..].lines().next().expect("a status");
         assert_eq!(
@@ -229,5 +265,8 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
             );
         }
     }
-    assert!(readme.contains("\ncargo test\n"), "the README names the command that runs the suite");
+    assert!(
+        readme.contains("\ncargo test\n"),
+        "the README names the command that runs the suite"
+    );
 }
