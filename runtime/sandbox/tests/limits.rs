@@ -1,0 +1,378 @@
+//! Every limit of a call, on both sides of its edge, and what a call leaves behind.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use support::{Probe, call, call_of, listening, load, only_tool, run, sandbox};
+use toolcell_core::tool::{CallObserver, LogLine, LogSource};
+use toolcell_core::{CallContext, Limit, Limits, Policy, ToolError, ToolOutput};
+
+const PAGE: u64 = 64 << 10;
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Policy {
+    let mut policy = Policy::default();
+    change(&mut policy.limits);
+    policy
+}
+
+fn stopped_by(limit: Limit) -> Result<ToolOutput, ToolError> {
+    Err(ToolError::Limit { limit })
+}
+
+const DONE: &str = "(call $text (i32.const 0) (i32.const 0))";
+
+#[tokio::test]
+async fn arguments_and_context_reach_the_guest_and_are_counted() {
+    let component = load(&sandbox(), &Probe::default()).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    let (mut context, ear) = listening();
+    context.values.insert("session".into(), json!("s1"));
+    let result = tool.call(call_of(json!({"a": "é"})), context).await;
+    assert_eq!(result, Ok(ToolOutput::text(r#"{"a":"é"}"#)));
+    let heard = ear.heard();
+    let receipt = heard.receipt();
+    assert_eq!(
+        receipt.bytes_in,
+        10 + "session".len() as u64 + r#""s1""#.len() as u64
+    );
+    assert_eq!(receipt.bytes_out, 10);
+    assert_eq!(receipt.peak_memory, 2 * PAGE);
+    assert!(
+        receipt.fuel > 0 && receipt.wall_us >= receipt.cpu_us,
+        "{receipt:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_same_call_uses_the_same_fuel_and_that_fuel_suffices_and_less_does_not() {
+    let probe = Probe::running(&format!(
+        "(local.set $i (i32.const 1000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
+    ));
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let mut used = Vec::new();
+    for _ in 0..2 {
+        let (result, heard) = call(&*only_tool(&component, Policy::default())).await;
+        result.unwrap();
+        used.push(heard.receipt().fuel);
+    }
+    assert_eq!(used[0], used[1]);
+    let fuel = used[0];
+    assert!(fuel > 3_000, "{fuel}");
+    let with = |fuel| only_tool(&component, limited(|l| l.fuel = fuel));
+    assert!(call(&*with(fuel)).await.0.is_ok());
+    // The tank is looked at where functions and loops begin, so that the last few instructions are free.
+    let too_little = fuel - 100;
+    let (result, heard) = call(&*with(too_little)).await;
+    assert_eq!(result, stopped_by(Limit::Fuel(too_little)));
+    assert!(heard.receipt().fuel <= fuel);
+}
+
+#[tokio::test]
+async fn memory_is_granted_up_to_the_limit_and_refused_beyond() {
+    // Grows by two pages and traps if that is refused, as an allocator does.
+    let probe = Probe::running(&format!(
+        "(if (i32.eq (memory.grow (i32.const 2)) (i32.const -1)) (then unreachable)) {DONE}"
+    ));
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE))).await;
+    result.unwrap();
+    assert_eq!(heard.receipt().peak_memory, 4 * PAGE);
+    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE - 1))).await;
+    assert_eq!(result, stopped_by(Limit::Memory(4 * PAGE - 1)));
+    assert_eq!(heard.receipt().peak_memory, 2 * PAGE);
+    // Not even the memory that it starts with.
+    let (result, _) = call(&*only_tool(&component, limited(|l| l.memory = 2 * PAGE - 1))).await;
+    assert_eq!(result, stopped_by(Limit::Memory(2 * PAGE - 1)));
+}
+
+#[tokio::test]
+async fn table_elements_are_granted_up_to_the_limit_and_refused_beyond() {
+    let probe = Probe {
+        module: "(table $t 10 funcref)".into(),
+        run: format!(
+            "(if (i32.eq (table.grow $t (ref.null func) (i32.const 10)) (i32.const -1)) (then unreachable)) {DONE}"
+        ),
+        ..Probe::default()
+    };
+    // The imports of a module stand before its tables.
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let with = |n| only_tool(&component, limited(|l| l.table_elements = n));
+    assert!(call(&*with(20)).await.0.is_ok());
+    assert_eq!(call(&*with(19)).await.0, stopped_by(Limit::TableElements(19)));
+}
+
+#[tokio::test]
+async fn an_answer_is_accepted_up_to_the_output_limit_and_refused_beyond() {
+    let probe = Probe::running("(call $text (i32.const 70000) (i32.const 5000))");
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let with = |n| only_tool(&component, limited(|l| l.output = n));
+    let (result, heard) = call(&*with(5000)).await;
+    assert_eq!(result.unwrap().content[0].byte_len(), 5000);
+    assert_eq!(heard.receipt().bytes_out, 5000);
+    assert_eq!(call(&*with(4999)).await.0, stopped_by(Limit::Output(4999)));
+}
+
+#[tokio::test]
+async fn strings_that_share_one_piece_of_memory_count_each_for_itself() {
+    // 10,000 texts, all of the same megabyte: ten gigabytes for a host that copies them first and counts later.
+    let probe = Probe {
+        pages: 32,
+        run: "(local.set $i (i32.const 65536))
+            (loop $next
+              (i32.store8 (local.get $i) (i32.const 0))
+              (i32.store offset=4 (local.get $i) (i32.const 0))
+              (i32.store offset=8 (local.get $i) (i32.const 0x100000))
+              (local.set $i (i32.add (local.get $i) (i32.const 32)))
+              (br_if $next (i32.lt_u (local.get $i) (i32.const 385536))))
+            (call $answer (i32.const 65536) (i32.const 10000) (i32.const 0) (i32.const 0))"
+            .into(),
+        ..Probe::default()
+    };
+    let (result, heard) = run(&probe, Policy::default()).await;
+    assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
+    heard.receipt();
+}
+
+#[tokio::test]
+async fn handles_are_granted_up_to_the_limit_and_refused_beyond() {
+    let probe = |n: u32| Probe {
+        items: "(type $r (resource (rep i32))) (core func $new (canon resource.new $r))
+            (core instance $made (export \"new\" (func $new)))"
+            .into(),
+        with: "(with \"made\" (instance $made))".into(),
+        module: "(import \"made\" \"new\" (func $new (param i32) (result i32)))".into(),
+        run: format!(
+            "(local.set $i (i32.const {n}))
+             (loop (drop (call $new (i32.const 1)))
+               (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
+        ),
+        ..Probe::default()
+    };
+    let policy = || limited(|l| l.handles = 50);
+    assert!(run(&probe(50), policy()).await.0.is_ok());
+    assert_eq!(run(&probe(51), policy()).await.0, stopped_by(Limit::Handles(50)));
+}
+
+#[tokio::test]
+async fn a_loop_ends_at_the_deadline_and_leaves_a_receipt() {
+    let policy = limited(|l| {
+        l.wall_ms = 50;
+        l.fuel = u64::MAX;
+    });
+    let (result, heard) = run(&Probe::running("(loop br 0) unreachable"), policy).await;
+    assert_eq!(result, stopped_by(Limit::WallTimeMs(50)));
+    let receipt = heard.receipt();
+    assert!(receipt.wall_us >= 50_000, "{receipt:?}");
+    assert!(receipt.cpu_us > 0 && receipt.fuel > 0, "{receipt:?}");
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_over_at_once_and_leaves_a_receipt() {
+    let policy = limited(|l| l.fuel = u64::MAX);
+    let component = load(&sandbox(), &Probe::running("(loop br 0) unreachable"))
+        .await
+        .unwrap();
+    let tool = only_tool(&component, policy);
+    let (context, ear) = listening();
+    let running = tool.call(call_of(json!({})), context);
+    // A guest that never yielded would never let this timer fire: one thread runs both.
+    let timeout = tokio::time::timeout(Duration::from_millis(30), running).await;
+    assert!(timeout.is_err());
+    assert!(ear.heard().receipt().fuel > 0);
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_before_it_began_to_run_leaves_no_receipt() {
+    let component = load(&sandbox(), &Probe::default()).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    let (context, ear) = listening();
+    drop(tool.call(call_of(json!({})), context));
+    assert!(ear.heard().receipts.is_empty());
+}
+
+#[tokio::test]
+async fn a_trap_is_a_crash_with_its_cause_and_the_next_call_starts_afresh() {
+    let probe = Probe {
+        module: "(global $used (mut i32) (i32.const 0))".into(),
+        run: "(if (global.get $used) (then (drop (i32.div_u (i32.const 1) (i32.const 0)))))
+              (global.set $used (i32.const 1)) unreachable"
+            .into(),
+        ..Probe::default()
+    };
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    for _ in 0..2 {
+        let (result, heard) = call(&*tool).await;
+        let Err(ToolError::Crashed { cause }) = result else {
+            panic!("{result:?}")
+        };
+        assert!(cause.contains("unreachable"), "{cause}");
+        heard.receipt();
+    }
+}
+
+#[tokio::test]
+async fn memory_that_one_call_wrote_is_zero_in_the_next() {
+    let probe = Probe {
+        pages: 40,
+        run: "(local.set $i (i32.const 131072))
+            (loop $next
+              (if (i32.load (local.get $i)) (then unreachable))
+              (i32.store (local.get $i) (i32.const -1))
+              (local.set $i (i32.add (local.get $i) (i32.const 4)))
+              (br_if $next (i32.lt_u (local.get $i) (i32.const 2621440))))
+            (call $text (i32.const 0) (i32.const 0))"
+            .into(),
+        ..Probe::default()
+    };
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    for _ in 0..20 {
+        call(&*tool).await.0.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_error_of_a_guest_keeps_its_kind_and_is_bounded() {
+    let failing = |case: u32, len: u32| {
+        Probe::running(&format!(
+            "(call $error (i32.const {case}) (i32.const 70000) (i32.const {len}))"
+        ))
+    };
+    let zeros = "\0".repeat(3);
+    for (case, expected) in [
+        (0, ToolError::invalid(zeros.clone())),
+        (1, ToolError::denied(zeros.clone(), None)),
+        (
+            2,
+            ToolError::Unavailable {
+                message: zeros.clone(),
+            },
+        ),
+        (
+            3,
+            ToolError::Failed {
+                message: zeros.clone(),
+            },
+        ),
+    ] {
+        assert_eq!(run(&failing(case, 3), Policy::default()).await.0, Err(expected));
+    }
+    let (result, heard) = run(&failing(4, 3), Policy::default()).await;
+    assert!(matches!(result, Err(ToolError::Failed { message }) if !message.contains('\0')));
+    assert_eq!(heard.said(LogSource::Log), [&zeros]);
+
+    let (result, _) = run(&failing(3, 60_000), Policy::default()).await;
+    let Err(ToolError::Failed { message }) = result else {
+        panic!("{result:?}")
+    };
+    assert!(
+        message.len() < 20_000 && message.ends_with("bytes cut]"),
+        "{}",
+        message.len()
+    );
+}
+
+/// A probe that answers with a structured text.
+fn structured(text: &str, schema: Option<&str>) -> Probe {
+    let bytes: String = text.bytes().map(|b| format!("\\{b:02x}")).collect();
+    Probe {
+        module: format!("(data (i32.const 1024) \"{bytes}\")"),
+        run: format!(
+            "(call $answer (i32.const 0) (i32.const 0) (i32.const 1024) (i32.const {}))",
+            text.len()
+        ),
+        output: schema.map(Into::into),
+        ..Probe::default()
+    }
+}
+
+#[tokio::test]
+async fn a_structured_answer_is_json_that_fits_the_schema_of_the_tool() {
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    let (result, _) = run(&structured(r#"{"n":1}"#, Some(schema)), Policy::default()).await;
+    assert_eq!(result.unwrap().structured, Some(json!({"n": 1})));
+    let (result, _) = run(&structured("[1]", None), Policy::default()).await;
+    assert_eq!(result.unwrap().structured, Some(json!([1])));
+    for (text, schema, cause) in [
+        ("{\"n\":", None, "its structured answer is no JSON"),
+        ("{\"n\":1e999}", None, "its structured answer is no JSON"),
+        ("{\"n\":\"\\ud800\"}", None, "its structured answer is no JSON"),
+        (
+            r#"{"n":"x"}"#,
+            Some(schema),
+            "does not fit its own schema: at /n:",
+        ),
+    ] {
+        let (result, heard) = run(&structured(text, schema), Policy::default()).await;
+        let Err(ToolError::Crashed { cause: said }) = result else {
+            panic!("{text}: {result:?}")
+        };
+        assert!(said.contains(cause), "{said}");
+        heard.receipt();
+    }
+}
+
+/// A probe that calls `log.write` with the text at 1024.
+fn logging(run: &str) -> Probe {
+    Probe {
+        items: r#"(import "toolcell:tool/log@0.1.0" (instance $log
+              (type $l (enum "trace" "debug" "info" "warn" "error"))
+              (export "level" (type $level (eq $l)))
+              (export "write" (func (param "level" $level) (param "message" string)))))
+            (core func $write (canon lower (func $log "write") (memory $memory)))
+            (core instance $log-core (export "write" (func $write)))"#
+            .into(),
+        with: "(with \"log\" (instance $log-core))".into(),
+        module:
+            "(import \"log\" \"write\" (func $log (param i32 i32 i32))) (data (i32.const 1024) \"hello\")"
+                .into(),
+        run: run.into(),
+        ..Probe::default()
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_log_messages_is_cut_and_the_call_goes_on() {
+    let probe = logging(&format!(
+        "(local.set $i (i32.const 100000))
+         (loop (call $log (i32.const 2) (i32.const 1024) (i32.const 5))
+           (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
+    ));
+    let (result, heard) = run(&probe, limited(|l| l.log = 50)).await;
+    result.unwrap();
+    assert_eq!(heard.said(LogSource::Log), ["hello"; 10]);
+    assert_eq!(heard.said(LogSource::Host).len(), 1);
+    assert!(heard.said(LogSource::Host)[0].starts_with("99990 lines dropped"));
+    assert_eq!(heard.receipt().log_bytes, 500_000);
+}
+
+/// Panics when it hears something.
+struct Fragile;
+
+impl CallObserver for Fragile {
+    fn log(&self, _line: LogLine) {
+        panic!("planted");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_function_of_the_host_fails_that_call_only() {
+    let probe = logging(&format!(
+        "(call $log (i32.const 2) (i32.const 1024) (i32.const 5)) {DONE}"
+    ));
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    let context = CallContext {
+        observer: Arc::new(Fragile),
+        ..CallContext::unobserved()
+    };
+    let result = tool.call(call_of(json!({})), context).await;
+    assert!(matches!(result, Err(ToolError::Crashed { .. })), "{result:?}");
+    let (result, heard) = call(&*tool).await;
+    assert_eq!(result, Ok(ToolOutput::text("")));
+    assert_eq!(heard.said(LogSource::Log), ["hello"]);
+}

@@ -1,0 +1,397 @@
+//! What WASI gives to a component under an empty policy: nothing that leads out of its cell.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::json;
+use support::{Heard, Probe, call_of, listening, run, sandbox};
+use toolcell_core::tool::LogSource;
+use toolcell_core::{Limits, Policy, ToolError, ToolName, ToolOutput};
+
+/// A probe with one interface of WASI: its import, and each function lowered into the core module under its own name.
+fn with(import: &str, functions: &[(&str, &str, &str)], body: &str) -> Probe {
+    let mut items = import.to_owned();
+    let mut exports = String::new();
+    let mut module = String::new();
+    for (i, (name, of, signature)) in functions.iter().enumerate() {
+        items.push_str(&format!(
+            "(core func $wasi-{i} (canon lower (func {of}) (memory $memory) (realloc (core func $realloc))))"
+        ));
+        exports.push_str(&format!("(export \"{name}\" (func $wasi-{i}))"));
+        module.push_str(&format!(
+            "(import \"wasi\" \"{name}\" (func ${name} {signature}))"
+        ));
+    }
+    items.push_str(&format!("(core instance $wasi {exports})"));
+    Probe {
+        items,
+        with: "(with \"wasi\" (instance $wasi))".into(),
+        module,
+        run: body.into(),
+        ..Probe::default()
+    }
+}
+
+/// Answers with the memory from 256 on, as text of one byte a value.
+const ANSWER_4: &str = "(call $text (i32.const 256) (i32.const 4))";
+
+async fn answer(probe: &Probe) -> (Vec<u8>, Heard) {
+    let (result, heard) = run(probe, Policy::default()).await;
+    let ToolOutput { content, .. } = result.unwrap();
+    let toolcell_core::Content::Text { text } = &content[0] else {
+        panic!("{content:?}")
+    };
+    (text.clone().into_bytes(), heard)
+}
+
+#[tokio::test]
+async fn the_environment_and_the_arguments_are_empty() {
+    let import = r#"(import "wasi:cli/environment@0.2.0" (instance $env
+        (export "get-environment" (func (result (list (tuple string string)))))
+        (export "get-arguments" (func (result (list string))))
+        (export "initial-cwd" (func (result (option string))))))"#;
+    let probe = with(
+        import,
+        &[
+            ("env", "$env \"get-environment\"", "(param i32)"),
+            ("args", "$env \"get-arguments\"", "(param i32)"),
+            ("cwd", "$env \"initial-cwd\"", "(param i32)"),
+        ],
+        &format!(
+            "(call $env (i32.const 512)) (i32.store8 (i32.const 256) (i32.load (i32.const 516)))
+             (call $args (i32.const 512)) (i32.store8 (i32.const 257) (i32.load (i32.const 516)))
+             (call $cwd (i32.const 512)) (i32.store8 (i32.const 258) (i32.load8_u (i32.const 512)))
+             {ANSWER_4}"
+        ),
+    );
+    assert_eq!(answer(&probe).await.0, [0, 0, 0, 0]);
+
+    // With a grant it is there, and nothing else is.
+    let policy = Policy {
+        grants: toolcell_core::Grants {
+            env: vec![("LANG".into(), "C".into())],
+            ..Default::default()
+        },
+        ..Policy::default()
+    };
+    let (result, _) = run(&probe, policy).await;
+    assert_eq!(result, Ok(ToolOutput::text("\u{1}\0\0\0")));
+}
+
+#[tokio::test]
+async fn there_are_no_directories() {
+    let import = r#"(import "wasi:filesystem/types@0.2.0" (instance $fs (export "descriptor" (type (sub resource)))))
+        (alias export $fs "descriptor" (type $descriptor))
+        (import "wasi:filesystem/preopens@0.2.0" (instance $pre
+            (export "descriptor" (type $d (eq $descriptor)))
+            (export "get-directories" (func (result (list (tuple (own $d) string)))))))"#;
+    let probe = with(
+        import,
+        &[("dirs", "$pre \"get-directories\"", "(param i32)")],
+        &format!(
+            "(call $dirs (i32.const 512)) (i32.store8 (i32.const 256) (i32.load (i32.const 516))) {ANSWER_4}"
+        ),
+    );
+    assert_eq!(answer(&probe).await.0, [0, 0, 0, 0]);
+}
+
+/// The types of `wasi:sockets/network` that the interfaces around it need.
+const NETWORK: &str = r#"(import "wasi:sockets/network@0.2.0" (instance $net
+        (export "network" (type (sub resource)))
+        (type $e (enum "unknown" "access-denied" "not-supported" "invalid-argument" "out-of-memory" "timeout"
+            "concurrency-conflict" "not-in-progress" "would-block" "invalid-state" "new-socket-limit"
+            "address-not-bindable" "address-in-use" "remote-unreachable" "connection-refused" "connection-reset"
+            "connection-aborted" "datagram-too-large" "name-unresolvable" "temporary-resolver-failure"
+            "permanent-resolver-failure"))
+        (export "error-code" (type (eq $e)))
+        (type $f (enum "ipv4" "ipv6"))
+        (export "ip-address-family" (type (eq $f)))))
+    (alias export $net "network" (type $network))
+    (alias export $net "error-code" (type $error-code))
+    (alias export $net "ip-address-family" (type $family))"#;
+
+/// `error-code.access-denied`
+const ACCESS_DENIED: u8 = 1;
+
+#[tokio::test]
+async fn every_socket_is_denied_and_noted() {
+    for protocol in ["tcp", "udp"] {
+        let import = format!(
+            r#"{NETWORK}
+            (import "wasi:sockets/{protocol}@0.2.0" (instance $proto (export "{protocol}-socket" (type (sub resource)))))
+            (alias export $proto "{protocol}-socket" (type $socket))
+            (import "wasi:sockets/{protocol}-create-socket@0.2.0" (instance $create
+                (export "error-code" (type $e (eq $error-code)))
+                (export "ip-address-family" (type $f (eq $family)))
+                (export "{protocol}-socket" (type $s (eq $socket)))
+                (export "create-{protocol}-socket" (func (param "address-family" $f) (result (result (own $s) (error $e)))))))"#
+        );
+        let of = format!("$create \"create-{protocol}-socket\"");
+        let body = format!(
+            "(call $create (i32.const 0) (i32.const 512))
+             (i32.store8 (i32.const 256) (i32.load8_u (i32.const 512)))
+             (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516))) {ANSWER_4}"
+        );
+        let probe = with(&import, &[("create", &of, "(param i32 i32)")], &body);
+        let (answer, heard) = answer(&probe).await;
+        assert_eq!(answer, [1, ACCESS_DENIED, 0, 0], "{protocol}");
+        let denial = &heard.receipt().denials[0];
+        assert_eq!(
+            (denial.what.as_str(), denial.target.as_str()),
+            ("socket", format!("{protocol} over ipv4").as_str())
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_look_up_of_a_name_is_denied_and_noted() {
+    let import = format!(
+        r#"{NETWORK}
+        (import "wasi:sockets/instance-network@0.2.0" (instance $inst
+            (export "network" (type $n (eq $network)))
+            (export "instance-network" (func (result (own $n))))))
+        (import "wasi:sockets/ip-name-lookup@0.2.0" (instance $lookup
+            (export "network" (type $n (eq $network)))
+            (export "error-code" (type $e (eq $error-code)))
+            (export "resolve-address-stream" (type $r (sub resource)))
+            (export "resolve-addresses" (func (param "network" (borrow $n)) (param "name" string)
+                (result (result (own $r) (error $e)))))))"#
+    );
+    let probe = with(
+        &import,
+        &[
+            ("network", "$inst \"instance-network\"", "(result i32)"),
+            (
+                "resolve",
+                "$lookup \"resolve-addresses\"",
+                "(param i32 i32 i32 i32)",
+            ),
+        ],
+        &format!(
+            "(i32.store (i32.const 1024) (i32.const 0x2e786d65)) ;; `emx.`
+             (call $resolve (call $network) (i32.const 1024) (i32.const 3) (i32.const 512))
+             (i32.store8 (i32.const 256) (i32.load8_u (i32.const 512)))
+             (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516))) {ANSWER_4}"
+        ),
+    );
+    let (answer, heard) = answer(&probe).await;
+    assert_eq!(answer, [1, ACCESS_DENIED, 0, 0]);
+    let denial = &heard.receipt().denials[0];
+    assert_eq!((denial.what.as_str(), denial.target.as_str()), ("dns", "emx"));
+}
+
+/// `wasi:io/streams` with one function, and `wasi:cli` with the stream it is for.
+fn stream(kind: &str, source: &str, function: &str) -> String {
+    format!(
+        r#"(import "wasi:io/error@0.2.0" (instance $err (export "error" (type (sub resource)))))
+        (alias export $err "error" (type $error))
+        (import "wasi:io/streams@0.2.0" (instance $io
+            (export "error" (type $e (eq $error)))
+            (type $s (variant (case "last-operation-failed" (own $e)) (case "closed")))
+            (export "stream-error" (type $se (eq $s)))
+            (export "{kind}" (type $stream (sub resource)))
+            {function}))
+        (alias export $io "{kind}" (type $stream))
+        (import "wasi:cli/{source}@0.2.0" (instance $cli
+            (export "{kind}" (type $o (eq $stream)))
+            (export "get-{source}" (func (result (own $o))))))"#
+    )
+}
+
+const WRITE: &str = r#"(export "[method]output-stream.blocking-write-and-flush"
+    (func (param "self" (borrow $stream)) (param "contents" (list u8)) (result (result (error $se)))))"#;
+
+#[tokio::test]
+async fn standard_input_is_at_its_end() {
+    let read = r#"(export "[method]input-stream.blocking-read"
+        (func (param "self" (borrow $stream)) (param "len" u64) (result (result (list u8) (error $se)))))"#;
+    let probe = with(
+        &stream("input-stream", "stdin", read),
+        &[
+            ("get", "$cli \"get-stdin\"", "(result i32)"),
+            (
+                "read",
+                "$io \"[method]input-stream.blocking-read\"",
+                "(param i32 i64 i32)",
+            ),
+        ],
+        &format!(
+            "(call $read (call $get) (i64.const 1) (i32.const 512))
+             (i32.store8 (i32.const 256) (i32.load8_u (i32.const 512)))
+             (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516))) {ANSWER_4}"
+        ),
+    );
+    // The result is an error, and the error is `closed`.
+    assert_eq!(answer(&probe).await.0, [1, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn standard_output_and_standard_error_go_to_the_log() {
+    for (source, expected) in [("stdout", LogSource::Stdout), ("stderr", LogSource::Stderr)] {
+        let probe = writing(source, 1, 3);
+        let (_, heard) = answer(&probe).await;
+        assert_eq!(heard.said(expected), ["emx"]);
+        assert_eq!(heard.receipt().log_bytes, 3);
+    }
+}
+
+/// Writes `len` bytes to a stream, `times` times.
+fn writing(source: &str, times: u32, len: u32) -> Probe {
+    with(
+        &stream("output-stream", source, WRITE),
+        &[
+            ("get", &format!("$cli \"get-{source}\""), "(result i32)"),
+            (
+                "write",
+                "$io \"[method]output-stream.blocking-write-and-flush\"",
+                "(param i32 i32 i32 i32)",
+            ),
+        ],
+        &format!(
+            "(i32.store (i32.const 1024) (i32.const 0x0a786d65)) ;; `emx` and a line end
+             (local.set $j (call $get)) (local.set $i (i32.const {times}))
+             (loop (call $write (local.get $j) (i32.const 1024) (i32.const {len}) (i32.const 512))
+               (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+             {ANSWER_4}"
+        ),
+    )
+}
+
+#[tokio::test]
+async fn a_flood_of_standard_output_is_cut_and_the_call_goes_on() {
+    let (_, heard) = answer(&writing("stdout", 50_000, 4)).await;
+    assert_eq!(heard.said(LogSource::Stdout).len(), 1_000);
+    let host = heard.said(LogSource::Host);
+    assert!(
+        host.len() == 1 && host[0].starts_with("49000 lines dropped"),
+        "{host:?}"
+    );
+    assert_eq!(heard.receipt().log_bytes, 200_000);
+}
+
+#[tokio::test]
+async fn an_exit_ends_the_call_and_nothing_else() {
+    let probe = with(
+        r#"(import "wasi:cli/exit@0.2.0" (instance $exit (export "exit" (func (param "status" (result))))))"#,
+        &[("exit", "$exit \"exit\"", "(param i32)")],
+        "(call $exit (i32.const 1)) unreachable",
+    );
+    let (result, heard) = run(&probe, Policy::default()).await;
+    let cause = "it ended itself with status 1".to_owned();
+    assert_eq!(result, Err(ToolError::Crashed { cause }));
+    heard.receipt();
+}
+
+#[tokio::test]
+async fn random_bytes_are_given_up_to_a_megabyte_at_once_and_refused_beyond() {
+    let probe = |len: u64| {
+        with(
+            r#"(import "wasi:random/random@0.2.0" (instance $random
+                (export "get-random-bytes" (func (param "len" u64) (result (list u8))))))"#,
+            &[("random", "$random \"get-random-bytes\"", "(param i64 i32)")],
+            &format!(
+                "(call $random (i64.const {len}) (i32.const 512)) (call $text (i32.const 256) (i32.const 0))"
+            ),
+        )
+    };
+    assert!(run(&probe(1 << 20), Policy::default()).await.0.is_ok());
+    let (result, _) = run(&probe((1 << 20) + 1), Policy::default()).await;
+    assert!(matches!(result, Err(ToolError::Crashed { .. })), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_guest_that_sleeps_for_an_hour_ends_at_the_deadline() {
+    let probe = with(
+        r#"(import "wasi:io/poll@0.2.0" (instance $poll
+            (export "pollable" (type $p (sub resource)))
+            (export "[method]pollable.block" (func (param "self" (borrow $p))))))
+        (alias export $poll "pollable" (type $pollable))
+        (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+            (export "pollable" (type $p (eq $pollable)))
+            (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))"#,
+        &[
+            (
+                "sleep",
+                "$clock \"subscribe-duration\"",
+                "(param i64) (result i32)",
+            ),
+            ("block", "$poll \"[method]pollable.block\"", "(param i32)"),
+        ],
+        "(call $block (call $sleep (i64.const 3600000000000))) unreachable",
+    );
+    let policy = Policy {
+        limits: Limits {
+            wall_ms: 50,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    };
+    let (result, heard) = run(&probe, policy).await;
+    let limit = toolcell_core::Limit::WallTimeMs(50);
+    assert_eq!(result, Err(ToolError::Limit { limit }));
+    // It waited, and did not work.
+    assert!(heard.receipt().cpu_us < 50_000, "{:?}", heard.receipt());
+}
+
+#[tokio::test]
+async fn resources_of_wasi_are_granted_up_to_the_limit_of_handles_and_refused_beyond() {
+    let probe = |n: u32| {
+        with(
+            r#"(import "wasi:io/poll@0.2.0" (instance $poll (export "pollable" (type (sub resource)))))
+            (alias export $poll "pollable" (type $pollable))
+            (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+                (export "pollable" (type $p (eq $pollable)))
+                (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))"#,
+            &[(
+                "sleep",
+                "$clock \"subscribe-duration\"",
+                "(param i64) (result i32)",
+            )],
+            &format!(
+                "(local.set $i (i32.const {n}))
+                 (loop (drop (call $sleep (i64.const 1)))
+                   (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+                 {ANSWER_4}"
+            ),
+        )
+    };
+    let policy = || Policy {
+        limits: Limits {
+            handles: 40,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    };
+    // Each pollable stands in the table with the clock behind it.
+    assert!(run(&probe(20), policy()).await.0.is_ok());
+    let (result, _) = run(&probe(41), policy()).await;
+    let limit = toolcell_core::Limit::Handles(40);
+    assert_eq!(result, Err(ToolError::Limit { limit }));
+}
+
+/// One call of a tool that ships, under an empty policy.
+async fn shipped(
+    file: &str,
+    tool: &str,
+    arguments: serde_json::Value,
+) -> (Result<ToolOutput, ToolError>, Heard) {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt")).join(file);
+    let component = sandbox().load(file, &std::fs::read(path).unwrap()).await.unwrap();
+    let tools = component.tools(Policy::default().into());
+    let name = ToolName::new(tool).unwrap();
+    let tool = tools.iter().find(|t| t.spec().name == name).unwrap();
+    let (context, ear) = listening();
+    let mut call = call_of(arguments);
+    call.name = name;
+    (tool.call(call, context).await, ear.heard())
+}
+
+#[tokio::test]
+async fn a_tool_that_ships_reaches_no_host_without_a_grant() {
+    let (result, heard) = shipped("fetch.wasm", "fetch", json!({"url": "https://example.com/"})).await;
+    assert!(result.is_err(), "{result:?}");
+    let receipt = heard.receipt();
+    assert!(receipt.hosts.is_empty(), "{receipt:?}");
+    assert_eq!(receipt.denials[0].what, "http");
+}
