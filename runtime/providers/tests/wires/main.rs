@@ -2,8 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
+mod anthropic;
 mod conversation;
+mod gemini;
 mod loopback;
 mod offline;
+mod ollama;
 mod openai;
+mod responses;
 mod scripted;

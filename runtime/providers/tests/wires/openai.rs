@@ -198,8 +198,12 @@ async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
         "json_schema": {
           "name": "answer",
           "schema": {
+            "additionalProperties": false,
+            "properties": {},
+            "required": [],
             "type": "object"
-          }
+          },
+          "strict": true
         },
         "type": "json_schema"
       },

@@ -1,0 +1,364 @@
+//! Gemini `generateContent`.
+
+use insta::assert_json_snapshot;
+use serde_json::json;
+use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
+use toolcell_core::{Message, Part, Schema, ToolName};
+use toolcell_providers::gemini::{Access, Gemini, Options, vertex_base_url};
+use toolcell_providers::{ApiKey, SetupError};
+
+use crate::conversation::*;
+use crate::loopback::{Reply, Server};
+
+fn options(server: &Server, model: &str) -> Options {
+    let mut options = Options::new(model);
+    options.base_url = server.url("/v1beta");
+    options.api_key = Some(ApiKey::new("AIza-planted"));
+    options.http = http();
+    options
+}
+
+fn model(server: &Server) -> Gemini {
+    Gemini::new(options(server, "gemini-3-pro")).unwrap()
+}
+
+const HELLO: &[&str] = &[
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Grüß "}]},"index":0}],"usageMetadata":{"promptTokenCount":10}}"#,
+    r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Gott"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":3,"thoughtsTokenCount":7,"totalTokenCount":20},"modelVersion":"m"}"#,
+];
+
+#[tokio::test]
+async fn text_is_streamed_and_its_usage_counted_with_the_thoughts() {
+    let server = Server::start([Reply::events(HELLO).in_pieces(13)]).await;
+    let (deltas, end) = play(&model(&server), hello()).await;
+    let end = end.unwrap();
+    assert_eq!(deltas, [Delta::Text("Grüß ".into()), Delta::Text("Gott".into())]);
+    assert_eq!(end.parts, [text("Grüß Gott")]);
+    assert_eq!(
+        end.usage,
+        Some(Usage {
+            input: 10,
+            cache_read: 4,
+            cache_write: 0,
+            output: 10,
+            reasoning: 7
+        })
+    );
+    let received = &server.received()[0];
+    assert_eq!(
+        received.line,
+        "POST /v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse HTTP/1.1"
+    );
+    assert_eq!(received.header("x-goog-api-key"), Some("AIza-planted"));
+}
+
+#[tokio::test]
+async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
+    let server = Server::start([
+        Reply::events(&[
+            r#"{"candidates":[{"content":{"parts":[{"text":"Hm.","thought":true}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"I look.","thoughtSignature":"sig-t"},{"functionCall":{"name":"weather","args":{"city":"Rome"},"id":"fc-12345678"},"thoughtSignature":"sig-a"},{"functionCall":{"name":"weather","args":{"city":"Oslo"}}}]},"finishReason":"STOP"}]}"#,
+        ]),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server);
+    let (deltas, end) = play(&provider, hello()).await;
+    let end = end.unwrap();
+    assert_eq!(deltas[0], Delta::Reasoning("Hm.".into()));
+    assert_eq!(end.stop, StopReason::Complete);
+    let ids: Vec<String> = end
+        .parts
+        .iter()
+        .filter_map(|p| match p {
+            Part::Call(call) => Some(call.id.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids[0], "fc-12345678");
+    let again = request(vec![
+        Message::user("Hello"),
+        Message::Assistant { parts: end.parts },
+        result(&ids[0], "weather", vec![blob("image/png", b"png")], false),
+        result(&ids[1], "weather", vec![toolcell_core::Content::text("no")], true),
+    ]);
+    play(&provider, again).await.1.unwrap();
+    assert_eq!(
+        server.received()[1].body["contents"],
+        json!([
+            {"role": "user", "parts": [{"text": "Hello"}]},
+            {"role": "model", "parts": [
+                {"text": "I look."},
+                {"text": "", "thoughtSignature": "sig-t"},
+                {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "fc-12345678"}, "thoughtSignature": "sig-a"},
+                {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
+            ]},
+            {"role": "user", "parts": [
+                {"functionResponse": {
+                    "name": "weather", "id": "fc-12345678",
+                    "response": {"output": "[image/png, shown beside this result]"},
+                    "parts": [{"inlineData": {"mimeType": "image/png", "data": "cG5n"}}],
+                }},
+                {"functionResponse": {"name": "weather", "response": {"error": "no"}}},
+            ]},
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_of_another_model_goes_out() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let mut request = rich(text(""));
+    request.tool_choice = ToolChoice::Tool(ToolName::new("weather").unwrap());
+    request.max_output_tokens = Some(100);
+    request.temperature = Some(0.5);
+    request.reasoning_effort = Some("low".into());
+    request.response_schema = Some(std::sync::Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()));
+    let provider = Gemini::new(options(&server, "models/gemini-2.5-flash")).unwrap();
+    play(&provider, request).await.1.unwrap();
+    assert_json_snapshot!(server.body(), @r#"
+    {
+      "contents": [
+        {
+          "parts": [
+            {
+              "text": "Where is this, and how is the weather there?"
+            },
+            {
+              "inlineData": {
+                "data": "cG5n",
+                "mimeType": "image/png"
+              }
+            },
+            {
+              "text": "[application/zip of 4 bytes, which cannot be shown to this model]"
+            },
+            {
+              "text": "[a: https://example.com/a (text/html)]"
+            }
+          ],
+          "role": "user"
+        },
+        {
+          "parts": [
+            {
+              "text": "I look it up."
+            },
+            {
+              "functionCall": {
+                "args": {
+                  "city": "Paris"
+                },
+                "name": "weather"
+              },
+              "thoughtSignature": "skip_thought_signature_validator"
+            },
+            {
+              "functionCall": {
+                "args": {
+                  "malformed_arguments": "{\"city\":"
+                },
+                "name": "weather"
+              }
+            }
+          ],
+          "role": "model"
+        },
+        {
+          "parts": [
+            {
+              "functionResponse": {
+                "name": "weather",
+                "response": {
+                  "output": "18 °C\n[image/jpeg, shown beside this result]\n[application/zip of 4 bytes, which cannot be shown to this model]"
+                }
+              }
+            },
+            {
+              "inlineData": {
+                "data": "anBn",
+                "mimeType": "image/jpeg"
+              }
+            },
+            {
+              "functionResponse": {
+                "name": "weather",
+                "response": {
+                  "error": "Error: no JSON"
+                }
+              }
+            }
+          ],
+          "role": "user"
+        },
+        {
+          "parts": [
+            {
+              "text": "Paris, 18 °C."
+            }
+          ],
+          "role": "model"
+        },
+        {
+          "parts": [
+            {
+              "text": "Thanks"
+            }
+          ],
+          "role": "user"
+        }
+      ],
+      "generationConfig": {
+        "maxOutputTokens": 100,
+        "responseJsonSchema": {
+          "type": "object"
+        },
+        "responseMimeType": "application/json",
+        "temperature": 0.5,
+        "thinkingConfig": {
+          "includeThoughts": true,
+          "thinkingLevel": "LOW"
+        }
+      },
+      "systemInstruction": {
+        "parts": [
+          {
+            "text": "Be brief."
+          }
+        ]
+      },
+      "toolConfig": {
+        "functionCallingConfig": {
+          "allowedFunctionNames": [
+            "weather"
+          ],
+          "mode": "ANY"
+        }
+      },
+      "tools": [
+        {
+          "functionDeclarations": [
+            {
+              "description": "The weather in a city.",
+              "name": "weather",
+              "parametersJsonSchema": {
+                "additionalProperties": false,
+                "properties": {
+                  "city": {
+                    "description": "Name of the city.",
+                    "type": "string"
+                  },
+                  "unit": {
+                    "enum": [
+                      "c",
+                      "f"
+                    ],
+                    "type": "string"
+                  }
+                },
+                "required": [
+                  "city"
+                ],
+                "type": "object"
+              }
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_json_schemas_gets_its_own_kind() {
+    let unknown = json!([{"error": {"code": 400, "status": "INVALID_ARGUMENT",
+        "message": "Invalid JSON payload received. Unknown name \"parametersJsonSchema\" at 'tools[0].function_declarations[0]'"}}]);
+    let server = Server::start([
+        Reply::json(400, unknown.to_string()),
+        Reply::events(HELLO),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server);
+    let mut request = hello();
+    request.tools = vec![weather(), tool("ping", "Ping.", json!({"type": "object"}))].into();
+    let (deltas, end) = play(&provider, request.clone()).await;
+    assert!(end.is_ok());
+    assert_eq!(retries(&deltas), 1);
+    play(&provider, request).await.1.unwrap();
+    for received in &server.received()[1..] {
+        let declarations = &received.body["tools"][0]["functionDeclarations"];
+        assert_eq!(declarations[0]["parameters"]["type"], "OBJECT");
+        assert_eq!(declarations[0].get("parametersJsonSchema"), None);
+        assert_eq!(declarations[1], json!({"name": "ping", "description": "Ping."}));
+    }
+}
+
+#[tokio::test]
+async fn the_reason_for_the_end_is_told() {
+    for (body, stop) in [
+        (r#"{"candidates":[{"finishReason":"MAX_TOKENS"}]}"#, StopReason::MaxTokens),
+        (r#"{"candidates":[{"finishReason":"SAFETY"}]}"#, StopReason::Refused),
+        (r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#, StopReason::Refused),
+        (
+            r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#,
+            StopReason::Other("MALFORMED_FUNCTION_CALL".into()),
+        ),
+    ] {
+        let server = Server::start([Reply::events(&[body])]).await;
+        assert_eq!(play(&model(&server), hello()).await.1.unwrap().stop, stop);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_a_reason_for_its_end_is_truncated() {
+    let server = Server::start([Reply::events(&HELLO[..1])]).await;
+    let error = play(&model(&server), hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Truncated);
+}
+
+#[tokio::test]
+async fn errors_are_told_by_kind() {
+    for (status, name, message, kind) in [
+        (400, "INVALID_ARGUMENT", "API key not valid.", ProviderErrorKind::InvalidRequest),
+        (403, "PERMISSION_DENIED", "no", ProviderErrorKind::Unauthorized),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).",
+            ProviderErrorKind::ContextLength,
+        ),
+    ] {
+        let body = json!([{"error": {"code": status, "message": message, "status": name}}]);
+        let server = Server::start([Reply::json(status, body.to_string())]).await;
+        let error = play(&model(&server), hello()).await.1.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (kind, message));
+    }
+    let exhausted = r#"{"error":{"code":429,"message":"slow","status":"RESOURCE_EXHAUSTED"}}"#;
+    let server = Server::start([Reply::events(&[exhausted]), Reply::events(HELLO)]).await;
+    let (deltas, end) = play(&model(&server), hello()).await;
+    assert!(end.is_ok());
+    assert_eq!(retries(&deltas), 1);
+}
+
+#[tokio::test]
+async fn vertex_takes_a_token() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let mut options = Options::vertex("gemini-3-pro", "p1", "europe-west4");
+    assert_eq!(
+        options.base_url,
+        "https://europe-west4-aiplatform.googleapis.com/v1/projects/p1/locations/europe-west4/publishers/google"
+    );
+    assert_eq!(
+        vertex_base_url("p1", "global"),
+        "https://aiplatform.googleapis.com/v1/projects/p1/locations/global/publishers/google"
+    );
+    assert!(matches!(Gemini::new(options.clone()), Err(SetupError::MissingKey { .. })));
+    assert_eq!(options.access, Access::Token);
+    options.base_url = server.url("/v1/projects/p1/locations/l/publishers/google");
+    options.api_key = Some(ApiKey::new("ya29.planted"));
+    play(&Gemini::new(options).unwrap(), hello()).await.1.unwrap();
+    let received = &server.received()[0];
+    assert_eq!(received.header("authorization"), Some("Bearer ya29.planted"));
+    assert!(received.line.contains("/publishers/google/models/gemini-3-pro:streamGenerateContent"));
+}
