@@ -10,6 +10,7 @@
 //! | the loop itself, pure | [`machine`] |
 //! | which calls may run | [`approval`] |
 //! | code that looks on, changes and refuses | [`hook`] |
+//! | sessions that survive | [`store`] |
 
 mod agent;
 pub mod approval;
@@ -33,6 +34,7 @@ mod results;
 #[cfg(test)]
 mod scenarios;
 mod session;
+pub mod store;
 #[cfg(test)]
 mod testing;
 mod words;
@@ -46,3 +48,4 @@ pub use native::{FnTool, FnToolError, IntoOutput};
 pub use policy::{Control, LoopPolicy};
 pub use report::{CallRecord, TurnReport};
 pub use session::{Running, Session, Silent};
+pub use store::SqliteStore;

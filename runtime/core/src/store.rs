@@ -9,10 +9,12 @@ use crate::{BoxFuture, Event};
 /// A journal holds every event that is not transient ([`Event::is_transient`]), in order. What [`SessionStore::append`]
 /// has acknowledged survives a crash of the process and of the machine.
 pub trait SessionStore: Send + Sync {
-    /// Adds events at the end of a journal, all or none; the first append makes the session.
+    /// Adds events at the end of a journal, all or none. The first append makes the session; a session that is there
+    /// already must be loaded first.
     ///
     /// # Errors
-    /// When they are not kept.
+    /// [`StoreError::Exists`] for a session that was not loaded, [`StoreError::InUse`] when somebody else has added to it
+    /// since, or when the events are not kept.
     fn append<'a>(&'a self, session: &'a str, events: Vec<Event>) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// All events of a session, with those that it shares with the one it was forked from.
@@ -44,6 +46,24 @@ pub trait SessionStore: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`], or when it could not be removed.
     fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// A session as JSON lines (one [`Event`] a line), for other programs.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], or when it cannot be read.
+    fn export<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<String, StoreError>> {
+        Box::pin(async move {
+            let mut lines = String::new();
+            for event in self.load(session).await? {
+                let line = serde_json::to_string(&event).map_err(|error| StoreError::Failed {
+                    message: error.to_string(),
+                })?;
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+            Ok(lines)
+        })
+    }
 
     /// Keeps the whole text of a result that was cut for the model.
     ///

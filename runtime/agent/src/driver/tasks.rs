@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
-use toolcell_core::{CallContext, Event, Message, Part, ToolCall, ToolError, ToolName};
+use toolcell_core::{CallContext, Content, Event, Message, Part, ToolCall, ToolError, ToolName};
 
 use super::observer::Observer;
 use super::{Driver, Summary};
@@ -393,7 +393,10 @@ impl Run {
             id: self.id.clone(),
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
-            content: outcome.content.clone(),
+            content: match &outcome.error {
+                Some(error) => vec![Content::text(error.for_model())],
+                None => outcome.content.clone(),
+            },
             error: outcome.error.clone(),
             receipt: self.observer.peek_receipt(),
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),

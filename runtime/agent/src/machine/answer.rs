@@ -210,7 +210,7 @@ impl Step<'_> {
         let step = turn.steps + 1;
         if let Some(limit) = policy.context.summarise_at
             && self.state.tokens() >= limit
-            && turn.summarised != Some(turn.steps)
+            && turn.summarised != Some(step)
             && let Some(messages) = context::summary_cut(&self.state.messages, policy.context.keep_rounds)
         {
             return self.summarise(messages);

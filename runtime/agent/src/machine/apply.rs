@@ -113,7 +113,7 @@ impl LoopState {
             Event::SummaryStarted { .. } => {
                 if let Some(turn) = &mut self.turn {
                     turn.phase = Phase::Summarising;
-                    turn.summarised = Some(turn.steps);
+                    turn.summarised = Some(turn.steps + 1);
                 }
             }
             Event::Compacted {

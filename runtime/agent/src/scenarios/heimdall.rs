@@ -13,6 +13,9 @@ use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDra
 use crate::preset;
 use crate::testing::{Say, Script, call, tool};
 
+/// A call that was made: tool and arguments.
+type Made = (String, Map<String, Value>);
+
 /// What a plug-in of the server does: adds context, sets a default database, tells the person what came.
 struct Watcher;
 
@@ -79,7 +82,7 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
         Say::Text("There are 5 nodes; I have noted it."),
         Say::Text("As I said: 5."),
     ]);
-    let order: Arc<Mutex<Vec<(String, Map<String, Value>)>>> = Arc::default();
+    let order: Arc<Mutex<Vec<Made>>> = Arc::default();
     let noting = |name: &'static str| {
         let order = order.clone();
         tool(name, move |arguments| {

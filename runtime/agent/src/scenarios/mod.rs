@@ -1,8 +1,11 @@
 //! The loop as a whole, against a scripted model: one file a subject.
 
+mod approval;
 mod first_form;
 mod forge;
 mod heimdall;
+mod hooks;
+mod limits;
 mod vertex;
 mod waterfell;
 

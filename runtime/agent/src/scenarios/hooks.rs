@@ -1,0 +1,501 @@
+//! Hooks: what they change, what they refuse, and what happens when they fail.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::ProviderErrorKind;
+use toolcell_core::tool::Hints;
+use toolcell_core::{BoxFuture, Event, Message, Tool};
+
+use super::{Heard, agent};
+use crate::TurnReport;
+use crate::hook::{
+    CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
+    PromptDraft, TurnEnd, Verdict,
+};
+use crate::policy::{ContextPolicy, LoopPolicy};
+use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+
+type Ruled = Result<Verdict, HookError>;
+type Check = fn(&mut CallDraft, &HookContext) -> Ruled;
+
+/// A hook of which each test says what it does.
+#[derive(Default)]
+struct Told {
+    name: &'static str,
+    guard: bool,
+    priority: i32,
+    prompt: Option<fn(&mut PromptDraft, &HookContext) -> Ruled>,
+    call: Option<Check>,
+    hang: bool,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Told {
+    fn note(&self, text: String) {
+        self.seen.lock().unwrap().push(format!("{} {text}", self.name));
+    }
+}
+
+impl Hook for Told {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn order(&self) -> HookOrder {
+        HookOrder {
+            priority: self.priority,
+            ..HookOrder::default()
+        }
+    }
+
+    fn is_guard(&self) -> bool {
+        self.guard
+    }
+
+    fn before_prompt<'a>(
+        &'a self,
+        prompt: &'a mut PromptDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(async move {
+            self.note("before_prompt".into());
+            self.prompt.map_or(Ok(Verdict::Continue), |f| f(prompt, cx))
+        })
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        call: &'a mut CallDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        Box::pin(async move {
+            self.note(format!("before {}", call.tool));
+            if self.hang {
+                std::future::pending::<()>().await;
+            }
+            self.call.map_or(Ok(Verdict::Continue), |f| f(call, cx))
+        })
+    }
+
+    fn after_call<'a>(
+        &'a self,
+        call: &'a CallReport,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            let error = call.error.as_ref().map_or("ok", |error| error.kind());
+            let fuel = call.receipt.as_ref().map_or(0, |receipt| receipt.fuel);
+            self.note(format!(
+                "after {} {error} {fuel} {}",
+                call.tool,
+                text_of(&call.content)
+            ));
+            Ok(())
+        })
+    }
+
+    fn after_turn<'a>(
+        &'a self,
+        end: &'a TurnEnd,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            self.note(format!("after_turn {} {}", end.steps, end.text));
+            Ok(())
+        })
+    }
+
+    fn on_error<'a>(
+        &'a self,
+        failure: &'a Failure,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            let phase = match failure.phase {
+                FailurePhase::Model => "model",
+                FailurePhase::CallArguments => "arguments",
+                FailurePhase::Call => "call",
+            };
+            self.note(format!("on_error {phase}"));
+            Ok(())
+        })
+    }
+}
+
+/// A tool that counts its calls and takes a whole number.
+fn counted() -> (Arc<dyn Tool>, Arc<AtomicU32>) {
+    let count = Arc::new(AtomicU32::new(0));
+    let counter = count.clone();
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}"#;
+    let tool = tool_with("count", schema, Hints::default(), move |arguments| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        Ok(Value::Object(arguments.clone()).to_string())
+    });
+    (tool, count)
+}
+
+fn one_call() -> Arc<Script> {
+    Script::new([call("1", "count", &json!({"n": 1})), Say::Text("Done.")])
+}
+
+async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnReport, Heard) {
+    let heard = Heard::default();
+    let mut session = agent(script)
+        .tool(tool)
+        .hook(Arc::new(hook))
+        .hook_timeout(Duration::from_millis(200))
+        .build()
+        .unwrap()
+        .session();
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    (report, heard)
+}
+
+fn warned(heard: &Heard, text: &str) -> bool {
+    heard
+        .all()
+        .iter()
+        .any(|event| matches!(event, Event::Notice { text: said, .. } if said.contains(text)))
+}
+
+#[tokio::test]
+async fn h13_a_hook_adds_context_examples_and_instructions_and_sees_the_budget() {
+    let script = Script::new([Say::Text("Hi.")]);
+    let hook = Told {
+        name: "guide",
+        prompt: Some(|prompt, _| {
+            assert_eq!(prompt.original().text(), "Go");
+            assert_eq!(prompt.tokens().1, None);
+            prompt.context.push("It is Monday.".into());
+            prompt.instructions.push("Be kind.".into());
+            prompt.examples.push(Example {
+                says: "count to three".into(),
+                tool: "count".into(),
+                arguments: json!({"n": 3}),
+            });
+            Ok(Verdict::Continue)
+        }),
+        ..Told::default()
+    };
+    run(&script, counted().0, hook).await;
+    let request = &script.requests()[0];
+    assert_eq!(
+        request.messages[0].text(),
+        "<context>\nIt is Monday.\n</context>\nGo"
+    );
+    assert!(
+        request
+            .instructions
+            .ends_with("Be kind.\n\nWhen the person says \"count to three\", call `count` with {\"n\":3}.")
+    );
+}
+
+#[tokio::test]
+async fn h13_a_hook_that_cancels_ends_the_turn_before_anything_is_sent() {
+    let script = one_call();
+    let hook = Told {
+        name: "policy",
+        prompt: Some(|_, _| {
+            Ok(Verdict::Cancel {
+                reason: "no writes on Sunday".into(),
+            })
+        }),
+        ..Told::default()
+    };
+    let (report, _) = run(&script, counted().0, hook).await;
+    assert_eq!(
+        report.outcome,
+        TurnOutcome::Aborted {
+            by: "policy".into(),
+            reason: "no writes on Sunday".into()
+        }
+    );
+    assert!(script.requests().is_empty());
+}
+
+#[tokio::test]
+async fn h14_arguments_that_a_hook_changed_are_the_ones_that_run() {
+    let script = one_call();
+    let hook = Told {
+        name: "default",
+        call: Some(|call, _| {
+            call.arguments.insert("n".into(), json!(7));
+            Ok(Verdict::Continue)
+        }),
+        ..Told::default()
+    };
+    let (report, _) = run(&script, counted().0, hook).await;
+    assert_eq!(report.calls[0].arguments, json!({"n": 7}));
+    assert_eq!(text_of(&report.calls[0].content), r#"{"n":7}"#);
+}
+
+#[tokio::test]
+async fn h14_arguments_that_a_hook_changed_are_checked_again() {
+    let script = one_call();
+    let hook = Told {
+        name: "wrong",
+        call: Some(|call, _| {
+            call.arguments.insert("n".into(), json!("seven"));
+            Ok(Verdict::Continue)
+        }),
+        ..Told::default()
+    };
+    let (tool, count) = counted();
+    let (report, _) = run(&script, tool, hook).await;
+    assert_eq!(
+        report.calls[0].error.as_ref().unwrap().kind(),
+        "invalid_arguments"
+    );
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
+    let cancel: fn(&mut CallDraft, &HookContext) -> _ = |_, _| {
+        Ok(Verdict::Cancel {
+            reason: "this user cannot delete".into(),
+        })
+    };
+    let (tool, count) = counted();
+    let script = one_call();
+    let hook = Told {
+        name: "rights",
+        call: Some(cancel),
+        ..Told::default()
+    };
+    let (report, _) = run(&script, tool, hook).await;
+    assert_eq!(
+        (report.outcome, report.text.as_str()),
+        (TurnOutcome::Completed, "Done.")
+    );
+    let read = text_of(&report.calls[0].content);
+    assert!(
+        read.contains("not allowed: cancelled: this user cannot delete"),
+        "{read}"
+    );
+
+    let (tool, _) = counted();
+    let hook = Told {
+        name: "rights",
+        call: Some(|_, _| {
+            Ok(Verdict::Abort {
+                reason: "too risky".into(),
+            })
+        }),
+        ..Told::default()
+    };
+    let (report, _) = run(&one_call(), tool, hook).await;
+    assert_eq!(
+        report.outcome,
+        TurnOutcome::Aborted {
+            by: "rights".into(),
+            reason: "too risky".into()
+        }
+    );
+    assert_eq!(report.calls.len(), 1, "the call has its result all the same");
+    assert_eq!(count.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_fails_panics_or_hangs_refuses_the_call_and_is_reported() {
+    let cases: [(Option<Check>, bool, &str); 3] = [
+        (
+            Some(|_, _| Err(HookError("no database".into()))),
+            false,
+            "no database",
+        ),
+        (Some(|_, _| panic!("oops")), false, "it panicked"),
+        (None, true, "it did not end within 200 ms"),
+    ];
+    for (check, hang, reason) in cases {
+        for guard in [true, false] {
+            let (tool, count) = counted();
+            let hook = Told {
+                name: "check",
+                guard,
+                call: check,
+                hang,
+                ..Told::default()
+            };
+            let (report, heard) = run(&one_call(), tool, hook).await;
+            assert_eq!(report.outcome, TurnOutcome::Completed);
+            assert_eq!(
+                count.load(Ordering::SeqCst),
+                u32::from(!guard),
+                "guard {guard}: {reason}"
+            );
+            assert!(warned(&heard, reason), "{reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_fails_before_the_prompt_ends_the_turn() {
+    let hook = Told {
+        name: "check",
+        guard: true,
+        prompt: Some(|_, _| Err(HookError("no database".into()))),
+        ..Told::default()
+    };
+    let script = one_call();
+    let (report, _) = run(&script, counted().0, hook).await;
+    assert!(matches!(report.outcome, TurnOutcome::Aborted { by, .. } if by == "check"));
+    assert!(script.requests().is_empty());
+}
+
+#[tokio::test]
+async fn h15_h16_hooks_see_every_call_with_its_receipt_in_their_order_and_the_end_of_the_turn() {
+    let script = Script::new([
+        Say::Calls(
+            "",
+            vec![
+                ("1", "metered", "{}".into()),
+                ("2", "count", r#"{"n":"x"}"#.into()),
+            ],
+        ),
+        Say::Text("Done."),
+    ]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hook = |name, priority| {
+        Arc::new(Told {
+            name,
+            priority,
+            seen: seen.clone(),
+            ..Told::default()
+        })
+    };
+    let metered = slow_tool("metered", Duration::from_millis(1), |_| {
+        Err(toolcell_core::ToolError::Failed {
+            message: "bad day".into(),
+        })
+    });
+    let mut session = agent(&script)
+        .tools([metered, counted().0])
+        .hook(hook("second", 0))
+        .hook(hook("first", 1))
+        .policy(LoopPolicy {
+            concurrency: 1,
+            ..LoopPolicy::default()
+        })
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    let seen = seen.lock().unwrap().clone();
+    let of = |name: &str| -> Vec<String> {
+        let prefix = format!("{name} ");
+        seen.iter()
+            .filter_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+            .collect()
+    };
+    let mut first = of("first");
+    assert_eq!(first[0], "before_prompt");
+    assert_eq!(first.pop().unwrap(), "after_turn 2 Done.");
+    first.sort();
+    assert_eq!(
+        first,
+        [
+            "after metered failed 7 Error: bad day",
+            "before metered",
+            "before_prompt",
+            "on_error arguments",
+            "on_error call",
+        ]
+    );
+    assert_eq!(of("second").len(), 6);
+    assert_eq!(seen[..2], ["first before_prompt", "second before_prompt"]);
+}
+
+#[tokio::test]
+async fn a_failure_of_the_model_reaches_the_hooks() {
+    let script = Script::new([Say::Fail("", ProviderErrorKind::Unauthorized)]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hook = Told {
+        name: "h",
+        seen: seen.clone(),
+        ..Told::default()
+    };
+    run(&script, counted().0, hook).await;
+    assert!(seen.lock().unwrap().contains(&"h on_error model".to_owned()));
+}
+
+/// Keeps the last two messages out of the summary, as embedders do.
+struct KeepTwo;
+
+impl Hook for KeepTwo {
+    fn name(&self) -> &str {
+        "keep_two"
+    }
+
+    fn before_summary<'a>(
+        &'a self,
+        messages: &'a mut Vec<Message>,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            let kept = messages.split_off(messages.len() - 2);
+            cx.set("kept", serde_json::to_value(kept).unwrap());
+            Ok(())
+        })
+    }
+
+    fn after_summary<'a>(
+        &'a self,
+        replaced: &'a [Message],
+        messages: &'a mut Vec<Message>,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            assert_eq!(replaced.len(), 3);
+            let kept: Vec<Message> = serde_json::from_value(cx.get("kept").unwrap()).unwrap();
+            messages.extend(kept);
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn w05_w09_hooks_choose_what_is_summarised_and_what_replaces_it() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        Say::Text("The summary."),
+        Say::Text("Done."),
+    ]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(1_000),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..LoopPolicy::default()
+    };
+    let long = tool("t", |_| Ok("x".repeat(8_000)));
+    let mut session = agent(&script)
+        .tool(long)
+        .hook(Arc::new(KeepTwo))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    let requests = script.requests();
+    assert_eq!(
+        requests[1].messages.len(),
+        2,
+        "the first message, and what to do with it"
+    );
+    let roles: Vec<bool> = requests[2]
+        .messages
+        .iter()
+        .map(|m| matches!(m.as_ref(), Message::Tool { .. }))
+        .collect();
+    assert_eq!(roles, [false, false, false, true]);
+}

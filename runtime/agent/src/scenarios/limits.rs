@@ -1,0 +1,331 @@
+//! Repetition, budgets, and the length of the conversation.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{ReminderKind, TurnOutcome};
+use toolcell_core::provider::{ProviderErrorKind, ToolChoice};
+use toolcell_core::{Event, Message};
+
+use super::{Heard, agent};
+use crate::budget::{Budget, Prices};
+use crate::policy::{ContextPolicy, LoopPolicy, Prune, Repeats};
+use crate::testing::{Say, Script, call, tool};
+
+fn same() -> Say {
+    call("", "status", &json!({"of": "job"}))
+}
+
+fn reminders(heard: &Heard) -> Vec<ReminderKind> {
+    heard
+        .all()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reminder { kind, .. } => Some(*kind),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_same_call_with_the_same_result_is_noticed_at_three_and_ends_the_turn_at_five() {
+    for (times, outcome) in [
+        (4, TurnOutcome::Completed),
+        (
+            5,
+            TurnOutcome::Repeating {
+                tool: "status".into(),
+                times: 5,
+            },
+        ),
+    ] {
+        let script = Script::new((0..times).map(|_| same()).chain([Say::Text("It is not done.")]));
+        let heard = Heard::default();
+        let mut session = agent(&script)
+            .tool(tool("status", |_| Ok("not yet".into())))
+            .build()
+            .unwrap()
+            .session();
+        let report = session
+            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .await
+            .unwrap();
+        assert_eq!(
+            (report.outcome, report.text.as_str()),
+            (outcome, "It is not done.")
+        );
+        let told = script.requests()[3].messages.last().unwrap().text();
+        assert!(told.contains("`status` for the 3rd time"), "{told}");
+        assert_eq!(script.requests()[2].messages.last().unwrap().text(), "not yet");
+        if times == 5 {
+            assert_eq!(script.requests()[5].tool_choice, ToolChoice::None);
+        }
+        script.assert_played();
+    }
+}
+
+#[tokio::test]
+async fn calls_in_turns_and_with_other_names_in_another_order_are_repetitions_too() {
+    let other = || call("", "other", &json!({}));
+    let turned = Say::Calls("", vec![("", "status", r#"{"b":2,"a":1}"#.into())]);
+    let first = || Say::Calls("", vec![("", "status", r#"{"a":1,"b":2}"#.into())]);
+    let script = Script::new([first(), other(), turned, other(), first(), Say::Text("Done.")]);
+    let heard = Heard::default();
+    let number = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let tools = [
+        tool("status", |_| Ok("same".into())),
+        tool("other", move |_| {
+            Ok(number
+                .fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+                .to_string())
+        }),
+    ];
+    let mut session = agent(&script).tools(tools).build().unwrap().session();
+    session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(reminders(&heard), [ReminderKind::Repeating]);
+}
+
+#[tokio::test]
+async fn a_result_that_changes_is_progress() {
+    let script = Script::new((0..7).map(|_| same()).chain([Say::Text("Done.")]));
+    let number = std::sync::atomic::AtomicU32::new(0);
+    let counting = tool("status", move |_| {
+        Ok(number
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+            .to_string())
+    });
+    let mut session = agent(&script).tool(counting).build().unwrap().session();
+    assert_eq!(session.ask("Go").await.unwrap().outcome, TurnOutcome::Completed);
+}
+
+fn spending(budget: Budget) -> LoopPolicy {
+    LoopPolicy {
+        budget,
+        repeats: Repeats { warn: 0, stop: 0 },
+        ..LoopPolicy::default()
+    }
+}
+
+#[tokio::test]
+async fn a_budget_of_calls_refuses_the_next_one_and_ends_the_turn_with_a_reason() {
+    let three = vec![
+        ("1", "t", "{}".into()),
+        ("2", "t", "{}".into()),
+        ("3", "t", "{}".into()),
+    ];
+    let script = Script::new([Say::Calls("On it.", three)]);
+    let policy = LoopPolicy {
+        concurrency: 1,
+        ..spending(Budget {
+            calls: Some(2),
+            ..Budget::default()
+        })
+    };
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    let errors: Vec<bool> = report.calls.iter().map(|call| call.error.is_some()).collect();
+    assert_eq!(errors, [false, false, true]);
+    let read = report.calls[2].error.as_ref().unwrap().for_model();
+    assert!(
+        read.contains("the budget of 2 calls is used up (2 were used); no more calls are made"),
+        "{read}"
+    );
+    assert_eq!(report.text, "On it.");
+    let TurnOutcome::Budget { reason } = report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert!(reason.starts_with("the budget of 2 calls"), "{reason}");
+    assert_eq!(script.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
+    // Each request costs 10 tokens in and 5 out.
+    let prices = Prices {
+        input: 1_000_000,
+        output: 2_000_000,
+        ..Prices::default()
+    };
+    for budget in [
+        Budget {
+            tokens: Some(30),
+            ..Budget::default()
+        },
+        Budget {
+            cost_micros: Some(40),
+            prices: Some(prices),
+            ..Budget::default()
+        },
+    ] {
+        let script = Script::new([Say::Text("One."), Say::Text("Two."), Say::Text("Three.")]);
+        let mut session = agent(&script).policy(spending(budget)).build().unwrap().session();
+        assert_eq!(session.ask("1").await.unwrap().outcome, TurnOutcome::Completed);
+        assert_eq!(session.ask("2").await.unwrap().outcome, TurnOutcome::Completed);
+        let report = session.ask("3").await.unwrap();
+        assert!(
+            matches!(report.outcome, TurnOutcome::Budget { .. }),
+            "{:?}",
+            report.outcome
+        );
+        assert_eq!(script.requests().len(), 2, "nothing is sent once it is used up");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_for_the_model_is_summarised_and_sent_again() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        call("2", "t", &json!({})),
+        Say::Fail("", ProviderErrorKind::ContextLength),
+        Say::Text("The summary."),
+        Say::Text("Done."),
+    ]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            keep_rounds: 1,
+            ..ContextPolicy::default()
+        },
+        ..LoopPolicy::default()
+    };
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(
+        (report.outcome, report.text.as_str()),
+        (TurnOutcome::Completed, "Done.")
+    );
+    let last: Vec<String> = script.requests()[4].messages.iter().map(|m| m.text()).collect();
+    assert_eq!(
+        last,
+        [
+            "Summary of the conversation so far:",
+            "The summary.",
+            "Please continue.",
+            "",
+            "ok"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_that_stays_too_long_ends_the_turn() {
+    let script = Script::new([
+        call("1", "t", &json!({})),
+        Say::Fail("", ProviderErrorKind::ContextLength),
+        Say::Text("The summary."),
+        Say::Fail("", ProviderErrorKind::ContextLength),
+    ]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..LoopPolicy::default()
+    };
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert!(
+        matches!(report.outcome, TurnOutcome::ProviderFailed { error } if error.kind == ProviderErrorKind::ContextLength)
+    );
+}
+
+#[tokio::test]
+async fn the_plan_is_told_again_when_a_summary_took_it_out_of_sight() {
+    let plan = json!({"goal": "Win", "steps": [{"description": "Play"}]});
+    let script = Script::new([
+        call("1", "update_plan", &plan),
+        call("2", "t", &json!({})),
+        Say::Text("The summary."),
+        call("3", "task_completion", &json!({"result": "Won."})),
+    ]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(500),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..crate::preset::forge()
+    };
+    let long = tool("t", |_| Ok("x".repeat(4_000)));
+    let mut session = agent(&script)
+        .tool(long)
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    assert_eq!(report.text, "Won.");
+    let told = script.requests()[3].messages.last().unwrap().text();
+    assert_eq!(told, "The current plan:\nGoal: Win\n1. [>] Play");
+}
+
+#[tokio::test]
+async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
+    let script = Script::new(
+        (0..6)
+            .map(|i| call("", "t", &json!({"i": i})))
+            .chain([Say::Text("Done.")]),
+    );
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            prune: Some(Prune {
+                protect: 210,
+                at_least: 300,
+            }),
+            ..ContextPolicy::default()
+        },
+        ..LoopPolicy::default()
+    };
+    let long = tool("t", |arguments| {
+        Ok(format!("{}{}", arguments["i"], "x".repeat(399)))
+    });
+    let heard = Heard::default();
+    let mut session = agent(&script)
+        .tool(long)
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    let left: Vec<bool> = session
+        .messages()
+        .iter()
+        .filter(|message| matches!(message.as_ref(), Message::Tool { .. }))
+        .map(|message| message.text().starts_with("[old result left out"))
+        .collect();
+    // Five results are there when three can go; the sixth comes after that.
+    assert_eq!(left, [true, true, true, false, false, false]);
+    let prunings = heard
+        .names()
+        .iter()
+        .filter(|name| *name == "results_pruned")
+        .count();
+    assert_eq!(prunings, 1);
+    let kept = heard
+        .all()
+        .iter()
+        .filter(|event| matches!(event, Event::CallFinished { content, .. } if content[0].byte_len() == 400))
+        .count();
+    assert_eq!(kept, 6);
+}

@@ -1,0 +1,238 @@
+//! Sessions in SQLite: a journal that only grows.
+//!
+//! One thread writes, another one reads. The writer takes everything that waits into one transaction, so that many
+//! sessions share the price of one `fsync`. The database is in WAL mode with `synchronous = FULL`: what was acknowledged
+//! survives a loss of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+//!
+//! Forks share the entries of the session that they come from; nothing is copied.
+
+mod read;
+mod schema;
+mod write;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use toolcell_core::store::SessionInfo;
+use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
+
+use self::write::{Op, Write};
+
+/// Sessions in one SQLite file.
+pub struct SqliteStore {
+    writer: Option<mpsc::Sender<Write>>,
+    reader: Option<mpsc::Sender<Read>>,
+    cursors: Cursors,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Where the next entry of each session goes, as far as this process knows: what it loaded or wrote itself. Another
+/// number in the database means that somebody else writes to the session.
+#[derive(Clone, Default)]
+pub(crate) struct Cursors(Arc<Mutex<HashMap<String, u64>>>);
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+impl Cursors {
+    pub(crate) fn get(&self, session: &str) -> Option<u64> {
+        self.lock().get(session).copied()
+    }
+
+    pub(crate) fn set(&self, session: &str, next: Option<u64>) {
+        match next {
+            Some(next) => self.lock().insert(session.to_owned(), next),
+            None => self.lock().remove(session),
+        };
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SqliteStore {
+    /// Opens or makes the file. On Unix a new file is for its owner alone.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no such store, or was made by a newer version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        schema::make_private(path)?;
+        let mut writing = schema::connect(path)?;
+        schema::prepare(&mut writing)?;
+        let reading = schema::connect(path)?;
+        let cursors = Cursors::default();
+        let (writer, writes) = mpsc::channel();
+        let (reader, reads) = mpsc::channel::<Read>();
+        let known = cursors.clone();
+        let threads = vec![
+            spawn("toolcell-journal", move || write::run(writing, &known, &writes))?,
+            spawn("toolcell-journal-read", move || {
+                while let Ok(read) = reads.recv() {
+                    read(&reading);
+                }
+            })?,
+        ];
+        Ok(Self {
+            writer: Some(writer),
+            reader: Some(reader),
+            cursors,
+            threads,
+        })
+    }
+
+    fn write(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self
+            .writer
+            .as_ref()
+            .map(|writer| writer.send(Write { op, reply }));
+        Box::pin(async move {
+            if !matches!(sent, Some(Ok(()))) {
+                return Err(gone());
+            }
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        let read: Read = Box::new(move |connection| {
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(read(connection));
+        });
+        let sent = self.reader.as_ref().map(|reader| reader.send(read));
+        Box::pin(async move {
+            if !matches!(sent, Some(Ok(()))) {
+                return Err(gone());
+            }
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map_err(|error| failed(&error))
+}
+
+fn gone() -> StoreError {
+    StoreError::Failed {
+        message: "its thread has ended".into(),
+    }
+}
+
+pub(crate) fn failed(error: &dyn std::error::Error) -> StoreError {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    StoreError::Failed { message }
+}
+
+impl SessionStore for SqliteStore {
+    fn append<'a>(&'a self, session: &'a str, events: Vec<Event>) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut entries = Vec::with_capacity(events.len());
+        for event in events.iter().filter(|event| !event.is_transient()) {
+            match serde_json::to_string(event) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => return Box::pin(std::future::ready(Err(failed(&error)))),
+            }
+        }
+        if entries.is_empty() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        self.write(Op::Append {
+            session: session.to_owned(),
+            title: schema::title(&events),
+            entries,
+        })
+    }
+
+    fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        let cursors = self.cursors.clone();
+        let id = session.to_owned();
+        self.read(move |connection| {
+            let events = read::load(connection, &id)?;
+            cursors.set(&id, Some(events.len() as u64));
+            Ok(events)
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>> {
+        self.read(read::list)
+    }
+
+    fn fork<'a>(
+        &'a self,
+        from: &'a str,
+        to: &'a str,
+        events: Option<u64>,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.write(Op::Fork {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            events,
+        })
+    }
+
+    fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.write(Op::Delete {
+            session: session.to_owned(),
+        })
+    }
+
+    fn keep_result<'a>(
+        &'a self,
+        session: &'a str,
+        call: &'a str,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.write(Op::Keep {
+            session: session.to_owned(),
+            call: call.to_owned(),
+            text: text.to_owned(),
+        })
+    }
+
+    fn kept_result<'a>(
+        &'a self,
+        session: &'a str,
+        call: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let (session, call) = (session.to_owned(), call.to_owned());
+        self.read(move |connection| read::kept(connection, &session, &call))
+    }
+}
+
+impl Drop for SqliteStore {
+    /// What waits is written.
+    fn drop(&mut self) {
+        self.writer.take();
+        self.reader.take();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

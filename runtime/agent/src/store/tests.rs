@@ -1,0 +1,294 @@
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+use toolcell_core::event::NoticeLevel;
+use toolcell_core::{Event, Message, SessionStore, StoreError};
+
+use super::*;
+
+fn open(dir: &TempDir) -> SqliteStore {
+    SqliteStore::open(dir.path().join("sessions.db")).unwrap()
+}
+
+fn note(text: &str) -> Event {
+    Event::Notice {
+        level: NoticeLevel::Info,
+        text: text.into(),
+    }
+}
+
+fn started(text: &str) -> Event {
+    Event::TurnStarted {
+        version: 1,
+        session: "s".into(),
+        provider: "p".into(),
+        model: "m".into(),
+        message: Message::user(text),
+    }
+}
+
+fn texts(events: &[Event]) -> Vec<&str> {
+    events
+        .iter()
+        .map(|event| match event {
+            Event::Notice { text, .. } => text.as_str(),
+            _ => "?",
+        })
+        .collect()
+}
+
+async fn append(store: &SqliteStore, session: &str, names: &[&str]) -> Result<(), StoreError> {
+    store
+        .append(session, names.iter().map(|name| note(name)).collect())
+        .await
+}
+
+async fn loaded(store: &SqliteStore, session: &str) -> Vec<String> {
+    let events = store.load(session).await.unwrap();
+    texts(&events).into_iter().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn events_come_back_in_order_and_unchanged_after_the_store_is_opened_again() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let events = vec![started("Hello"), note("é\u{0}\u{1b}"), note("")];
+    store.append("s", events.clone()).await.unwrap();
+    append(&store, "s", &["last"]).await.unwrap();
+    drop(store);
+    let store = open(&dir);
+    let mut expected = events;
+    expected.push(note("last"));
+    assert_eq!(store.load("s").await.unwrap(), expected);
+    append(&store, "s", &["more"]).await.unwrap();
+    assert_eq!(store.load("s").await.unwrap().len(), 5);
+    let lines = store.export("s").await.unwrap();
+    assert_eq!(lines.lines().count(), 5);
+    assert!(
+        lines
+            .lines()
+            .all(|line| serde_json::from_str::<Event>(line).is_ok())
+    );
+}
+
+#[tokio::test]
+async fn transient_events_are_left_out() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let delta = Event::TextDelta { text: "x".into() };
+    store
+        .append("s", vec![delta.clone(), note("a"), delta.clone()])
+        .await
+        .unwrap();
+    store.append("s", vec![delta]).await.unwrap();
+    assert_eq!(loaded(&store, "s").await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_session_that_was_not_loaded_is_not_written_to() {
+    let dir = TempDir::new().unwrap();
+    append(&open(&dir), "s", &["a"]).await.unwrap();
+    let store = open(&dir);
+    let error = append(&store, "s", &["b"]).await.unwrap_err();
+    assert_eq!(error, StoreError::Exists { id: "s".into() });
+    assert_eq!(loaded(&store, "s").await, ["a"]);
+    append(&store, "s", &["b"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_that_write_to_one_session_the_second_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let (one, two) = (open(&dir), open(&dir));
+    append(&one, "s", &["a"]).await.unwrap();
+    two.load("s").await.unwrap();
+    append(&two, "s", &["b"]).await.unwrap();
+    let error = append(&one, "s", &["c"]).await.unwrap_err();
+    assert_eq!(error, StoreError::InUse { id: "s".into() });
+    assert_eq!(loaded(&one, "s").await, ["a", "b"]);
+    append(&one, "s", &["c"]).await.unwrap();
+    assert_eq!(loaded(&two, "s").await, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn a_fork_shares_what_came_before_and_nothing_that_comes_after() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a", "b", "c"]).await.unwrap();
+    store.fork("s", "half", Some(2)).await.unwrap();
+    store.fork("s", "whole", None).await.unwrap();
+    assert_eq!(loaded(&store, "half").await, ["a", "b"]);
+    append(&store, "half", &["x"]).await.unwrap();
+    append(&store, "s", &["d"]).await.unwrap();
+    store.fork("half", "third", Some(1)).await.unwrap();
+    assert_eq!(loaded(&store, "s").await, ["a", "b", "c", "d"]);
+    assert_eq!(loaded(&store, "half").await, ["a", "b", "x"]);
+    assert_eq!(loaded(&store, "whole").await, ["a", "b", "c"]);
+    assert_eq!(loaded(&store, "third").await, ["a"]);
+    append(&store, "third", &["y"]).await.unwrap();
+    assert_eq!(loaded(&store, "third").await, ["a", "y"]);
+    assert_eq!(
+        store.fork("s", "half", None).await,
+        Err(StoreError::Exists { id: "half".into() })
+    );
+    assert_eq!(
+        store.fork("no", "new", None).await,
+        Err(StoreError::NotFound { id: "no".into() })
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_is_removed_leaves_what_its_forks_share_until_they_go() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a", "b"]).await.unwrap();
+    store.fork("s", "f", None).await.unwrap();
+    store.delete("s").await.unwrap();
+    assert_eq!(
+        store.load("s").await,
+        Err(StoreError::NotFound { id: "s".into() })
+    );
+    assert_eq!(loaded(&store, "f").await, ["a", "b"]);
+    assert_eq!(store.list().await.unwrap().len(), 1);
+    assert_eq!(
+        store.delete("s").await,
+        Err(StoreError::NotFound { id: "s".into() })
+    );
+    // The name is free again.
+    append(&store, "s", &["new"]).await.unwrap();
+    store.delete("f").await.unwrap();
+    store.delete("s").await.unwrap();
+    drop(store);
+    let connection = Connection::open(dir.path().join("sessions.db")).unwrap();
+    let left: i64 = connection
+        .query_row(
+            "SELECT (SELECT count(*) FROM sessions) + (SELECT count(*) FROM entries)",
+            [],
+            |r| r.get(0),
+        )
+        .unwrap();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn the_list_shows_the_latest_first_with_titles_and_parents() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let long = format!("  Find\nthe {}", "x".repeat(200));
+    store.append("one", vec![started(&long)]).await.unwrap();
+    store.append("two", vec![started("Hi"), note("n")]).await.unwrap();
+    store.fork("one", "three", None).await.unwrap();
+    let list = store.list().await.unwrap();
+    let by = |id: &str| list.iter().find(|info| info.id == id).unwrap().clone();
+    assert!(by("one").title.starts_with("Find the xxx") && by("one").title.len() == 80);
+    assert_eq!((by("two").title.as_str(), by("two").events), ("Hi", 2));
+    assert_eq!(by("three").parent.as_deref(), Some("one"));
+    assert!(list.windows(2).all(|pair| pair[0].used_ms >= pair[1].used_ms));
+}
+
+#[tokio::test]
+async fn whole_results_are_kept_and_found_by_forks() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a"]).await.unwrap();
+    store.keep_result("s", "c1", "all of it").await.unwrap();
+    store.fork("s", "f", None).await.unwrap();
+    assert_eq!(
+        store.kept_result("f", "c1").await.unwrap().as_deref(),
+        Some("all of it")
+    );
+    assert_eq!(store.kept_result("s", "c2").await.unwrap(), None);
+    assert!(store.keep_result("no", "c1", "x").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sessions_write_at_once_and_none_loses_an_event() {
+    let dir = TempDir::new().unwrap();
+    let store = Arc::new(open(&dir));
+    let tasks = (0..50).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            for n in 0..20 {
+                append(&store, &format!("s{i}"), &[&n.to_string()]).await.unwrap();
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let expected: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    for i in 0..50 {
+        assert_eq!(loaded(&store, &format!("s{i}")).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_store_or_a_newer_one_is_refused_and_left_as_it_is() {
+    let dir = TempDir::new().unwrap();
+    let text = dir.path().join("text.db");
+    std::fs::write(
+        &text,
+        "this is no database, and it is long enough to look like one: ".repeat(20),
+    )
+    .unwrap();
+    assert!(
+        SqliteStore::open(&text)
+            .unwrap_err()
+            .to_string()
+            .contains("not a database")
+    );
+
+    let other = dir.path().join("other.db");
+    Connection::open(&other)
+        .unwrap()
+        .execute_batch("CREATE TABLE t (a)")
+        .unwrap();
+    let error = SqliteStore::open(&other).unwrap_err().to_string();
+    assert!(error.contains("database of another program"), "{error}");
+
+    drop(open(&dir));
+    let newer = dir.path().join("sessions.db");
+    Connection::open(&newer)
+        .unwrap()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    let error = SqliteStore::open(&newer).unwrap_err().to_string();
+    assert!(error.contains("version 99"), "{error}");
+
+    let error = SqliteStore::open(dir.path().join("no/such/dir.db"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("cannot be opened"), "{error}");
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_understood_is_named() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a", "b"]).await.unwrap();
+    let connection = Connection::open(dir.path().join("sessions.db")).unwrap();
+    let broken = json!({"type": "from_the_future"}).to_string();
+    connection
+        .execute("UPDATE entries SET event = ?1 WHERE number = 1", [broken])
+        .unwrap();
+    let error = store.load("s").await.unwrap_err();
+    assert!(
+        matches!(error, StoreError::Unreadable { number: 1, .. }),
+        "{error}"
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_new_file_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a"]).await.unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", entry.path().display());
+    }
+}

@@ -1,0 +1,196 @@
+//! The writer: whatever waits goes into one transaction, and nothing is acknowledged before it is committed.
+
+use std::sync::mpsc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+use toolcell_core::StoreError;
+
+use super::schema::{find, remove};
+use super::{Cursors, failed};
+
+/// Most operations of one transaction.
+const MAX_GROUP: usize = 512;
+
+/// One operation, and who waits for it.
+pub(super) struct Write {
+    pub(super) op: Op,
+    pub(super) reply: oneshot::Sender<Result<(), StoreError>>,
+}
+
+pub(super) enum Op {
+    Append {
+        session: String,
+        title: String,
+        entries: Vec<String>,
+    },
+    Fork {
+        from: String,
+        to: String,
+        events: Option<u64>,
+    },
+    Delete {
+        session: String,
+    },
+    Keep {
+        session: String,
+        call: String,
+        text: String,
+    },
+}
+
+/// Writes until nobody is left who could ask for it.
+pub(super) fn run(mut connection: Connection, cursors: &Cursors, writes: &mpsc::Receiver<Write>) {
+    while let Ok(first) = writes.recv() {
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP
+            && let Ok(next) = writes.try_recv()
+        {
+            group.push(next);
+        }
+        commit(&mut connection, cursors, group);
+    }
+}
+
+fn commit(connection: &mut Connection, cursors: &Cursors, group: Vec<Write>) {
+    // What to put back when the transaction fails as a whole.
+    let mut moved = Vec::new();
+    let mut work = || -> rusqlite::Result<Vec<Result<(), StoreError>>> {
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut results = Vec::with_capacity(group.len());
+        for write in &group {
+            let savepoint = transaction.savepoint()?;
+            let mut result = perform(&savepoint, cursors, &write.op, &mut moved);
+            if result.is_ok() {
+                result = savepoint.commit().map_err(|error| failed(&error));
+            }
+            results.push(result);
+        }
+        transaction.commit()?;
+        Ok(results)
+    };
+    let results = work().unwrap_or_else(|error| {
+        let error = failed(&error);
+        for (session, cursor) in moved.iter().rev() {
+            let (session, cursor): (&String, &Option<u64>) = (session, cursor);
+            cursors.set(session, *cursor);
+        }
+        group.iter().map(|_| Err(error.clone())).collect()
+    });
+    for (write, result) in group.into_iter().zip(results) {
+        // Whoever asked may have stopped waiting; it is written all the same.
+        let _ = write.reply.send(result);
+    }
+}
+
+type Moved = Vec<(String, Option<u64>)>;
+
+fn perform(
+    transaction: &Connection,
+    cursors: &Cursors,
+    op: &Op,
+    moved: &mut Moved,
+) -> Result<(), StoreError> {
+    let mut set = |session: &str, next: Option<u64>| {
+        moved.push((session.to_owned(), cursors.get(session)));
+        cursors.set(session, next);
+    };
+    match op {
+        Op::Append {
+            session,
+            title,
+            entries,
+        } => {
+            let next = append(transaction, cursors.get(session), session, title, entries)?;
+            set(session, Some(next));
+            Ok(())
+        }
+        Op::Fork { from, to, events } => fork(transaction, from, to, *events),
+        Op::Delete { session } => {
+            delete(transaction, session)?;
+            set(session, None);
+            Ok(())
+        }
+        Op::Keep { session, call, text } => keep(transaction, session, call, text),
+    }
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn fail(error: rusqlite::Error) -> StoreError {
+    failed(&error)
+}
+
+/// Number of the entry that comes next.
+fn append(
+    transaction: &Connection,
+    cursor: Option<u64>,
+    session: &str,
+    title: &str,
+    entries: &[String],
+) -> Result<u64, StoreError> {
+    let id = || session.to_owned();
+    let now = now_ms();
+    let (key, mut number) = match (find(transaction, session).map_err(fail)?, cursor) {
+        (None, None) => {
+            let sql =
+                "INSERT INTO sessions (id, title, created_ms, used_ms, next) VALUES (?1, ?2, ?3, ?3, 0)";
+            let mut statement = transaction.prepare_cached(sql).map_err(fail)?;
+            (statement.insert((session, title, now)).map_err(fail)?, 0)
+        }
+        (None, Some(_)) => return Err(StoreError::NotFound { id: id() }),
+        (Some(_), None) => return Err(StoreError::Exists { id: id() }),
+        (Some(row), Some(cursor)) if u64::try_from(row.next) == Ok(cursor) => (row.key, row.next),
+        (Some(_), Some(_)) => return Err(StoreError::InUse { id: id() }),
+    };
+    let sql = "INSERT INTO entries (session, number, event) VALUES (?1, ?2, ?3)";
+    let mut statement = transaction.prepare_cached(sql).map_err(fail)?;
+    for entry in entries {
+        statement.execute((key, number, entry)).map_err(fail)?;
+        number += 1;
+    }
+    let sql = "UPDATE sessions SET next = ?2, used_ms = ?3 WHERE key = ?1";
+    let mut statement = transaction.prepare_cached(sql).map_err(fail)?;
+    statement.execute((key, number, now)).map_err(fail)?;
+    Ok(u64::try_from(number).unwrap_or(0))
+}
+
+fn fork(transaction: &Connection, from: &str, to: &str, events: Option<u64>) -> Result<(), StoreError> {
+    if find(transaction, to).map_err(fail)?.is_some() {
+        return Err(StoreError::Exists { id: to.to_owned() });
+    }
+    let Some(row) = find(transaction, from).map_err(fail)? else {
+        return Err(StoreError::NotFound { id: from.to_owned() });
+    };
+    let base = events.map_or(row.next, |events| {
+        i64::try_from(events).unwrap_or(i64::MAX).min(row.next)
+    });
+    let sql = "INSERT INTO sessions (id, title, created_ms, used_ms, parent, base, next) \
+               SELECT ?1, title, ?2, ?2, key, ?3, ?3 FROM sessions WHERE key = ?4";
+    transaction
+        .execute(sql, (to, now_ms(), base, row.key))
+        .map_err(fail)?;
+    Ok(())
+}
+
+fn delete(transaction: &Connection, session: &str) -> Result<(), StoreError> {
+    let row = find(transaction, session).map_err(fail)?;
+    let row = row.ok_or_else(|| StoreError::NotFound {
+        id: session.to_owned(),
+    })?;
+    remove(transaction, &row).map_err(fail)
+}
+
+fn keep(transaction: &Connection, session: &str, call: &str, text: &str) -> Result<(), StoreError> {
+    let row = find(transaction, session).map_err(fail)?;
+    let row = row.ok_or_else(|| StoreError::NotFound {
+        id: session.to_owned(),
+    })?;
+    let sql = "INSERT OR REPLACE INTO results (session, call, body) VALUES (?1, ?2, ?3)";
+    transaction.execute(sql, (row.key, call, text)).map_err(fail)?;
+    Ok(())
+}
