@@ -1,0 +1,191 @@
+//! The cache of compiled code: a second start compiles nothing, and nothing in it is trusted that was not written by
+//! this user.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use support::{Probe, call, load, only_tool};
+use toolcell_core::ToolOutput;
+use toolcell_sandbox::{CacheError, Sandbox, SandboxOptions, Statistics};
+
+fn with_cache(dir: &Path, optimize: bool) -> Sandbox {
+    Sandbox::new(SandboxOptions {
+        cache_dir: Some(dir.to_owned()),
+        slots: 2,
+        optimize,
+        ..SandboxOptions::default()
+    })
+    .unwrap()
+}
+
+/// One start of a process: loads the probe, calls it, says what it had to do for that.
+async fn start(dir: &Path) -> Statistics {
+    let sandbox = with_cache(dir, false);
+    assert!(sandbox.cache_error().is_none(), "{:?}", sandbox.cache_error());
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    let (answer, _) = call(&*only_tool(&component, Default::default())).await;
+    assert_eq!(answer, Ok(ToolOutput::text("{}")));
+    sandbox.statistics()
+}
+
+const COMPILED: Statistics = Statistics {
+    compiled: 1,
+    from_cache: 0,
+    asked: 1,
+};
+const CACHED: Statistics = Statistics {
+    compiled: 0,
+    from_cache: 1,
+    asked: 0,
+};
+
+fn entry(dir: &Path, extension: &str) -> PathBuf {
+    let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let mut found: Vec<PathBuf> = entries
+        .filter(|p| p.extension().is_some_and(|e| e == extension))
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.pop().unwrap()
+}
+
+#[tokio::test]
+async fn a_second_start_compiles_nothing_and_asks_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("deep/cache");
+    assert_eq!(start(&dir).await, COMPILED);
+    assert_eq!(start(&dir).await, CACHED);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    assert_eq!(mode(&dir.join("key")), 0o600);
+    assert_eq!(mode(&entry(&dir, "code")), 0o600);
+}
+
+#[tokio::test]
+async fn other_settings_of_the_compiler_are_other_entries() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    assert_eq!(start(&dir).await, COMPILED);
+    let optimized = with_cache(&dir, true);
+    load(&optimized, &Probe::default()).await.unwrap();
+    assert_eq!(optimized.statistics(), COMPILED);
+}
+
+#[tokio::test]
+async fn an_entry_with_any_bit_changed_is_compiled_again() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    start(&dir).await;
+    let code = entry(&dir, "code");
+    let good = fs::read(&code).unwrap();
+    let mut bits: Vec<usize> = (0..good.len() * 8).step_by(good.len() * 8 / 12).collect();
+    bits.push(good.len() * 8 - 1);
+    for bit in bits {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        fs::remove_file(&code).unwrap();
+        fs::write(&code, &bad).unwrap();
+        fs::set_permissions(&code, fs::Permissions::from_mode(0o600)).unwrap();
+        let statistics = start(&dir).await;
+        assert_eq!((statistics.compiled, statistics.asked), (1, 0), "bit {bit}");
+        assert_eq!(fs::read(&code).unwrap(), good, "it is written anew");
+    }
+}
+
+#[tokio::test]
+async fn whatever_else_is_wrong_with_an_entry_it_is_written_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    start(&dir).await;
+    let (code, tools) = (entry(&dir, "code"), entry(&dir, "tools"));
+    let good = fs::read(&code).unwrap();
+    let elsewhere = home.path().join("elsewhere");
+    fs::write(&elsewhere, &good).unwrap();
+    let spoil: [(&str, &dyn Fn()); 6] = [
+        ("empty", &|| fs::write(&code, b"").unwrap()),
+        ("cut short", &|| {
+            fs::write(&code, &good[..good.len() / 2]).unwrap()
+        }),
+        ("another entry", &|| {
+            fs::copy(&tools, &code).unwrap();
+        }),
+        ("a link", &|| symlink(&elsewhere, &code).unwrap()),
+        ("a directory", &|| fs::create_dir(&code).unwrap()),
+        ("writable for others", &|| {
+            fs::write(&code, &good).unwrap();
+            fs::set_permissions(&code, fs::Permissions::from_mode(0o666)).unwrap();
+        }),
+    ];
+    for (what, spoil) in spoil {
+        fs::remove_file(&code).unwrap();
+        spoil();
+        assert_eq!(start(&dir).await.compiled, 1, "{what}");
+        if what == "a directory" {
+            fs::remove_dir(&code).unwrap();
+            start(&dir).await;
+        }
+        assert_eq!(start(&dir).await, CACHED, "after {what}");
+    }
+}
+
+#[tokio::test]
+async fn entries_of_another_key_are_not_used() {
+    let home = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (home.path().join("ours"), home.path().join("theirs"));
+    start(&theirs).await;
+    start(&ours).await;
+    for extension in ["code", "tools"] {
+        let name = entry(&theirs, extension);
+        fs::copy(&name, ours.join(name.file_name().unwrap())).unwrap();
+    }
+    let statistics = start(&ours).await;
+    assert_eq!((statistics.compiled, statistics.asked), (1, 1));
+}
+
+#[tokio::test]
+async fn a_directory_that_others_can_write_to_is_not_used() {
+    let home = tempfile::tempdir().unwrap();
+    let open = home.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let link = home.path().join("link");
+    let private = home.path().join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    symlink(&private, &link).unwrap();
+    let file = home.path().join("file");
+    fs::write(&file, "").unwrap();
+    let readable_key = home.path().join("readable-key");
+    start(&readable_key).await;
+    fs::set_permissions(readable_key.join("key"), fs::Permissions::from_mode(0o644)).unwrap();
+    for dir in [&open, &link, &file, &readable_key] {
+        let sandbox = with_cache(dir, false);
+        assert!(
+            matches!(sandbox.cache_error(), Some(CacheError::Untrusted { .. })),
+            "{dir:?}: {:?}",
+            sandbox.cache_error()
+        );
+        // It works all the same, and leaves nothing there.
+        load(&sandbox, &Probe::default()).await.unwrap();
+        assert_eq!(sandbox.statistics(), COMPILED);
+    }
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&private).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_starts_at_once_agree_on_one_key_and_one_entry() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    let mut starts = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let dir = dir.clone();
+        starts.spawn(async move { start(&dir).await });
+    }
+    while let Some(statistics) = starts.join_next().await {
+        statistics.unwrap();
+    }
+    assert_eq!(start(&dir).await, CACHED);
+}

@@ -1,0 +1,254 @@
+//! What is refused as a tool, and with which words.
+
+mod support;
+
+use support::{Probe, load, sandbox};
+use toolcell_core::Limit;
+use toolcell_core::ToolError;
+use toolcell_sandbox::{Ability, Digest, LoadError, Sandbox, SandboxOptions};
+
+#[tokio::test]
+async fn a_component_says_what_it_is() {
+    let probe = Probe {
+        items: r#"(import "wasi:cli/environment@0.2.3" (instance))"#.into(),
+        ..Probe::default()
+    };
+    let component = load(&sandbox(), &probe).await.unwrap();
+    assert_eq!(component.label(), "probe.wasm");
+    assert_eq!(component.digest(), Digest::of(&probe.build()));
+    assert_eq!(component.size(), probe.build().len() as u64);
+    assert_eq!(component.abilities(), [Ability::Environment, Ability::Plumbing]);
+    let spec = &component.definitions()[0];
+    assert_eq!(spec.name.as_str(), "probe");
+    assert_eq!(spec.description, "Answers with its arguments.");
+}
+
+#[tokio::test]
+async fn what_is_no_tool_is_refused_by_name() {
+    let sandbox = sandbox();
+    let other_world =
+        wat::parse_str(r#"(component (import "f" (func $f)) (export "wasi:cli/run@0.2.0" (func $f)))"#);
+    for (bytes, error, hint) in [
+        (b"hello".to_vec(), "this is no WebAssembly", None),
+        (
+            b"(component)".to_vec(),
+            "this is WebAssembly in text form",
+            Some("assemble it first"),
+        ),
+        (
+            wat::parse_str("(module)").unwrap(),
+            "a WebAssembly core module",
+            Some("wasm32-wasip2"),
+        ),
+        (
+            wat::parse_str("(component)").unwrap(),
+            "does not export `toolcell:tool/tools`",
+            Some("toolcell:tool/provider"),
+        ),
+        (
+            other_world.unwrap(),
+            "does not export `toolcell:tool/tools`",
+            Some("it exports `wasi:cli/run@0.2.0`"),
+        ),
+        (
+            Probe {
+                version: "0.2.0".into(),
+                ..Probe::default()
+            }
+            .build(),
+            "a tool for version 0.2.0 of the contract",
+            Some("SDK of version 0.1"),
+        ),
+        (
+            Probe {
+                items: r#"(import "evil:host/fs@9.9.9" (instance))"#.into(),
+                ..Probe::default()
+            }
+            .build(),
+            "imports `evil:host/fs@9.9.9`",
+            Some("no grant provides it"),
+        ),
+        (
+            Probe {
+                items: r#"(import "wasi:cli/environment@0.2.0" (instance (export "get-secrets" (func))))"#
+                    .into(),
+                ..Probe::default()
+            }
+            .build(),
+            "an import of the component does not fit this host",
+            None,
+        ),
+        (
+            Probe {
+                input: r#"{"type":"string"}"#.into(),
+                ..Probe::default()
+            }
+            .build(),
+            "the input schema of the tool `probe` cannot be used",
+            None,
+        ),
+        (
+            Probe {
+                names: vec!["a".into(), "a".into()],
+                ..Probe::default()
+            }
+            .build(),
+            "defines `a` twice",
+            None,
+        ),
+        (
+            Probe {
+                names: vec!["no good".into()],
+                ..Probe::default()
+            }
+            .build(),
+            "`no good` is no tool name",
+            None,
+        ),
+        (
+            Probe {
+                names: Vec::new(),
+                ..Probe::default()
+            }
+            .build(),
+            "defines 0 tools",
+            None,
+        ),
+        (
+            Probe {
+                definitions: "unreachable".into(),
+                ..Probe::default()
+            }
+            .build(),
+            "does not say what its tools are: the tool crashed",
+            None,
+        ),
+        (
+            Probe {
+                definitions: "(loop br 0)".into(),
+                ..Probe::default()
+            }
+            .build(),
+            "does not say what its tools are: stopped by a limit",
+            Some("little fuel"),
+        ),
+    ] {
+        let refused = sandbox.load("x.wasm", &bytes).await.unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains(error), "expected {error:?}, got {said:?}");
+        match (refused.hint(), hint) {
+            (Some(given), Some(expected)) => assert!(given.contains(expected), "{said}: {given}"),
+            (_, None) => {}
+            (None, Some(_)) => panic!("no hint: {said}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_contract_of_the_right_name_with_other_functions_is_refused() {
+    let text = r#"(component
+        (core module $m (func (export "run")))
+        (core instance $i (instantiate $m))
+        (func $run (canon lift (core func $i "run")))
+        (instance $tools (export "run" (func $run)))
+        (export "toolcell:tool/tools@0.1.0" (instance $tools)))"#;
+    let error = sandbox()
+        .load("x.wasm", &wat::parse_str(text).unwrap())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, LoadError::ContractMismatch { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_newer_patch_of_the_contract_is_understood() {
+    let probe = Probe {
+        version: "0.1.9".into(),
+        ..Probe::default()
+    };
+    assert!(load(&sandbox(), &probe).await.is_ok());
+}
+
+#[tokio::test]
+async fn exports_beside_the_contract_are_ignored() {
+    let probe = Probe {
+        items: r#"(import "wasi:cli/environment@0.2.0" (instance $env)) (export "other:thing/of-its-own@7.0.0" (instance $env))"#.into(),
+        ..Probe::default()
+    };
+    assert!(load(&sandbox(), &probe).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_component_is_accepted_up_to_its_size_limit_and_refused_beyond() {
+    let bytes = Probe::default().build();
+    let size = bytes.len() as u64;
+    let with = |limit| {
+        Sandbox::new(SandboxOptions {
+            slots: 4,
+            optimize: false,
+            max_component_bytes: limit,
+            ..SandboxOptions::default()
+        })
+        .unwrap()
+    };
+    assert!(with(size).load("x", &bytes).await.is_ok());
+    assert_eq!(
+        with(size - 1).load("x", &bytes).await.unwrap_err(),
+        LoadError::TooLarge {
+            size,
+            limit: size - 1
+        }
+    );
+}
+
+#[tokio::test]
+async fn definitions_are_read_with_nothing_granted_and_little_fuel() {
+    let probe = Probe {
+        definitions: "(drop (memory.grow (i32.const 4096))) (loop br 0)".into(),
+        ..Probe::default()
+    };
+    let error = load(&sandbox(), &probe).await.unwrap_err();
+    let LoadError::Definitions {
+        error: ToolError::Limit { limit },
+    } = error
+    else {
+        panic!("{error:?}")
+    };
+    assert!(
+        matches!(limit, Limit::Fuel(_) | Limit::WallTimeMs(_)),
+        "{limit:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_sandbox_without_a_pool_runs_the_same_calls() {
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 0,
+        optimize: false,
+        ..SandboxOptions::default()
+    })
+    .unwrap();
+    assert!(!sandbox.has_pool());
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    let tool = support::only_tool(&component, Default::default());
+    assert!(support::call(&*tool).await.0.is_ok());
+}
+
+#[tokio::test]
+async fn more_calls_than_slots_wait_for_their_turn() {
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 2,
+        optimize: false,
+        ..SandboxOptions::default()
+    })
+    .unwrap();
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    let tool = support::only_tool(&component, Default::default());
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let tool = tool.clone();
+        calls.spawn(async move { support::call(&*tool).await.0 });
+    }
+    while let Some(result) = calls.join_next().await {
+        assert!(result.unwrap().is_ok());
+    }
+}
