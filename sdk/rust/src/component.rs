@@ -143,7 +143,7 @@ impl From<Definition> for wire::Definition {
         Self {
             name: definition.name.into(),
             title: definition.title.map(Into::into),
-            description: definition.description.into(),
+            description: definition.description,
             input_schema: definition.input_schema.to_string(),
             output_schema: definition.output_schema.map(|schema| schema.to_string()),
             hints: definition.hints.into(),

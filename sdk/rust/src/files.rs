@@ -81,6 +81,19 @@ pub fn read_bytes(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The directories that the policy grants, as absolute paths, sorted. On the host, where tests run, that is `/`.
+pub fn roots() -> Vec<String> {
+    #[cfg(target_family = "wasm")]
+    {
+        let directories = wasip2::filesystem::preopens::get_directories();
+        let mut roots: Vec<String> = directories.into_iter().map(|(_, path)| path).collect();
+        roots.sort();
+        roots
+    }
+    #[cfg(not(target_family = "wasm"))]
+    vec!["/".to_owned()]
+}
+
 /// Words for a model about a failure with a file: what failed with which path, why, and for a path that does not exist
 /// what there is instead.
 pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {

@@ -63,6 +63,7 @@ mod arguments;
 pub mod bindings;
 mod component;
 mod context;
+mod docs;
 mod error;
 pub mod files;
 pub mod log;
@@ -91,4 +92,5 @@ pub mod __private {
     pub use crate::answer::{answer, answer_schema};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
     pub use crate::schema::Parameters;
+    pub use crate::tool::define;
 }

@@ -11,8 +11,8 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::Parameter;
 use crate::arguments::absent;
+use crate::{Parameter, docs};
 
 /// Collects the parameters of a tool, for the macro.
 pub struct Parameters {
@@ -113,6 +113,9 @@ fn generator(mut settings: SchemaSettings) -> SchemaGenerator {
 /// Brings a schema and all schemas inside it into the plain form. `closed`: objects accept no other properties.
 fn simplify(schema: &mut Value, closed: bool) {
     let Value::Object(map) = schema else { return };
+    if let Some(Value::String(description)) = map.get_mut("description") {
+        *description = docs::reflow(description);
+    }
     integer_range(map);
     optional_without_null(map);
 

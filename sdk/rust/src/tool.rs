@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Arguments, Context, Output, ToolError};
+use crate::{Arguments, Context, Output, ToolError, docs};
 
 /// A tool. [`tool`](macro@crate::tool) implements it on a type with the name of the function.
 #[diagnostic::on_unimplemented(
@@ -32,7 +32,7 @@ pub struct Definition {
     /// Name for people.
     pub title: Option<&'static str>,
     /// What the tool does and when to use it.
-    pub description: &'static str,
+    pub description: String,
     /// JSON Schema (2020-12) of the arguments.
     pub input_schema: Value,
     /// JSON Schema of the structured output, if there is any.
@@ -52,4 +52,24 @@ pub struct Hints {
     pub idempotent: bool,
     /// The tool talks to systems that its policy cannot list beforehand.
     pub open_world: bool,
+}
+
+/// A definition out of what the macro knows.
+#[doc(hidden)]
+pub fn define(
+    name: &'static str,
+    title: Option<&'static str>,
+    docs: &str,
+    hints: Hints,
+    input_schema: Value,
+    output_schema: Option<Value>,
+) -> Definition {
+    Definition {
+        name,
+        title,
+        description: docs::reflow(docs),
+        input_schema,
+        output_schema,
+        hints,
+    }
 }

@@ -202,14 +202,16 @@ impl Search {
     fn finish(mut self, pattern: &str, complete: bool) -> String {
         let mut notes = Vec::new();
         if self.binary > 0 {
-            notes.push(format!("{} binary files skipped", self.binary));
+            notes.push(format!("{} skipped", count(self.binary, "binary file")));
         }
         if self.unreadable > 0 {
-            notes.push(format!("{} files could not be read", self.unreadable));
+            notes.push(format!("{} could not be read", count(self.unreadable, "file")));
         }
         if self.matches == 0 {
-            let plural = if self.files == 1 { "" } else { "s" };
-            self.text = format!("No line matches `{pattern}` in {} text file{plural}.", self.files);
+            self.text = format!(
+                "No line matches `{pattern}` in {}.",
+                count(self.files, "text file")
+            );
             if !complete {
                 notes.push("the tree is too large and was not searched to its end".into());
             }
@@ -232,6 +234,10 @@ impl Search {
         }
         self.text
     }
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -296,7 +302,7 @@ mod tests {
         let root = tree(&[("a", b"1\n"), ("b", b"x\0")]);
         assert_eq!(
             search(&root, json!({"pattern": "x"})),
-            "No line matches `x` in 1 text file. [1 binary files skipped]"
+            "No line matches `x` in 1 text file. [1 binary file skipped]"
         );
     }
 

@@ -49,9 +49,9 @@ pub(crate) fn files_write(
     };
     match done {
         Ok(done) => Ok(format!(
-            "{done} `{path}`: {} bytes, {} lines written.",
-            content.len(),
-            content.lines().count()
+            "{done} `{path}`: {} in {} written.",
+            count(content.len(), "byte"),
+            count(content.lines().count(), "line")
         )),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(ToolError::failed(format_args!(
             "`{path}` exists already; choose another path, or `mode` `overwrite` or `append`"
@@ -110,6 +110,10 @@ fn overwrite(path: &Path, content: &str) -> io::Result<String> {
     Ok(format!("Overwrote ({before} bytes before)"))
 }
 
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +131,7 @@ mod tests {
         let path = root.path().join("a.txt");
         let said = write(&path, "one\n", "create").unwrap();
         assert!(
-            said.starts_with("Created `") && said.ends_with("a.txt`: 4 bytes, 1 lines written."),
+            said.starts_with("Created `") && said.ends_with("a.txt`: 4 bytes in 1 line written."),
             "{said}"
         );
         let error = write(&path, "two\n", "create").unwrap_err();

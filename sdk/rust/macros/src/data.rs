@@ -17,7 +17,10 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
     let derives = match direction {
         // Serialize, so that a value can stand in `#[default(...)]`.
         Direction::Input => {
-            quote!(::toolcell_sdk::serde::Deserialize, ::toolcell_sdk::serde::Serialize)
+            quote!(
+                ::toolcell_sdk::serde::Deserialize,
+                ::toolcell_sdk::serde::Serialize
+            )
         }
         Direction::Output => quote!(::toolcell_sdk::serde::Serialize),
     };

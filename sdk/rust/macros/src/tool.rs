@@ -95,19 +95,19 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
             const NAME: &'static str = #name;
 
             fn definition() -> ::toolcell_sdk::Definition {
-                ::toolcell_sdk::Definition {
-                    name: #name,
-                    title: #title,
-                    description: #description,
-                    input_schema: #input_schema,
-                    output_schema: #output_schema,
-                    hints: ::toolcell_sdk::Hints {
+                ::toolcell_sdk::__private::define(
+                    #name,
+                    #title,
+                    #description,
+                    ::toolcell_sdk::Hints {
                         read_only: #read_only,
                         destructive: #destructive,
                         idempotent: #idempotent,
                         open_world: #open_world,
                     },
-                }
+                    #input_schema,
+                    #output_schema,
+                )
             }
 
             #[allow(unused_variables, unused_mut, clippy::unit_arg, clippy::let_unit_value)]

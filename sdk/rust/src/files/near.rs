@@ -47,7 +47,13 @@ pub(crate) fn missing(path: &Path) -> String {
         }
         missing = parent;
     }
-    format!("`{shown}` does not exist")
+    match super::roots().as_slice() {
+        [] => format!("`{shown}` does not exist: this tool was given no files"),
+        roots => format!(
+            "`{shown}` does not exist; this tool sees what is in {}",
+            listed(roots)
+        ),
+    }
 }
 
 fn names_in(directory: &Path) -> Option<Vec<String>> {

@@ -1,0 +1,154 @@
+//! What the compiler says about an author's mistakes: in the words of tools, at the place of the mistake.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles a source with the SDK and returns the first error with its place, as `error: ... --> line:column`.
+fn first_error(name: &str, source: &str) -> String {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let file = std::env::temp_dir().join(format!("toolcell-mistake-{}-{name}.rs", std::process::id()));
+    let prelude = "use toolcell_sdk::{Context, Result, tool};\n";
+    std::fs::write(&file, format!("{prelude}{source}\nfn main() {{}}\n")).unwrap();
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+        .args([
+            "--edition=2024",
+            "--emit=metadata",
+            "--error-format=human",
+            "--color=never",
+            "--cap-lints=allow",
+        ])
+        .arg("--out-dir")
+        .arg(std::env::temp_dir())
+        .arg("-L")
+        .arg(format!("dependency={}", deps.display()))
+        .arg("--extern")
+        .arg(format!("toolcell_sdk={}", sdk_library(&deps).display()))
+        .arg(&file)
+        .output()
+        .unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{name} compiles");
+    let error = said
+        .lines()
+        .find(|line| line.starts_with("error"))
+        .unwrap_or_default();
+    let place = said
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("--> "))
+        .unwrap_or_default();
+    let place = place.rsplit(".rs:").next().unwrap_or_default();
+    let note = said
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("= note: "))
+        .unwrap_or_default();
+    let error = error
+        .trim_start_matches(|c: char| c != ':')
+        .trim_start_matches(": ");
+    if note.is_empty() || note.starts_with("this error originates") {
+        format!("{place} {error}")
+    } else {
+        format!("{place} {error} ({note})")
+    }
+}
+
+/// The library that cargo built for this test: the newest one.
+fn sdk_library(deps: &Path) -> PathBuf {
+    std::fs::read_dir(deps)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with("libtoolcell_sdk-") && name.ends_with(".rlib")
+        })
+        .max_by_key(|path| path.metadata().unwrap().modified().unwrap())
+        .expect("cargo builds the library before its tests")
+}
+
+#[test]
+fn a_parameter_type_without_the_traits_is_named_at_its_place() {
+    let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f(a: u8, mine: Mine) {}";
+    assert_eq!(
+        first_error("parameter", source),
+        "5:19 `Mine` cannot be a parameter of a tool (put `#[toolcell_sdk::input]` over the type, or derive \
+         `serde::Deserialize` and `schemars::JsonSchema`)"
+    );
+}
+
+#[test]
+fn a_return_type_that_is_no_answer_is_named_at_its_place() {
+    let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<Mine> { Ok(Mine) }";
+    let error = first_error("answer", source);
+    assert!(
+        error.starts_with("5:18 `Mine` cannot be the answer of a tool (a tool returns text, `()`, "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_function_that_is_no_tool_is_named_in_the_export() {
+    let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
+    assert_eq!(
+        error,
+        "3:23 `Mine` is no tool (put `#[toolcell_sdk::tool]` over the function)"
+    );
+}
+
+#[test]
+fn what_a_tool_cannot_be_is_said_in_words() {
+    for (name, source, error) in [
+        (
+            "docs",
+            "#[tool]\nfn f() {}",
+            "3:4 a tool needs a description for the model: write a doc comment (`///`) over the function",
+        ),
+        (
+            "async",
+            "/// D.\n#[tool]\nasync fn f() {}",
+            "4:1 a tool is no `async` function: the host suspends a call while it waits",
+        ),
+        (
+            "generic",
+            "/// D.\n#[tool]\nfn f<T>(t: T) {}",
+            "4:5 a tool has no generic parameters",
+        ),
+        (
+            "reference",
+            "/// D.\n#[tool]\nfn f(a: &[u8]) {}",
+            "4:9 a parameter of a tool owns its value; only `&str` and `&toolcell_sdk::Context` are borrowed",
+        ),
+        (
+            "pattern",
+            "/// D.\n#[tool]\nfn f((a, b): (u8, u8)) {}",
+            "4:6 a parameter of a tool needs a plain name",
+        ),
+        (
+            "option",
+            "/// D.\n#[tool(readonly)]\nfn f() {}",
+            "3:8 no option of a tool; there are `name`, `title`, `read_only`, `destructive`, `idempotent`, \
+             `open_world`, `output`",
+        ),
+        (
+            "name",
+            "/// D.\n#[tool(name = \"a b\")]\nfn f() {}",
+            "3:15 `a b` is no name of a tool: 1 to 64 of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+        ),
+        (
+            "hints",
+            "/// D.\n#[tool(read_only, destructive)]\nfn f() {}",
+            "3:8 a tool that is `read_only` cannot be `destructive`",
+        ),
+        ("item", "#[tool]\nstruct S;", "3:1 `#[tool]` goes over a function"),
+    ] {
+        assert_eq!(first_error(name, source), error);
+    }
+}
+
+#[test]
+fn two_tools_of_one_name_do_not_compile() {
+    let error = first_error(
+        "twice",
+        "/// D.\n#[tool]\nfn f() {}\ntoolcell_sdk::export!(f, f);",
+    );
+    assert!(error.contains("two tools have the same name"), "{error}");
+}
