@@ -28,6 +28,7 @@ mod native;
 pub mod policy;
 pub mod preset;
 mod prompt;
+mod receipts;
 mod registry;
 mod report;
 mod results;
@@ -35,6 +36,7 @@ mod results;
 mod scenarios;
 mod session;
 pub mod store;
+mod subagent;
 #[cfg(test)]
 mod testing;
 mod words;

@@ -7,6 +7,8 @@ use tokio::sync::mpsc;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
 use toolcell_core::{Event, Receipt};
 
+use crate::receipts::together;
+
 /// Notes of all calls of a turn that wait for the sink. A tool that floods its log loses lines, which are counted; it
 /// does not fill the host's memory.
 pub(super) const MAX_WAITING: usize = 1_024;
@@ -86,27 +88,6 @@ impl CallObserver for Observer {
             Some(earlier) => together(earlier, receipt),
         });
     }
-}
-
-fn together(mut sum: Receipt, next: Receipt) -> Receipt {
-    sum.fuel = sum.fuel.saturating_add(next.fuel);
-    sum.wall_us = sum.wall_us.saturating_add(next.wall_us);
-    sum.cpu_us = sum.cpu_us.saturating_add(next.cpu_us);
-    sum.peak_memory = sum.peak_memory.max(next.peak_memory);
-    sum.bytes_in = sum.bytes_in.saturating_add(next.bytes_in);
-    sum.bytes_out = sum.bytes_out.saturating_add(next.bytes_out);
-    sum.log_bytes = sum.log_bytes.saturating_add(next.log_bytes);
-    sum.omitted = sum.omitted.saturating_add(next.omitted);
-    for host in next.hosts {
-        sum.note_host(host);
-    }
-    for file in next.files {
-        sum.note_file(file.path, file.write);
-    }
-    for denial in next.denials {
-        sum.note_denial(denial);
-    }
-    sum
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod forge;
 mod heimdall;
 mod hooks;
 mod limits;
+mod sessions;
+mod subagents;
 mod vertex;
 mod waterfell;
 
