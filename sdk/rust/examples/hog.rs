@@ -1,0 +1,14 @@
+//! A tool that misbehaves: it takes memory without end. Its cell refuses to give more than the limit.
+
+use toolcell_sdk::tool;
+
+/// Remember everything.
+#[tool]
+fn hog() -> usize {
+    let mut everything = Vec::new();
+    loop {
+        everything.push(std::hint::black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+toolcell_sdk::export!(hog);
