@@ -5,6 +5,7 @@
 //! after the journal has acknowledged it) and each effect of a tool.
 
 #![cfg(unix)]
+#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

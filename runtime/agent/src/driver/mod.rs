@@ -27,7 +27,7 @@ use crate::agent::Inner;
 use crate::context::{self, View};
 use crate::error::AgentError;
 use crate::hook::HookContext;
-use crate::machine::{Effect, Input, LoopState};
+use crate::machine::{CallOutcome, Effect, Input, LoopState};
 use crate::report::{Record, TurnReport};
 use crate::results::Shelf;
 
@@ -371,26 +371,39 @@ impl<'a> Driver<'a> {
             _ => String::new(),
         };
         self.questions.clear();
-        self.drop_tasks().await;
+        let mut ended = self.drop_tasks().await;
         self.show_notes();
-        let running = std::mem::take(&mut self.running);
-        let receipts = running
-            .into_iter()
-            .filter_map(|(id, observer)| Some((id, observer.take_receipt()?)))
-            .collect();
+        for (id, observer) in std::mem::take(&mut self.running) {
+            let receipt = observer.take_receipt();
+            match ended.get_mut(&id) {
+                Some(outcome) => outcome.receipt = receipt,
+                None => {
+                    ended.insert(id, CallOutcome::cancelled(receipt));
+                }
+            }
+        }
         Input::Stop {
             outcome,
             partial,
-            receipts,
+            ended,
         }
     }
 
-    async fn drop_tasks(&mut self) {
+    /// Drops all tasks. Calls that were done just then are not lost.
+    async fn drop_tasks(&mut self) -> BTreeMap<String, CallOutcome> {
         self.tasks.abort_all();
-        let tasks = &mut self.tasks;
-        let gone = async move { while tasks.join_next().await.is_some() {} };
+        let mut ended = BTreeMap::new();
+        let (tasks, results) = (&mut self.tasks, &mut ended);
+        let gone = async move {
+            while let Some(task) = tasks.join_next().await {
+                if let Ok(Done::Returned { id, outcome }) = task {
+                    results.insert(id, *outcome);
+                }
+            }
+        };
         let _ = tokio::time::timeout(GRACE, gone).await;
         self.tasks.detach_all();
+        ended
     }
 
     /// The turn has ended: hooks hear of it, and the last notices are shown.

@@ -338,7 +338,7 @@ impl HookContext {
         (self.notify)(level, text.into());
     }
 
-    /// A value that this or another hook left in this turn.
+    /// A value that this or another hook left in this turn. A turn that another process takes up begins without values.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.shared().get(name).cloned()
     }

@@ -101,14 +101,11 @@ impl Step<'_> {
                         message: words::ONE_CALL.into(),
                     },
                 );
-            } else {
-                self.effects.push(Effect::Prepare {
-                    id: call.id,
-                    tool: call.name,
-                    arguments: call.arguments,
-                });
+            } else if !self.one_at_a_time() {
+                self.prepare(&call.id);
             }
         }
+        self.start_ready();
         self.after_calls();
     }
 

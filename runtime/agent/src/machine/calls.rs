@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use toolcell_core::event::{Flow, ReminderKind, TurnOutcome};
+use toolcell_core::message::CallRequest;
 use toolcell_core::{Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
@@ -94,27 +95,57 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    /// Starts what may start, in the order of the calls. With one call at a time nothing overtakes.
-    fn start_ready(&mut self) {
-        let most = self.machine.policy.concurrency.max(1);
+    /// Starts what may start, in the order of the calls.
+    pub(super) fn start_ready(&mut self) {
+        if self.one_at_a_time() {
+            return self.start_next();
+        }
         let ids: Vec<String> = self.turn().calls.iter().map(|c| c.request.id.clone()).collect();
         for id in ids {
-            let running = self.turn().calls.iter();
-            let running = running
-                .filter(|call| matches!(call.stage, Stage::Running { .. }))
-                .count();
-            if running >= most {
+            let calls = self.turn().calls.iter();
+            let running = calls.filter(|call| matches!(call.stage, Stage::Running { .. }));
+            if running.count() >= self.machine.policy.concurrency {
                 return;
             }
-            match self.turn().call(&id).map(|call| call.stage.clone()) {
-                Some(Stage::Ready { arguments, approved }) => self.start(&id, arguments, approved),
-                Some(Stage::Finished(_)) | None => {}
-                Some(_) if most == 1 => return,
-                Some(_) => {}
+            if let Some(Stage::Ready { arguments, approved }) = self.stage_of(&id) {
+                self.start(&id, arguments, approved);
             }
-            if most == 1 && self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_))) {
+        }
+    }
+
+    /// With one call at a time a call is not even looked at before the one in front of it has ended: hooks see the calls
+    /// in their order, before, after, before, after.
+    fn start_next(&mut self) {
+        while let Some((id, stage)) = self.open_calls().into_iter().next() {
+            match stage {
+                Stage::Accepted => return self.prepare(&id),
+                Stage::Ready { arguments, approved } => self.start(&id, arguments, approved),
+                Stage::Held { .. } | Stage::Running { .. } | Stage::Finished(_) => return,
+            }
+            if self
+                .stage_of(&id)
+                .is_some_and(|stage| !matches!(stage, Stage::Finished(_)))
+            {
                 return;
             }
+        }
+    }
+
+    pub(super) fn one_at_a_time(&self) -> bool {
+        self.machine.policy.concurrency <= 1
+    }
+
+    /// Has the arguments of a call looked at.
+    pub(super) fn prepare(&mut self, id: &str) {
+        if let Some(call) = self.turn().call(id) {
+            let CallRequest {
+                id, name, arguments, ..
+            } = call.request.clone();
+            self.effects.push(Effect::Prepare {
+                id,
+                tool: name,
+                arguments,
+            });
         }
     }
 
@@ -321,12 +352,8 @@ impl Step<'_> {
         for (id, stage) in self.open_calls() {
             let tool = self.tool_of(&id);
             match stage {
-                Stage::Accepted => {
-                    if let Some(call) = self.turn().call(&id) {
-                        let arguments = call.request.arguments.clone();
-                        self.effects.push(Effect::Prepare { id, tool, arguments });
-                    }
-                }
+                Stage::Accepted if self.one_at_a_time() => {}
+                Stage::Accepted => self.prepare(&id),
                 Stage::Held {
                     arguments, reason, ..
                 } => self.effects.push(Effect::Ask(ApprovalRequest {
@@ -367,6 +394,10 @@ impl Step<'_> {
             .filter(|call| call.finished().is_none())
             .map(|call| (call.request.id.clone(), call.stage.clone()))
             .collect()
+    }
+
+    fn stage_of(&self, id: &str) -> Option<Stage> {
+        self.turn().call(id).map(|call| call.stage.clone())
     }
 
     fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {

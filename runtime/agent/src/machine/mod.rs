@@ -129,8 +129,8 @@ pub enum Input {
         outcome: TurnOutcome,
         /// What there was of an answer.
         partial: String,
-        /// Receipts of the calls that were dropped.
-        receipts: BTreeMap<String, Receipt>,
+        /// How the calls ended that ran: those that were done just then have their results, the others were cancelled.
+        ended: BTreeMap<String, CallOutcome>,
     },
     /// The state was loaded: whatever was under way is no longer.
     Resume,
@@ -197,6 +197,17 @@ pub enum Effect {
     },
 }
 
+impl CallOutcome {
+    /// A call that was dropped.
+    pub fn cancelled(receipt: Option<Receipt>) -> Self {
+        Self {
+            error: Some(ToolError::Cancelled),
+            receipt,
+            ..Self::default()
+        }
+    }
+}
+
 impl Machine {
     /// What follows from an input. Inputs that do not fit the state change nothing and have no effect.
     pub fn step(&self, state: &mut LoopState, input: Input) -> Vec<Effect> {
@@ -249,10 +260,10 @@ impl Step<'_> {
                 Input::Stop {
                     outcome,
                     partial,
-                    receipts,
+                    ended,
                 },
                 Some(phase),
-            ) => self.stop(outcome, &partial, receipts, phase),
+            ) => self.stop(outcome, &partial, ended, phase),
             (Input::Resume, Some(phase)) => self.resume(phase),
             _ => {}
         }
@@ -296,7 +307,7 @@ impl Step<'_> {
         &mut self,
         outcome: TurnOutcome,
         partial: &str,
-        mut receipts: BTreeMap<String, Receipt>,
+        mut ended: BTreeMap<String, CallOutcome>,
         phase: Phase,
     ) {
         if phase == Phase::Requesting {
@@ -311,15 +322,8 @@ impl Step<'_> {
         for (id, stage) in self.open_calls() {
             match stage {
                 Stage::Running { .. } => {
-                    let receipt = receipts.remove(&id);
-                    self.finish_call(
-                        &id,
-                        CallOutcome {
-                            error: Some(ToolError::Cancelled),
-                            receipt,
-                            ..CallOutcome::default()
-                        },
-                    );
+                    let outcome = ended.remove(&id).unwrap_or_else(|| CallOutcome::cancelled(None));
+                    self.finish_call(&id, outcome);
                 }
                 _ => {
                     let arguments = self.arguments(&id);

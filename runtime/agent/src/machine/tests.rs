@@ -188,7 +188,7 @@ impl World {
                 return Input::Stop {
                     outcome: TurnOutcome::Cancelled,
                     partial: "half".into(),
-                    receipts: BTreeMap::new(),
+                    ended: BTreeMap::new(),
                 };
             }
             _ => {}
@@ -362,7 +362,7 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
         Input::Stop {
             outcome: TurnOutcome::Cancelled,
             partial: String::new(),
-            receipts: BTreeMap::new(),
+            ended: BTreeMap::new(),
         },
     );
     world.take(effects);
@@ -478,4 +478,74 @@ fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
         _ => None,
     });
     assert!(unknown.unwrap().to_string().contains("outcome is unknown"));
+}
+
+#[test]
+fn a_call_that_was_done_when_the_turn_was_stopped_keeps_its_result() {
+    let machine = Machine::default();
+    let mut state = LoopState::new("s");
+    let info = ProviderInfo {
+        provider: "p".into(),
+        model: "m".into(),
+    };
+    let call = |id: &str| {
+        Part::Call(CallRequest {
+            id: id.into(),
+            name: "t".into(),
+            arguments: "{}".into(),
+            opaque: Value::Null,
+        })
+    };
+    let machine = Machine {
+        policy: LoopPolicy::default(),
+        ..machine
+    };
+    let prepared = |id: &str| Input::Prepared {
+        id: id.into(),
+        arguments: Ok(json!({})),
+    };
+    let inputs = [
+        Input::Begin {
+            message: Message::user("go"),
+            provider: info,
+        },
+        Input::Prompted {
+            message: None,
+            instructions: String::new(),
+        },
+        Input::Answered {
+            completion: Completion {
+                parts: vec![call("done"), call("running"), call("waiting")],
+                stop: StopReason::Complete,
+                usage: None,
+            },
+            cut: vec![],
+        },
+        prepared("done"),
+        prepared("running"),
+    ];
+    for input in inputs {
+        machine.step(&mut state, input);
+    }
+    let done = CallOutcome {
+        content: vec![Content::text("just in time")],
+        ..CallOutcome::default()
+    };
+    machine.step(
+        &mut state,
+        Input::Stop {
+            outcome: TurnOutcome::Cancelled,
+            partial: String::new(),
+            ended: BTreeMap::from([("done".into(), done)]),
+        },
+    );
+    let texts: Vec<String> = state.messages.iter().skip(2).map(|m| m.text()).collect();
+    assert_eq!(
+        texts,
+        [
+            "just in time",
+            "Error: the call was cancelled before it ended; its effects are unknown.",
+            "Error: the turn ended before this call began; nothing was done",
+        ]
+    );
 }

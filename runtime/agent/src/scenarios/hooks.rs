@@ -415,6 +415,41 @@ async fn h15_h16_hooks_see_every_call_with_its_receipt_in_their_order_and_the_en
 }
 
 #[tokio::test]
+async fn h04_h14_h15_with_one_call_at_a_time_hooks_see_before_and_after_in_turns() {
+    let calls = ["1", "2", "3"].map(|id| (id, "count", "{}".to_owned())).into();
+    let script = Script::new([Say::Calls("", calls), Say::Text("Done.")]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let hook = Told {
+        name: "h",
+        seen: seen.clone(),
+        ..Told::default()
+    };
+    let mut session = agent(&script)
+        .tool(counted().0)
+        .hook(Arc::new(hook))
+        .policy(crate::preset::heimdall())
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    let seen = seen.lock().unwrap().clone();
+    let moments: Vec<&str> = seen.iter().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(
+        moments,
+        [
+            "before_prompt",
+            "before",
+            "after",
+            "before",
+            "after",
+            "before",
+            "after",
+            "after_turn"
+        ]
+    );
+}
+
+#[tokio::test]
 async fn a_failure_of_the_model_reaches_the_hooks() {
     let script = Script::new([Say::Fail("", ProviderErrorKind::Unauthorized)]);
     let seen = Arc::new(Mutex::new(Vec::new()));
