@@ -10,8 +10,11 @@
 //! base64 form can stay. What a guest never holds it cannot disguise: the host adds secrets after the guest has let go of
 //! a request, and redacts the answer.
 //!
-//! Apply it to every output of a call, and to every event of a turn before it goes to a terminal, a journal, a trace or a
-//! model.
+//! A sandbox applies it to all that leaves a cell: answers ([`Redactor::output`]), errors, log lines, progress, receipts.
+//! Whoever shows or keeps more than that (the events of a turn on a terminal, in a journal or a trace) applies
+//! [`Redactor::json`] to each event as it is written, or [`Redactor::string`] to each line.
+
+mod answers;
 
 use std::borrow::Cow;
 use std::fmt;

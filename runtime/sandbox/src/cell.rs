@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Limit, Policy, ToolError};
+use toolcell_core::{Limit, Policy, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::contract::{Provider, ProviderPre};
@@ -70,6 +70,7 @@ impl Cells {
             meter: meter.clone(),
             ledger: Ledger::default(),
             observer: order.observer.clone(),
+            redactor: order.egress.redactor().clone(),
             fuel: order.policy.limits.fuel,
         };
         filing.ledger.lock().bytes_in = order.bytes_in;
@@ -121,6 +122,7 @@ struct Filing {
     meter: Arc<Meter>,
     ledger: Ledger,
     observer: Arc<dyn CallObserver>,
+    redactor: Redactor,
     /// What the store had in its tank at the start.
     fuel: u64,
 }
@@ -138,6 +140,7 @@ impl Drop for Filing {
         }
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
+        self.redactor.receipt(&mut receipt);
         self.observer.receipt(receipt);
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use toolcell_core::{Policy, Tool, ToolSpec};
+use toolcell_core::{Policy, Secrets, Tool, ToolSpec};
 
 use crate::cell::Cells;
 use crate::contract::ProviderPre;
-use crate::egress::{Egress, Outside};
+use crate::egress::{BoundSecrets, Egress, InvalidBinding, Outside};
 use crate::imports::{Ability, Import};
 use crate::state::CellState;
 use crate::tool::ComponentTool;
@@ -71,10 +71,31 @@ impl Component {
         &self.0.specs
     }
 
-    /// Its tools, to be called under `policy`. Together they hold at most six HTTP connections at one time.
+    /// Its tools, to be called under `policy`. Together they hold at most six HTTP connections at one time. Bindings of
+    /// secrets have no effect; see [`Component::tools_with_secrets`].
     pub fn tools(&self, policy: Arc<Policy>) -> Vec<Arc<dyn Tool>> {
+        self.tools_bound(policy, BoundSecrets::default())
+    }
+
+    /// Its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host adds them to
+    /// requests; the guest never holds them, and all `secrets` are taken out of everything that leaves a cell, also those
+    /// that this policy does not bind.
+    ///
+    /// # Errors
+    /// When a binding of the policy cannot be used or its secret has no value.
+    pub fn tools_with_secrets(
+        &self,
+        policy: Arc<Policy>,
+        secrets: &Secrets,
+    ) -> Result<Vec<Arc<dyn Tool>>, InvalidBinding> {
+        let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
+        Ok(self.tools_bound(policy, bound))
+    }
+
+    fn tools_bound(&self, policy: Arc<Policy>, secrets: BoundSecrets) -> Vec<Arc<dyn Tool>> {
         let outside = self.0.outside.clone();
-        let egress = Arc::new(Egress::new(&policy.grants.http, &policy.limits, outside));
+        let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, outside);
+        let egress = Arc::new(egress);
         (self.0.specs.iter())
             .map(|spec| -> Arc<dyn Tool> {
                 Arc::new(ComponentTool {

@@ -58,7 +58,7 @@ mod voice;
 
 pub use cache::CacheError;
 pub use component::{Component, Digest, InvalidDigest};
-pub use egress::{HostNetwork, Network};
+pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
 pub use imports::{Ability, Import};

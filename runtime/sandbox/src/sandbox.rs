@@ -17,7 +17,7 @@ use crate::compile::{self, Artefact};
 use crate::component::{Component, Digest, Loaded};
 use crate::contract::{self, ProviderPre, TOOLS, is_compatible, split_version};
 use crate::definitions::{self, Ask, Stored};
-use crate::egress::{Egress, HostNetwork, Network, Outside};
+use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::imports;
@@ -309,10 +309,12 @@ impl Shared {
     async fn ask(&self, pre: &ProviderPre<CellState>, slots: u32) -> Result<Vec<Stored>, LoadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let policy = definitions::bare_policy();
+        let outside = self.outside.clone();
+        let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), outside);
         let order = Order {
             pre,
             policy: &policy,
-            egress: &Arc::new(Egress::new(&[], &policy.limits, self.outside.clone())),
+            egress: &Arc::new(egress),
             observer: Arc::new(Unobserved),
             slots,
             bytes_in: 0,

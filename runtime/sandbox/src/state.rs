@@ -40,7 +40,7 @@ impl CellState {
         ledger: Ledger,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
-        let voice = Voice::new(observer, policy.limits.log);
+        let voice = Voice::new(observer, policy.limits.log, egress.redactor());
         let mut wasi = WasiCtx::builder();
         wasi.stdout(Captured {
             voice: voice.clone(),

@@ -31,7 +31,15 @@ impl Tool for ComponentTool {
     }
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(self.run(call, cx))
+        Box::pin(async {
+            let redactor = self.egress.redactor();
+            let mut result = self.run(call, cx).await;
+            match &mut result {
+                Ok(output) => redactor.output(output),
+                Err(error) => redactor.error(error),
+            }
+            result
+        })
     }
 }
 
@@ -58,7 +66,10 @@ impl ComponentTool {
         match self.component.cells.run(order, Run { call }).await? {
             Ok(output) => finish(output, self.spec.output.as_deref()),
             Err(error) => Err(failure::of_guest(error).unwrap_or_else(|for_people| {
-                tell_people(&*cx.observer, for_people);
+                tell_people(
+                    &*cx.observer,
+                    self.egress.redactor().text(&for_people).into_owned(),
+                );
                 ToolError::Failed {
                     message: "the tool failed for a reason that only its log tells".into(),
                 }

@@ -1,5 +1,6 @@
 //! What a guest says beside its answer: log messages, standard output, standard error, progress. All of it is bounded,
-//! and none of it can stop the guest: what is too much is counted and dropped.
+//! and none of it can stop the guest: what is too much is counted and dropped. Secrets are taken out first, before anything
+//! is divided or cut.
 
 use std::io;
 use std::pin::Pin;
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
+use toolcell_core::Redactor;
+use toolcell_core::redact::{Redaction, Replacement};
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
@@ -44,15 +47,32 @@ struct Speech {
     /// Bytes that the guest wrote, kept or not.
     written: u64,
     dropped_lines: u64,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
+    stdout: Stream,
+    stderr: Stream,
+    redactor: Redactor,
     last_report: Option<Instant>,
     held_back: Option<Progress>,
 }
 
+/// Standard output or standard error.
+struct Stream {
+    redaction: Redaction,
+    /// The line that has not ended.
+    pending: Vec<u8>,
+}
+
+impl Stream {
+    fn new(redactor: &Redactor) -> Self {
+        Self {
+            redaction: redactor.stream(Replacement::Name),
+            pending: Vec::new(),
+        }
+    }
+}
+
 impl Voice {
     /// A voice that is heard up to `limit` bytes.
-    pub(crate) fn new(observer: Arc<dyn CallObserver>, limit: u64) -> Self {
+    pub(crate) fn new(observer: Arc<dyn CallObserver>, limit: u64, redactor: &Redactor) -> Self {
         Self(Arc::new(Mutex::new(Speech {
             observer,
             bytes_left: limit,
@@ -60,8 +80,9 @@ impl Voice {
             limit,
             written: 0,
             dropped_lines: 0,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
+            stdout: Stream::new(redactor),
+            stderr: Stream::new(redactor),
+            redactor: redactor.clone(),
             last_report: None,
             held_back: None,
         })))
@@ -72,7 +93,9 @@ impl Voice {
     pub(crate) fn finish(&self) -> u64 {
         let mut speech = self.lock();
         for source in [LogSource::Stdout, LogSource::Stderr] {
-            let rest = std::mem::take(speech.pending(source));
+            let held = speech.stream(source).redaction.finish();
+            speech.divide(source, &held);
+            let rest = std::mem::take(&mut speech.stream(source).pending);
             if !rest.is_empty() {
                 speech.line(LogLevel::Info, source, &rest);
             }
@@ -99,6 +122,7 @@ impl Voice {
     pub(crate) fn say(&self, level: LogLevel, source: LogSource, message: &str) {
         let mut speech = self.lock();
         speech.written += message.len() as u64;
+        let message = speech.redactor.text(message);
         speech.line(level, source, message.as_bytes());
     }
 
@@ -106,8 +130,12 @@ impl Voice {
         self.lock().write(source, bytes);
     }
 
-    fn report(&self, progress: Progress) {
+    fn report(&self, mut progress: Progress) {
         let mut speech = self.lock();
+        if let Some(message) = &mut progress.message {
+            speech.redactor.string(message);
+            message.truncate(message.floor_char_boundary(MAX_PROGRESS_MESSAGE));
+        }
         let now = Instant::now();
         if (speech.last_report).is_none_or(|last| now.duration_since(last) >= PROGRESS_EVERY) {
             speech.last_report = Some(now);
@@ -124,7 +152,7 @@ impl Voice {
 }
 
 impl Speech {
-    fn pending(&mut self, source: LogSource) -> &mut Vec<u8> {
+    fn stream(&mut self, source: LogSource) -> &mut Stream {
         if source == LogSource::Stderr {
             &mut self.stderr
         } else {
@@ -134,6 +162,12 @@ impl Speech {
 
     fn write(&mut self, source: LogSource, bytes: &[u8]) {
         self.written += bytes.len() as u64;
+        let clean = self.stream(source).redaction.push(bytes);
+        self.divide(source, &clean);
+    }
+
+    /// Makes lines of a stream.
+    fn divide(&mut self, source: LogSource, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             if self.is_silent() {
                 self.dropped_lines += u64::from(piece.ends_with(b"\n"));
@@ -144,14 +178,14 @@ impl Speech {
                 None => (piece, false),
             };
             let mut text = text;
-            while self.pending(source).len() + text.len() > MAX_LINE {
-                let room = MAX_LINE - self.pending(source).len();
+            while self.stream(source).pending.len() + text.len() > MAX_LINE {
+                let room = MAX_LINE - self.stream(source).pending.len();
                 let (now, later) = text.split_at(room);
-                self.pending(source).extend_from_slice(now);
+                self.stream(source).pending.extend_from_slice(now);
                 self.flush(source);
                 text = later;
             }
-            self.pending(source).extend_from_slice(text);
+            self.stream(source).pending.extend_from_slice(text);
             if ends {
                 self.flush(source);
             }
@@ -159,7 +193,7 @@ impl Speech {
     }
 
     fn flush(&mut self, source: LogSource) {
-        let line = std::mem::take(self.pending(source));
+        let line = std::mem::take(&mut self.stream(source).pending);
         let line_end = line.strip_suffix(b"\r").unwrap_or(&line);
         self.line(LogLevel::Info, source, line_end);
     }
@@ -207,10 +241,7 @@ impl log::Host for Voice {
 }
 
 impl progress::Host for Voice {
-    fn report(&mut self, done: u64, total: Option<u64>, mut message: Option<String>) {
-        if let Some(message) = &mut message {
-            message.truncate(message.floor_char_boundary(MAX_PROGRESS_MESSAGE));
-        }
+    fn report(&mut self, done: u64, total: Option<u64>, message: Option<String>) {
         Voice::report(self, Progress { done, total, message });
     }
 }
@@ -277,6 +308,8 @@ impl AsyncWrite for Captured {
 mod tests {
     use super::*;
 
+    const SECRET: &str = "hunter2-hunter2";
+
     #[derive(Default)]
     struct Ear(Mutex<(Vec<LogLine>, Vec<Progress>)>);
 
@@ -290,9 +323,13 @@ mod tests {
         }
     }
 
+    fn redactor() -> Redactor {
+        Redactor::new([("token", SECRET)])
+    }
+
     fn heard(limit: u64, speak: impl FnOnce(&mut Voice)) -> (Vec<String>, u64) {
         let ear = Arc::new(Ear::default());
-        let mut voice = Voice::new(ear.clone(), limit);
+        let mut voice = Voice::new(ear.clone(), limit, &redactor());
         speak(&mut voice);
         let written = voice.finish();
         let lines = ear.0.lock().unwrap().0.clone();
@@ -356,9 +393,35 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_not_heard_wherever_it_is_divided_or_cut() {
+        let (lines, written) = heard(1 << 20, |voice| {
+            for byte in format!("a {SECRET}\n").bytes() {
+                voice.write(LogSource::Stdout, &[byte]);
+            }
+            // Over the end of a line that is divided, and over the end of a message that is cut.
+            let filler = "x".repeat(MAX_LINE - 5);
+            voice.write(LogSource::Stderr, format!("{filler}{SECRET}").as_bytes());
+            voice.say(LogLevel::Info, LogSource::Log, &format!("{filler}{SECRET}"));
+        });
+        let text = lines.concat();
+        for part in ["hunter2", "hunte", "nter2"] {
+            assert!(!text.contains(part), "{part}");
+        }
+        assert_eq!(lines[0], "a [redacted:token]");
+        assert!(written > 2 * MAX_LINE as u64);
+
+        let ear = Arc::new(Ear::default());
+        let mut voice = Voice::new(ear.clone(), 0, &redactor());
+        let message = format!("{}{SECRET}", "y".repeat(MAX_PROGRESS_MESSAGE - 5));
+        progress::Host::report(&mut voice, 1, None, Some(message));
+        let reports = ear.0.lock().unwrap().1.clone();
+        assert!(!reports[0].message.as_ref().unwrap().contains("hunte"));
+    }
+
+    #[test]
     fn the_first_and_the_last_progress_report_are_passed_on() {
         let ear = Arc::new(Ear::default());
-        let mut voice = Voice::new(ear.clone(), 0);
+        let mut voice = Voice::new(ear.clone(), 0, &redactor());
         for done in 0..1_000 {
             progress::Host::report(&mut voice, done, None, Some("é".repeat(1_000)));
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
 use tokio::sync::Semaphore;
+use toolcell_core::Redactor;
 use toolcell_core::policy::{HttpGrant, Limits};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
@@ -12,6 +13,7 @@ use super::exchange::{self, Timeouts};
 use super::network::Outside;
 use super::redirect::{self, MAX_HOPS, Redirects};
 use super::rules::{Rules, Scope, grant_for};
+use super::secrets::BoundSecrets;
 use super::target::{InvalidTarget, Target};
 use crate::ledger::Ledger;
 
@@ -29,6 +31,7 @@ const SHOWN_PATH: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Egress {
     rules: Rules,
+    secrets: BoundSecrets,
     requests_per_call: u32,
     pub(super) body_limit: u64,
     pub(super) outside: Outside,
@@ -54,18 +57,31 @@ pub(super) struct Admitted {
     pub(super) target: Target,
     pub(super) scope: Scope,
     pub(super) hop: u32,
+    /// Takes the secrets that were added out of the answer.
+    pub(super) redactor: Option<Redactor>,
 }
 
 impl Egress {
-    pub(crate) fn new(grants: &[HttpGrant], limits: &Limits, outside: Outside) -> Self {
+    pub(crate) fn new(
+        grants: &[HttpGrant],
+        limits: &Limits,
+        secrets: BoundSecrets,
+        outside: Outside,
+    ) -> Self {
         Self {
             rules: Rules::new(grants),
+            secrets,
             requests_per_call: limits.http_requests,
             body_limit: limits.http_body,
             outside,
             timeouts: Timeouts::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
         }
+    }
+
+    /// What takes secrets out of everything that leaves the cell.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        self.secrets.redactor()
     }
 
     /// The way out of one call, which writes to `ledger`.
@@ -119,9 +135,12 @@ impl CallEgress {
             self.ledger.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
         }
-        if hop.cross_origin {
+        let redactor = if hop.cross_origin {
             redirect::drop_credentials(request.headers_mut());
-        }
+            None
+        } else {
+            self.egress.secrets.attach(&target, request.headers_mut())
+        };
         Ok(Admitted {
             egress: self.egress.clone(),
             ledger: self.ledger.clone(),
@@ -130,6 +149,7 @@ impl CallEgress {
             target,
             scope,
             hop: hop.number,
+            redactor,
         })
     }
 }

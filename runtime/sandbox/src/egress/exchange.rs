@@ -19,6 +19,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
 use super::call::{Admitted, lock, note_denial};
+use super::mask::{MaskedBody, check_coding, mask_headers};
 use super::network::Outside;
 use super::target::{Host, Scheme, Target};
 
@@ -83,6 +84,7 @@ pub(super) async fn send(
         target,
         scope,
         hop,
+        redactor,
     } = admitted;
     let timeouts = egress.timeouts.at_most(options);
     let method = request.method().clone();
@@ -121,13 +123,21 @@ pub(super) async fn send(
         }
     };
     let request = prepare(request, &target)?;
-    let (response, driver) = timeout(timeouts.first_byte, exchange(stream, request))
+    let (mut response, driver) = timeout(timeouts.first_byte, exchange(stream, request))
         .await
         .map_err(|_| Error::ConnectionReadTimeout)??;
     check_response(&method, &response, egress.body_limit)?;
     lock(&redirects).note(&target, hop, &response);
+    if let Some(redactor) = &redactor {
+        check_coding(response.headers())?;
+        mask_headers(response.headers_mut(), redactor);
+    }
     let response = response.map(|incoming| {
-        CheckedBody::new(incoming, egress.body_limit, timeouts.between_bytes, permit).boxed_unsync()
+        let body = CheckedBody::new(incoming, egress.body_limit, timeouts.between_bytes, permit);
+        match redactor {
+            Some(redactor) => MaskedBody::new(body.boxed_unsync(), redactor).boxed_unsync(),
+            None => body.boxed_unsync(),
+        }
     });
     Ok((response, driver))
 }

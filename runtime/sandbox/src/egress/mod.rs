@@ -7,10 +7,11 @@
 //!    that change the framing, no more than 8 KiB of URL and 64 KiB of headers.
 //! 2. A grant allows method, scheme, host, port and path (`rules`); otherwise nothing is looked up.
 //! 3. It is no sixth redirect in a row and does not lead from `https` to `http` (`redirect`).
-//! 4. The name is looked up once; addresses that are not public are taken out unless the grant says `private`
+//! 4. Secrets that are bound to its origin are added (`secrets`); what the answer echoes of them is masked (`mask`).
+//! 5. The name is looked up once; addresses that are not public are taken out unless the grant says `private`
 //!    (`address`), and one of the others is connected to (`exchange`). Proxies from the environment are not used.
-//! 5. TLS verifies the certificate for the name in the URL; nothing turns that off (`network`).
-//! 6. The response is bounded in headers, bytes and silence (`body`).
+//! 6. TLS verifies the certificate for the name in the URL; nothing turns that off (`network`).
+//! 7. The response is bounded in headers, bytes and silence (`body`).
 //!
 //! Each request has a connection of its own, so that no call sees the state that another has left on one.
 
@@ -18,9 +19,11 @@ mod address;
 mod body;
 mod call;
 mod exchange;
+mod mask;
 mod network;
 mod redirect;
 mod rules;
+mod secrets;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -28,3 +31,5 @@ mod tests;
 pub(crate) use call::{CallEgress, Egress};
 pub(crate) use network::Outside;
 pub use network::{HostNetwork, Network};
+pub(crate) use secrets::BoundSecrets;
+pub use secrets::InvalidBinding;

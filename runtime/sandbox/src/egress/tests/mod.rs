@@ -5,5 +5,6 @@ mod corpus;
 mod limits;
 mod policy;
 mod redirects;
+mod secrets;
 mod tls;
 mod world;

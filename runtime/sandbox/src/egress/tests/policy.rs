@@ -7,7 +7,7 @@ use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::{Error, WasiHttpHooks};
 
 use super::world::{Caller, Server, World, get, ok, request};
-use crate::egress::{Egress, HostNetwork, Outside};
+use crate::egress::{BoundSecrets, Egress, HostNetwork, Outside};
 use crate::ledger::Ledger;
 
 #[tokio::test]
@@ -212,7 +212,12 @@ async fn a_request_goes_straight_to_its_host() {
         panic!("{line}")
     };
     let outside = Outside::new(Arc::new(HostNetwork), &[]);
-    let egress = Arc::new(Egress::new(&[grant], &Limits::default(), outside));
+    let egress = Arc::new(Egress::new(
+        &[grant],
+        &Limits::default(),
+        BoundSecrets::default(),
+        outside,
+    ));
     let mut hooks = egress.call(Ledger::default());
     let url = format!("http://{}/x", server.address);
     let reply = hooks.send_request(get(&url), None, Box::new(async { Ok(()) }));

@@ -10,11 +10,12 @@ use http_body_util::{BodyExt, Empty};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use toolcell_core::policy::{HttpGrant, Limits};
+use toolcell_core::secret::{SecretBinding, Secrets};
 use toolcell_core::{BoxFuture, Grant};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use crate::egress::exchange::Timeouts;
-use crate::egress::{CallEgress, Egress, Network, Outside};
+use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Outside};
 use crate::ledger::Ledger;
 
 /// Names, their answers, and what was asked for.
@@ -90,6 +91,8 @@ pub(super) struct Setup {
     pub(super) limits: Limits,
     pub(super) timeouts: Timeouts,
     pub(super) roots: Vec<Vec<u8>>,
+    pub(super) bindings: Vec<SecretBinding>,
+    pub(super) secrets: Secrets,
 }
 
 impl Setup {
@@ -107,12 +110,15 @@ impl Setup {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             roots: Vec::new(),
+            bindings: Vec::new(),
+            secrets: Secrets::default(),
         }
     }
 
     pub(super) fn caller(self) -> Caller {
         let outside = Outside::new(self.world.clone(), &self.roots);
-        let mut egress = Egress::new(&self.grants, &self.limits, outside);
+        let secrets = BoundSecrets::new(&self.bindings, &self.secrets).unwrap();
+        let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside);
         egress.timeouts = self.timeouts;
         let egress = Arc::new(egress);
         let ledger = Ledger::default();

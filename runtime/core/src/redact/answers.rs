@@ -1,0 +1,146 @@
+//! Answers, errors and receipts without secrets.
+
+use super::Redactor;
+use crate::content::Content;
+use crate::error::ToolError;
+use crate::receipt::Receipt;
+use crate::tool::ToolOutput;
+
+impl Redactor {
+    /// Takes secrets out of an answer: its texts, the bytes of its blobs, its links and its structured part.
+    pub fn output(&self, output: &mut ToolOutput) {
+        if self.is_empty() {
+            return;
+        }
+        for content in &mut output.content {
+            match content {
+                Content::Text { text } => self.string(text),
+                Content::Blob(blob) => {
+                    self.string(&mut blob.media_type);
+                    blob.data = self.bytes(&blob.data).into_owned();
+                }
+                Content::Link(link) => {
+                    self.string(&mut link.uri);
+                    self.string(&mut link.name);
+                    link.media_type.iter_mut().for_each(|text| self.string(text));
+                }
+            }
+        }
+        if let Some(structured) = &mut output.structured {
+            self.json(structured);
+        }
+    }
+
+    /// Takes secrets out of an error.
+    pub fn error(&self, error: &mut ToolError) {
+        match error {
+            ToolError::InvalidArguments { message }
+            | ToolError::Unavailable { message }
+            | ToolError::Failed { message }
+            | ToolError::Host { message }
+            | ToolError::Crashed { cause: message } => self.string(message),
+            ToolError::Denied { message, hint } => {
+                self.string(message);
+                hint.iter_mut().for_each(|text| self.string(text));
+            }
+            ToolError::UnknownTool { name, near } => {
+                self.string(name);
+                near.iter_mut().for_each(|text| self.string(text));
+            }
+            ToolError::Limit { .. } | ToolError::Cancelled => {}
+        }
+    }
+
+    /// Takes secrets out of the hosts, files and denials of a receipt.
+    pub fn receipt(&self, receipt: &mut Receipt) {
+        receipt.hosts.iter_mut().for_each(|host| self.string(host));
+        for file in &mut receipt.files {
+            self.string(&mut file.path);
+        }
+        for denial in &mut receipt.denials {
+            self.string(&mut denial.what);
+            self.string(&mut denial.target);
+            denial.allow_with.iter_mut().for_each(|text| self.string(text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::content::{Blob, Link};
+    use crate::receipt::Denial;
+
+    const SECRET: &str = "hunter2-hunter2";
+
+    #[test]
+    fn no_part_of_an_answer_an_error_or_a_receipt_keeps_a_secret() {
+        let redactor = Redactor::new([("p", SECRET)]);
+        let text = || format!("a {SECRET} b");
+        let mut output = ToolOutput {
+            content: vec![
+                Content::text(text()),
+                Content::Blob(Blob {
+                    media_type: text(),
+                    data: [&[0xff], SECRET.as_bytes()].concat(),
+                }),
+                Content::Link(Link {
+                    uri: text(),
+                    name: text(),
+                    media_type: Some(text()),
+                }),
+            ],
+            structured: Some(json!({ "k": [text()] })),
+        };
+        redactor.output(&mut output);
+        let shown = format!("{output:?}");
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 6, "{shown}");
+        let Content::Blob(blob) = &output.content[1] else {
+            panic!("{shown}")
+        };
+        assert_eq!(blob.data, [&[0xff], b"[redacted:p]".as_slice()].concat());
+
+        let message = text();
+        for mut error in [
+            ToolError::invalid(message.clone()),
+            ToolError::denied(message.clone(), Some(message.clone())),
+            ToolError::UnknownTool {
+                name: message.clone(),
+                near: vec![message.clone()],
+            },
+            ToolError::Unavailable {
+                message: message.clone(),
+            },
+            ToolError::Failed {
+                message: message.clone(),
+            },
+            ToolError::Crashed {
+                cause: message.clone(),
+            },
+            ToolError::Host { message },
+        ] {
+            redactor.error(&mut error);
+            let shown = format!("{error:?}");
+            assert!(
+                !shown.contains(SECRET) && shown.contains("[redacted:p]"),
+                "{shown}"
+            );
+        }
+
+        let mut receipt = Receipt::default();
+        receipt.note_host(text());
+        receipt.note_file(text(), true);
+        receipt.note_denial(Denial {
+            what: text(),
+            target: text(),
+            allow_with: Some(text()),
+        });
+        redactor.receipt(&mut receipt);
+        let shown = format!("{receipt:?}");
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 5, "{shown}");
+    }
+}
