@@ -1,0 +1,350 @@
+//! The tools that ship, with the network and the files that a policy gives them: standard clients in a guest, and the
+//! guard of the host below them.
+
+mod support;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use support::{Heard, call_of, listening};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use toolcell_core::policy::{DirGrant, Grants};
+use toolcell_core::{BoxFuture, Content, Grant, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
+use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions};
+
+const SECRET: &str = "s3cret-value-of-the-person";
+
+/// A network in which every name has a public address, and every address is one server.
+struct OneServer {
+    server: SocketAddr,
+    connected: Mutex<Vec<SocketAddr>>,
+}
+
+impl Network for OneServer {
+    fn lookup<'a>(&'a self, name: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        let ip = match name {
+            "inside.example" => [10, 0, 0, 1],
+            _ => [93, 184, 215, 14],
+        };
+        Box::pin(async move { Ok(vec![SocketAddr::from((ip, port))]) })
+    }
+
+    fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>> {
+        self.connected.lock().unwrap().push(address);
+        Box::pin(TcpStream::connect(self.server))
+    }
+}
+
+/// Answers by the path of the request; a page shows the head of the request.
+async fn serve() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    head.push(char::from(stream.read_u8().await.unwrap()));
+                }
+                let path = head.split(' ').nth(1).unwrap();
+                let answer = match path.split_once("?to=") {
+                    Some((_, to)) => {
+                        format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+                    }
+                    None => format!(
+                        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{head}",
+                        head.len()
+                    ),
+                };
+                let _ = stream.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    address
+}
+
+async fn shipped(name: &str, options: SandboxOptions) -> Component {
+    let path = format!("{}/../../tools/prebuilt/{name}.wasm", env!("CARGO_MANIFEST_DIR"));
+    let bytes = fs::read(path).unwrap();
+    Sandbox::new(options).unwrap().load(name, &bytes).await.unwrap()
+}
+
+fn policy(grants: &[&str]) -> Policy {
+    let mut policy = Policy::default();
+    for line in grants {
+        match line.parse().unwrap() {
+            Grant::Http(http) => policy.grants.http.push(http),
+            Grant::Env { name, value } => policy.grants.env.push((name, value.unwrap_or_default())),
+            Grant::Dir { host, guest, access } => policy.grants.dirs.push(DirGrant {
+                guest: guest.unwrap(),
+                host: host.into(),
+                access,
+            }),
+        }
+    }
+    policy
+}
+
+async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Heard) {
+    let (context, ear) = listening();
+    let result = tool.call(call_of(arguments), context).await;
+    (result, ear.heard())
+}
+
+fn text(output: &ToolOutput) -> String {
+    let texts = output.content.iter().map(|content| match content {
+        Content::Text { text } => text.as_str(),
+        other => panic!("{other:?}"),
+    });
+    texts.collect()
+}
+
+fn named<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> &'a dyn Tool {
+    &**tools.iter().find(|t| t.spec().name.as_str() == name).expect(name)
+}
+
+#[tokio::test]
+async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_else() {
+    let network = Arc::new(OneServer {
+        server: serve().await,
+        connected: Mutex::default(),
+    });
+    let options = SandboxOptions {
+        slots: 8,
+        optimize: false,
+        network: network.clone(),
+        ..SandboxOptions::default()
+    };
+    let component = shipped("fetch", options).await;
+    let connections = || network.connected.lock().unwrap().len();
+    let fetch = |grants: &[&str]| component.tools(Arc::new(policy(grants))).remove(0);
+
+    let tool = fetch(&["http=http://*.example.com"]);
+    let (result, heard) = call(&*tool, json!({"url": "http://a.example.com/x/../page"})).await;
+    let page = text(&result.unwrap());
+    assert!(
+        page.contains("GET /page HTTP/1.1") && page.contains("host: a.example.com"),
+        "{page}"
+    );
+    assert_eq!(heard.receipt().hosts, ["a.example.com:80"]);
+    assert!(heard.receipt().denials.is_empty());
+
+    // A redirect to where the tool may not go.
+    let before = connections();
+    for to in [
+        "http://127.0.0.1/",
+        "http://169.254.169.254/latest/",
+        "http://other.example/",
+    ] {
+        let (result, heard) = call(&*tool, json!({"url": format!("http://a.example.com/?to={to}")})).await;
+        let error = result.unwrap_err();
+        assert!(!error.for_model().contains("http="), "{error:?}");
+        let denial = &heard.receipt().denials[0];
+        let origin = to.trim_end_matches("latest/").trim_end_matches('/');
+        assert!(denial.target.starts_with(&format!("GET {origin}")), "{denial:?}");
+        assert_eq!(
+            denial.allow_with.as_deref(),
+            Some(format!("http={origin}").as_str())
+        );
+    }
+    assert_eq!(
+        connections(),
+        before + 3,
+        "only the redirects themselves were asked for"
+    );
+
+    // A name with an address that is not public.
+    let tool = fetch(&["http=http://*"]);
+    let (result, heard) = call(&*tool, json!({"url": "http://inside.example/"})).await;
+    assert!(result.is_err());
+    let hint = heard.receipt().denials[0].allow_with.clone().unwrap();
+    assert_eq!(hint, "http-private=http://inside.example");
+    let (result, _) = call(
+        &*fetch(&["http=http://*", &hint]),
+        json!({"url": "http://inside.example/"}),
+    )
+    .await;
+    assert!(result.is_ok());
+
+    // Without a grant nothing is connected to, and with a limit of one request a redirect is not followed.
+    let before = connections();
+    let (result, heard) = call(&*fetch(&[]), json!({"url": "http://a.example.com/"})).await;
+    assert!(result.is_err());
+    assert_eq!(
+        heard.receipt().denials[0].allow_with.as_deref(),
+        Some("http=http://a.example.com")
+    );
+    assert_eq!(connections(), before);
+    let mut limited = policy(&["http=http://*"]);
+    limited.limits.http_requests = 1;
+    let tool = component.tools(Arc::new(limited)).remove(0);
+    assert!(
+        call(&*tool, json!({"url": "http://a.example.com/"}))
+            .await
+            .0
+            .is_ok()
+    );
+    let (result, _) = call(&*tool, json!({"url": "http://a.example.com/?to=/next"})).await;
+    assert!(result.is_err());
+    assert_eq!(connections(), before + 2);
+
+    secrets(&component).await;
+}
+
+/// The server answers with what it was asked, and the guest returns that: nobody sees the secret but the server.
+async fn secrets(component: &Component) {
+    let mut policy = policy(&["http=http://*"]);
+    policy.grants.secrets = serde_json::from_value(json!([{
+        "name": "token",
+        "origins": ["http://api.example.com"],
+        "header": "authorization",
+        "template": "Bearer {}"
+    }]))
+    .unwrap();
+    let mut values = Secrets::default();
+    let policy = Arc::new(policy);
+    assert!(component.tools_with_secrets(policy.clone(), &values).is_err());
+    values.insert("token", SECRET).unwrap();
+    let tool = component.tools_with_secrets(policy, &values).unwrap().remove(0);
+
+    let (result, heard) = call(&*tool, json!({"url": "http://api.example.com/"})).await;
+    let page = text(&result.unwrap());
+    let mask = format!("authorization: Bearer {}", "*".repeat(SECRET.len()));
+    assert!(page.contains(&mask) && !page.contains(SECRET), "{page}");
+    assert!(!format!("{heard:?}").contains(SECRET));
+    let (result, _) = call(&*tool, json!({"url": "http://b.example.com/"})).await;
+    assert!(!text(&result.unwrap()).contains("authorization"));
+
+    // A secret that comes in by another way, here in the arguments, does not leave the cell either.
+    let (result, heard) = call(&*tool, json!({"url": format!("http://b.example.com/{SECRET}")})).await;
+    let page = text(&result.unwrap());
+    assert!(page.contains("GET /[redacted:token] HTTP/1.1"), "{page}");
+    assert!(!format!("{heard:?}").contains(SECRET), "{heard:?}");
+    let (result, heard) = call(&*tool, json!({"url": format!("https://denied.example/{SECRET}")})).await;
+    assert!(!format!("{result:?} {heard:?}").contains(SECRET));
+    assert_eq!(
+        heard.receipt().denials[0].target,
+        "GET https://denied.example/[redacted:token]"
+    );
+}
+
+#[tokio::test]
+async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted() {
+    let options = SandboxOptions {
+        slots: 8,
+        optimize: false,
+        ..SandboxOptions::default()
+    };
+    let component = shipped("files", options).await;
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("inside");
+    fs::create_dir(&inside).unwrap();
+    fs::write(inside.join("old.txt"), "old\n").unwrap();
+    fs::write(dir.path().join("secret.txt"), "secret\n").unwrap();
+    std::os::unix::fs::symlink("../secret.txt", inside.join("link.txt")).unwrap();
+    let tools = |rights: &str, limits: Limits| {
+        let grant = format!("{rights}={}:/work", path_text(&inside));
+        component.tools(Arc::new(Policy {
+            limits,
+            ..policy(&[&grant])
+        }))
+    };
+
+    let read_only = tools("read", Limits::default());
+    let (result, heard) = call(named(&read_only, "files_read"), json!({"path": "/work/old.txt"})).await;
+    assert!(text(&result.unwrap()).contains("old"));
+    assert!(
+        heard
+            .receipt()
+            .files
+            .iter()
+            .any(|f| f.path == "/work/old.txt" && !f.write)
+    );
+    let (result, heard) = call(
+        named(&read_only, "files_write"),
+        json!({"path": "/work/new.txt", "content": "new\n"}),
+    )
+    .await;
+    let error = format!("{result:?}");
+    assert!(result.is_err() && !error.contains(&path_text(&inside)), "{error}");
+    assert!(!inside.join("new.txt").exists());
+    let hints: Vec<&str> = heard
+        .receipt()
+        .denials
+        .iter()
+        .filter_map(|d| d.allow_with.as_deref())
+        .collect();
+    assert_eq!(hints, [format!("read+create={}:/work", path_text(&inside))]);
+
+    let all = tools("write", Limits::default());
+    let write = named(&all, "files_write");
+    let (result, heard) = call(
+        write,
+        json!({"path": "/work/sub/new.txt", "content": "new\n", "parents": true}),
+    )
+    .await;
+    result.unwrap();
+    assert_eq!(fs::read_to_string(inside.join("sub/new.txt")).unwrap(), "new\n");
+    assert!(
+        heard
+            .receipt()
+            .files
+            .iter()
+            .any(|f| f.path == "/work/sub/new.txt" && f.write)
+    );
+
+    for path in ["/work/link.txt", "/work/../secret.txt", "/secret.txt"] {
+        let (result, heard) = call(named(&all, "files_read"), json!({ "path": path })).await;
+        let shown = format!("{result:?} {heard:?}");
+        assert!(result.is_err() && !shown.contains("secret\\n"), "{path}: {shown}");
+    }
+
+    let small = tools(
+        "write",
+        Limits {
+            file_bytes: 10,
+            ..Limits::default()
+        },
+    );
+    let write = named(&small, "files_write");
+    for (length, fits) in [(10, true), (11, false)] {
+        let arguments = json!({"path": format!("/work/{length}.txt"), "content": "x".repeat(length)});
+        let (result, heard) = call(write, arguments).await;
+        assert_eq!(result.is_ok(), fits, "{length}: {result:?}");
+        let says = |d: &toolcell_core::receipt::Denial| d.target == "more than 10 bytes written in one call";
+        assert_eq!(heard.receipt().denials.iter().any(says), !fits);
+    }
+}
+
+fn path_text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_an_error_before_the_guest_runs() {
+    let policy = Policy {
+        grants: Grants {
+            dirs: vec![DirGrant {
+                host: "/no/such/directory".into(),
+                guest: "/work".into(),
+                access: Default::default(),
+            }],
+            ..Grants::default()
+        },
+        ..Policy::default()
+    };
+    let (result, heard) = support::run(&support::Probe::default(), policy).await;
+    let Err(ToolError::Unavailable { message }) = result else {
+        panic!("{result:?}")
+    };
+    assert!(
+        message.contains("`/work`") && !message.contains("/no/such"),
+        "{message}"
+    );
+    assert_eq!(heard.receipt().fuel, 0);
+}
