@@ -1,6 +1,8 @@
 //! The tools that ship, with the network and the files that a policy gives them: standard clients in a guest, and the
 //! guard of the host below them.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics fails")]
+
 mod support;
 
 use std::fs;
