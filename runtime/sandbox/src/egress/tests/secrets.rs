@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use toolcell_core::secret::Secrets;
 use wasmtime_wasi_http::Error;
 
@@ -60,7 +58,7 @@ async fn the_server_gets_the_secret_and_the_guest_does_not_see_it() {
 async fn an_echo_is_masked_in_every_coding_in_headers_and_across_pieces() {
     for form in [
         VALUE.to_owned(),
-        STANDARD.encode(format!("user:{VALUE}")),
+        "dXNlcjpzM2NyZXQtdmFsdWUtb2YtdGhlLXBlcnNvbg==".to_owned(), // `user:` and the value in base64
         VALUE.bytes().map(|b| format!("%{b:02X}")).collect(),
         VALUE.bytes().map(|b| format!("{b:02x}")).collect(),
     ] {
