@@ -7,8 +7,11 @@
 //! | [`anthropic::Anthropic`] | [`anthropic`] | Anthropic Messages |
 //! | [`gemini::Gemini`] | [`gemini`] | Gemini `generateContent`, also on Vertex AI |
 //! | [`ollama::Ollama`] | [`ollama`] | Ollama's own wire |
+//! | [`text_calls::TextCalls`] | [`text_calls`] | around any of them: calls in text, for models without tool calling |
 //! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
 //! | [`offline::Offline`] | [`offline`] | no model at all: finds the tool by the words of the request |
+//!
+//! What requests cost by a table of the user's prices is in [`price`].
 //!
 //! All options are plain values. Nothing here reads the environment (the one exception is the system's certificate
 //! store, where `SSL_CERT_FILE` and `SSL_CERT_DIR` name another), and nothing is printed. Keys are kept in [`ApiKey`] and
@@ -27,10 +30,12 @@ pub mod offline;
 pub mod ollama;
 mod opaque;
 pub mod openai;
+pub mod price;
 pub mod responses;
 mod said;
 mod schema;
 pub mod scripted;
+pub mod text_calls;
 
 pub use error::SetupError;
 pub use http::{HttpOptions, RetryPolicy};

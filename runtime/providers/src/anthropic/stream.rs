@@ -80,10 +80,10 @@ impl MessagesDecoder {
                 answer.reasoning(field("thinking"));
             }
             ("signature_delta", Some(Block::Thinking { signature, .. })) => {
-                signature.push_str(field("signature"))
+                signature.push_str(field("signature"));
             }
             ("input_json_delta", Some(Block::Call(position))) => {
-                answer.arguments(*position, field("partial_json"))
+                answer.arguments(*position, field("partial_json"));
             }
             _ => {}
         }

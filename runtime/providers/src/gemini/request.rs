@@ -109,7 +109,16 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
         in_results = is_result;
         // All results of a step are one turn.
         match contents.last_mut().and_then(|last| last["parts"].as_array_mut()) {
-            Some(last) if joins => last.extend(parts),
+            Some(last) if joins => {
+                // Responses stand together, files of any of them behind.
+                let responses = last
+                    .iter()
+                    .take_while(|p| p.get("functionResponse").is_some())
+                    .count();
+                let mut parts = parts.into_iter();
+                last.splice(responses..responses, parts.next());
+                last.extend(parts);
+            }
             _ if parts.is_empty() => {}
             _ => contents.push(json!({"role": role, "parts": parts})),
         }

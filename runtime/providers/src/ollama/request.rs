@@ -102,7 +102,7 @@ fn spoken(role: &str, content: &[Content]) -> Value {
             Content::Text { text } => lines.push(text.clone()),
             Content::Link(link) => lines.push(said::link(link)),
             Content::Blob(blob) if said::is_picture(&blob.media_type) => {
-                pictures.push(said::base64(&blob.data))
+                pictures.push(said::base64(&blob.data));
             }
             Content::Blob(blob) => lines.push(said::blob(blob)),
         }

@@ -152,7 +152,7 @@ impl Decoder for ResponsesDecoder {
                 answer.text(delta);
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
-                answer.reasoning(delta)
+                answer.reasoning(delta);
             }
             Some("response.reasoning_summary_part.added") => {
                 if data.get("summary_index").and_then(Value::as_u64).unwrap_or(0) > 0 {

@@ -143,7 +143,9 @@ async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
     request.parallel_calls = Some(false);
     request.reasoning_effort = Some("high".into());
     request.temperature = Some(0.5);
-    request.response_schema = Some(std::sync::Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()));
+    request.response_schema = Some(std::sync::Arc::new(
+        Schema::parse(r#"{"type":"object"}"#).unwrap(),
+    ));
     play(&model(&server), request).await.1.unwrap();
     assert_json_snapshot!(server.body(), @r#"
     {
@@ -339,7 +341,11 @@ async fn a_message_of_the_person_after_results_joins_them_behind() {
     play(&model(&server), request).await.1.unwrap();
     let messages = &server.body()["messages"];
     let id = messages[1]["content"][0]["id"].as_str().unwrap();
-    assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "{id}");
+    assert!(
+        id.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'),
+        "{id}"
+    );
     assert_eq!(messages[1]["content"][0]["name"], "no_such_tool");
     assert_eq!(
         messages[2]["content"],
@@ -372,7 +378,12 @@ async fn what_the_service_refuses_is_not_sent() {
         },
         Message::user("b"),
     ]);
-    request.tools = vec![tool("t", "T.", json!({"type": "object", "anyOf": [{"required": ["a"]}], "properties": {"a": {}}}))].into();
+    request.tools = vec![tool(
+        "t",
+        "T.",
+        json!({"type": "object", "anyOf": [{"required": ["a"]}], "properties": {"a": {}}}),
+    )]
+    .into();
     request.tool_choice = ToolChoice::Tool(ToolName::new("t").unwrap());
     request.reasoning_effort = Some("2000".into());
     play(&Anthropic::new(options).unwrap(), request).await.1.unwrap();
@@ -386,8 +397,15 @@ async fn what_the_service_refuses_is_not_sent() {
         ]}])
     );
     assert_eq!(body["tool_choice"], json!({"type": "tool", "name": "t"}));
-    assert_eq!(body["tools"][0]["input_schema"], json!({"type": "object", "properties": {"a": {}}}));
-    assert_eq!(body.get("thinking"), None, "a forced call and thinking exclude each other");
+    assert_eq!(
+        body["tools"][0]["input_schema"],
+        json!({"type": "object", "properties": {"a": {}}})
+    );
+    assert_eq!(
+        body.get("thinking"),
+        None,
+        "a forced call and thinking exclude each other"
+    );
 }
 
 #[tokio::test]
@@ -398,7 +416,10 @@ async fn a_budget_of_thoughts_leaves_room_for_the_answer() {
     request.max_output_tokens = Some(1000);
     play(&model(&server), request).await.1.unwrap();
     let body = server.body();
-    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 4000}));
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 4000})
+    );
     assert_eq!(body["max_tokens"], 5024);
 }
 
@@ -413,7 +434,9 @@ async fn the_reason_for_the_end_is_told() {
         ("refusal", StopReason::Refused),
         ("odd", StopReason::Other("odd".into())),
     ] {
-        let end = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":1}}}}"#);
+        let end = format!(
+            r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":1}}}}"#
+        );
         let server = Server::start([events(&[START, &end, STOP])]).await;
         assert_eq!(play(&model(&server), hello()).await.1.unwrap().stop, stop);
     }
@@ -437,11 +460,17 @@ async fn a_stream_that_ends_early_is_truncated_at_every_event() {
         let server = Server::start([events(&whole[..count])]).await;
         options.base_url = server.url("");
         options.http.retry.retries = 0;
-        let error = play(&Anthropic::new(options).unwrap(), hello()).await.1.unwrap_err();
+        let error = play(&Anthropic::new(options).unwrap(), hello())
+            .await
+            .1
+            .unwrap_err();
         assert_eq!(error.kind, ProviderErrorKind::Truncated, "after {count} events");
     }
     let server = Server::start([events(&whole[..whole.len() - 1])]).await;
-    assert!(play(&model(&server), hello()).await.1.is_ok(), "only the end marker is missing");
+    assert!(
+        play(&model(&server), hello()).await.1.is_ok(),
+        "only the end marker is missing"
+    );
 }
 
 #[tokio::test]
@@ -460,18 +489,46 @@ async fn an_overloaded_service_is_asked_again_before_the_first_output_and_not_af
     let partial = [&hello_events()[..4], &[overloaded]].concat();
     let server = Server::start([events(&partial), events(&hello_events())]).await;
     let error = play(&model(&server), hello()).await.1.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ProviderErrorKind::Unavailable, "Overloaded"));
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ProviderErrorKind::Unavailable, "Overloaded")
+    );
     assert_eq!(server.received().len(), 1);
 }
 
 #[tokio::test]
 async fn errors_are_told_by_kind() {
     for (status, kind, message, expected) in [
-        (401, "authentication_error", "invalid x-api-key", ProviderErrorKind::Unauthorized),
-        (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", ProviderErrorKind::ContextLength),
-        (400, "invalid_request_error", "messages: roles must alternate", ProviderErrorKind::InvalidRequest),
-        (413, "request_too_large", "Request exceeds the maximum size", ProviderErrorKind::ContextLength),
-        (404, "not_found_error", "model: claude-y", ProviderErrorKind::InvalidRequest),
+        (
+            401,
+            "authentication_error",
+            "invalid x-api-key",
+            ProviderErrorKind::Unauthorized,
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            ProviderErrorKind::ContextLength,
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "messages: roles must alternate",
+            ProviderErrorKind::InvalidRequest,
+        ),
+        (
+            413,
+            "request_too_large",
+            "Request exceeds the maximum size",
+            ProviderErrorKind::ContextLength,
+        ),
+        (
+            404,
+            "not_found_error",
+            "model: claude-y",
+            ProviderErrorKind::InvalidRequest,
+        ),
     ] {
         let body = json!({"type": "error", "error": {"type": kind, "message": message}}).to_string();
         let server = Server::start([Reply::json(status, body)]).await;

@@ -113,7 +113,9 @@ async fn a_conversation_of_another_model_goes_out() {
     request.max_output_tokens = Some(100);
     request.temperature = Some(0.5);
     request.reasoning_effort = Some("low".into());
-    request.response_schema = Some(std::sync::Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()));
+    request.response_schema = Some(std::sync::Arc::new(
+        Schema::parse(r#"{"type":"object"}"#).unwrap(),
+    ));
     let provider = Gemini::new(options(&server, "models/gemini-2.5-flash")).unwrap();
     play(&provider, request).await.1.unwrap();
     assert_json_snapshot!(server.body(), @r#"
@@ -175,17 +177,17 @@ async fn a_conversation_of_another_model_goes_out() {
               }
             },
             {
-              "inlineData": {
-                "data": "anBn",
-                "mimeType": "image/jpeg"
-              }
-            },
-            {
               "functionResponse": {
                 "name": "weather",
                 "response": {
                   "error": "Error: no JSON"
                 }
+              }
+            },
+            {
+              "inlineData": {
+                "data": "anBn",
+                "mimeType": "image/jpeg"
               }
             }
           ],
@@ -297,9 +299,18 @@ async fn a_server_that_does_not_know_json_schemas_gets_its_own_kind() {
 #[tokio::test]
 async fn the_reason_for_the_end_is_told() {
     for (body, stop) in [
-        (r#"{"candidates":[{"finishReason":"MAX_TOKENS"}]}"#, StopReason::MaxTokens),
-        (r#"{"candidates":[{"finishReason":"SAFETY"}]}"#, StopReason::Refused),
-        (r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#, StopReason::Refused),
+        (
+            r#"{"candidates":[{"finishReason":"MAX_TOKENS"}]}"#,
+            StopReason::MaxTokens,
+        ),
+        (
+            r#"{"candidates":[{"finishReason":"SAFETY"}]}"#,
+            StopReason::Refused,
+        ),
+        (
+            r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#,
+            StopReason::Refused,
+        ),
         (
             r#"{"candidates":[{"finishReason":"MALFORMED_FUNCTION_CALL"}]}"#,
             StopReason::Other("MALFORMED_FUNCTION_CALL".into()),
@@ -320,7 +331,12 @@ async fn a_stream_without_a_reason_for_its_end_is_truncated() {
 #[tokio::test]
 async fn errors_are_told_by_kind() {
     for (status, name, message, kind) in [
-        (400, "INVALID_ARGUMENT", "API key not valid.", ProviderErrorKind::InvalidRequest),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "API key not valid.",
+            ProviderErrorKind::InvalidRequest,
+        ),
         (403, "PERMISSION_DENIED", "no", ProviderErrorKind::Unauthorized),
         (
             400,
@@ -353,12 +369,19 @@ async fn vertex_takes_a_token() {
         vertex_base_url("p1", "global"),
         "https://aiplatform.googleapis.com/v1/projects/p1/locations/global/publishers/google"
     );
-    assert!(matches!(Gemini::new(options.clone()), Err(SetupError::MissingKey { .. })));
+    assert!(matches!(
+        Gemini::new(options.clone()),
+        Err(SetupError::MissingKey { .. })
+    ));
     assert_eq!(options.access, Access::Token);
     options.base_url = server.url("/v1/projects/p1/locations/l/publishers/google");
     options.api_key = Some(ApiKey::new("ya29.planted"));
     play(&Gemini::new(options).unwrap(), hello()).await.1.unwrap();
     let received = &server.received()[0];
     assert_eq!(received.header("authorization"), Some("Bearer ya29.planted"));
-    assert!(received.line.contains("/publishers/google/models/gemini-3-pro:streamGenerateContent"));
+    assert!(
+        received
+            .line
+            .contains("/publishers/google/models/gemini-3-pro:streamGenerateContent")
+    );
 }

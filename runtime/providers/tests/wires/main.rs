@@ -11,3 +11,4 @@ mod ollama;
 mod openai;
 mod responses;
 mod scripted;
+mod text_calls;

@@ -217,7 +217,11 @@ async fn a_model_that_cannot_think_is_asked_again_without() {
     assert!(end.is_ok());
     assert_eq!(retries(&deltas), 1);
     play(&provider, request).await.1.unwrap();
-    let sent: Vec<_> = server.received().iter().map(|r| r.body.get("think").cloned()).collect();
+    let sent: Vec<_> = server
+        .received()
+        .iter()
+        .map(|r| r.body.get("think").cloned())
+        .collect();
     assert_eq!(sent, [Some(json!(true)), None, None]);
 }
 
@@ -229,7 +233,10 @@ async fn what_goes_wrong_is_told() {
 
     let server = Server::start([Reply::json(404, r#"{"error":"model 'llama3.2' not found"}"#)]).await;
     let error = play(&model(&server), hello()).await.1.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ProviderErrorKind::InvalidRequest, "model 'llama3.2' not found"));
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ProviderErrorKind::InvalidRequest, "model 'llama3.2' not found")
+    );
 
     let server = Server::start([lines(&HELLO[..2])]).await;
     let error = play(&model(&server), hello()).await.1.unwrap_err();
@@ -247,5 +254,8 @@ async fn the_limit_of_tokens_is_told() {
         r#"{"message":{"role":"assistant","content":""},"done":true,"done_reason":"length"}"#,
     ])])
     .await;
-    assert_eq!(play(&model(&server), hello()).await.1.unwrap().stop, StopReason::MaxTokens);
+    assert_eq!(
+        play(&model(&server), hello()).await.1.unwrap().stop,
+        StopReason::MaxTokens
+    );
 }

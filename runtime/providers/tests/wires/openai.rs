@@ -304,7 +304,8 @@ async fn calls_are_understood_as_compatible_servers_send_them() {
     let weather = |city: &str| ("weather".to_owned(), format!("{{\"city\":\"{city}\"}}"));
     let one = vec![weather("Rome")];
     let two = vec![weather("Rome"), weather("Oslo")];
-    let cases: &[(&str, &[&str], &[(String, String)])] = &[
+    type Case<'a> = (&'a str, &'a [&'a str], &'a [(String, String)]);
+    let cases: &[Case<'_>] = &[
         (
             "a whole call in one chunk, without index and id, ended by `stop`",
             &[

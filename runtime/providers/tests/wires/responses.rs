@@ -95,11 +95,14 @@ async fn reasoning_and_calls_come_in_order_and_reasoning_goes_back_encrypted() {
     let provider = model(&server);
     let (deltas, end) = play(&provider, hello()).await;
     let end = end.unwrap();
-    assert_eq!(deltas[..3], [
-        Delta::Reasoning("First.".into()),
-        Delta::Reasoning("\n\n".into()),
-        Delta::Reasoning("Second.".into())
-    ]);
+    assert_eq!(
+        deltas[..3],
+        [
+            Delta::Reasoning("First.".into()),
+            Delta::Reasoning("\n\n".into()),
+            Delta::Reasoning("Second.".into())
+        ]
+    );
     assert_eq!(
         calls(&end),
         [
@@ -330,23 +333,45 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
     let mut options = options(&server);
     options.tool_schemas = ToolSchemas::Strict;
     let mut request = hello();
-    let open = tool("open", "Takes anything.", json!({"type": "object", "additionalProperties": true}));
+    let open = tool(
+        "open",
+        "Takes anything.",
+        json!({"type": "object", "additionalProperties": true}),
+    );
     request.tools = vec![weather(), open].into();
-    let end = play(&OpenAiResponses::new(options).unwrap(), request).await.1.unwrap();
-    assert_eq!(calls(&end), [("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned())]);
+    let end = play(&OpenAiResponses::new(options).unwrap(), request)
+        .await
+        .1
+        .unwrap();
+    assert_eq!(
+        calls(&end),
+        [("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned())]
+    );
     let tools = &server.body()["tools"];
     assert_eq!(tools[0]["strict"], true);
     assert_eq!(tools[0]["parameters"]["required"], json!(["city", "unit"]));
     assert_eq!(tools[1]["strict"], false);
-    assert_eq!(tools[1]["parameters"], json!({"type": "object", "additionalProperties": true}));
+    assert_eq!(
+        tools[1]["parameters"],
+        json!({"type": "object", "additionalProperties": true})
+    );
 }
 
 #[tokio::test]
 async fn the_reason_for_the_end_is_told() {
     for (response, stop) in [
-        (json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}), StopReason::MaxTokens),
-        (json!({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}), StopReason::Refused),
-        (json!({"status": "incomplete"}), StopReason::Other("incomplete".into())),
+        (
+            json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}),
+            StopReason::MaxTokens,
+        ),
+        (
+            json!({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}),
+            StopReason::Refused,
+        ),
+        (
+            json!({"status": "incomplete"}),
+            StopReason::Other("incomplete".into()),
+        ),
     ] {
         let end = json!({"type": "response.incomplete", "response": response}).to_string();
         let server = Server::start([events(&[THOUGHT[6], THOUGHT[7], &end])]).await;
@@ -361,7 +386,10 @@ async fn the_reason_for_the_end_is_told() {
     ])])
     .await;
     let end = play(&model(&server), hello()).await.1.unwrap();
-    assert_eq!((end.stop, &end.parts[..]), (StopReason::Refused, &[text("I can't.")][..]));
+    assert_eq!(
+        (end.stop, &end.parts[..]),
+        (StopReason::Refused, &[text("I can't.")][..])
+    );
 }
 
 #[tokio::test]
@@ -392,7 +420,11 @@ async fn a_stream_that_ends_before_the_response_is_complete_is_truncated() {
         options.base_url = server.url("/v1");
         options.http.retry.retries = 0;
         let end = play(&OpenAiResponses::new(options).unwrap(), hello()).await.1;
-        assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Truncated, "after {count} events");
+        assert_eq!(
+            end.unwrap_err().kind,
+            ProviderErrorKind::Truncated,
+            "after {count} events"
+        );
     }
 }
 

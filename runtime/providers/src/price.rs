@@ -1,0 +1,110 @@
+//! What requests cost, by prices that the user names. Prices change and differ between contracts, so none are built in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::provider::Usage;
+
+/// The price of one model, in any currency, for a million tokens of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Input tokens that no cache had.
+    pub input: f64,
+    /// Input tokens read from a cache; `None` charges them as input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+    /// Input tokens written to a cache; `None` charges them as input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+    /// Output tokens, with those of reasoning.
+    pub output: f64,
+}
+
+/// Prices by name of the model. A name that ends in `*` stands for all that begin like it; the longest one counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PriceTable(pub BTreeMap<String, Price>);
+
+impl Price {
+    /// What a request cost, in the currency of the price.
+    #[expect(clippy::cast_precision_loss, reason = "no request has so many tokens")]
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        let cached = usage.cache_read.saturating_add(usage.cache_write);
+        let fresh = usage.input.saturating_sub(cached);
+        let of = |tokens: u64, price: f64| tokens as f64 * price;
+        (of(fresh, self.input)
+            + of(usage.cache_read, self.cache_read.unwrap_or(self.input))
+            + of(usage.cache_write, self.cache_write.unwrap_or(self.input))
+            + of(usage.output, self.output))
+            / 1e6
+    }
+}
+
+impl PriceTable {
+    /// The price of a model, or `None` when the table has none.
+    pub fn price(&self, model: &str) -> Option<&Price> {
+        self.0.get(model).or_else(|| {
+            let fits = |name: &&String| {
+                name.strip_suffix('*')
+                    .is_some_and(|start| model.starts_with(start))
+            };
+            let best = self.0.keys().filter(fits).max_by_key(|name| name.len())?;
+            self.0.get(best)
+        })
+    }
+
+    /// What a request to a model cost, or `None` when the table does not know the model.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        self.price(model).map(|price| price.cost(usage))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_token_has_its_price() {
+        let usage = Usage {
+            input: 1_000_000,
+            cache_read: 400_000,
+            cache_write: 100_000,
+            output: 200_000,
+            reasoning: 150_000,
+        };
+        let price = Price {
+            input: 3.0,
+            cache_read: Some(0.3),
+            cache_write: Some(3.75),
+            output: 15.0,
+        };
+        assert!((price.cost(&usage) - (1.5 + 0.12 + 0.375 + 3.0)).abs() < 1e-9);
+        let simple = Price {
+            cache_read: None,
+            cache_write: None,
+            ..price
+        };
+        assert!((simple.cost(&usage) - 6.0).abs() < 1e-9);
+        let odd = Usage {
+            cache_read: 5,
+            ..Usage::default()
+        };
+        assert!(simple.cost(&odd) >= 0.0);
+    }
+
+    #[test]
+    fn a_model_is_found_by_its_name_or_by_the_longest_beginning() {
+        let table: PriceTable = serde_json::from_str(
+            r#"{"gpt-x":{"input":1,"output":1},"gpt-*":{"input":2,"output":2},"gpt-x-*":{"input":3,"output":3}}"#,
+        )
+        .unwrap();
+        let input = |model: &str| table.price(model).map(|p| p.input);
+        assert_eq!(input("gpt-x"), Some(1.0));
+        assert_eq!(input("gpt-y"), Some(2.0));
+        assert_eq!(input("gpt-x-mini"), Some(3.0));
+        assert_eq!(input("claude"), None);
+        assert_eq!(table.cost("claude", &Usage::default()), None);
+        assert!(serde_json::from_str::<PriceTable>(r#"{"a":{"input":1,"output":1,"x":1}}"#).is_err());
+    }
+}
