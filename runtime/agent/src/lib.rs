@@ -11,6 +11,7 @@
 //! | which calls may run | [`approval`] |
 //! | code that looks on, changes and refuses | [`hook`] |
 //! | sessions that survive | [`store`] |
+//! | log files | [`log`] |
 
 mod agent;
 pub mod approval;
@@ -23,6 +24,7 @@ mod driver;
 pub mod error;
 mod fingerprint;
 pub mod hook;
+pub mod log;
 pub mod machine;
 mod native;
 pub mod policy;
@@ -45,6 +47,7 @@ pub use agent::{Agent, AgentBuilder};
 pub use approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
 pub use error::{AgentError, BuildError};
 pub use hook::Hook;
+pub use log::{LogFiles, Tee};
 pub use machine::{LoopState, Machine};
 pub use native::{FnTool, FnToolError, IntoOutput};
 pub use policy::{Control, LoopPolicy};

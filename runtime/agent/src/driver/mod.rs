@@ -25,6 +25,7 @@ use self::observer::{MAX_WAITING, Observer};
 use self::tasks::Done;
 use crate::agent::Inner;
 use crate::context::{self, View};
+use crate::dispatch;
 use crate::error::AgentError;
 use crate::hook::HookContext;
 use crate::machine::{CallOutcome, Effect, Input, LoopState};
@@ -134,22 +135,34 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// One step of the machine: its events are stored, then shown, then the rest is done.
+    /// One step of the machine: its events are stored, then shown, then the rest is done. What needs no waiting is done at
+    /// once and its consequences belong to the same step, so that they share one write to the journal.
     async fn step(&mut self, input: Input) -> Result<(), AgentError> {
-        let effects = self.inner.machine.step(self.state, input);
-        self.show_notes();
-        let mut rest = Vec::new();
+        // Without hooks nobody looks at prompts and calls but the loop.
+        let unwatched = self.inner.hooks.is_empty();
+        let mut inputs = VecDeque::from([input]);
         let mut events = Vec::new();
-        for effect in effects {
-            match effect {
-                Effect::Emit(event) => events.push(event),
-                other => rest.push(other),
+        let mut rest = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            for effect in self.inner.machine.step(self.state, input) {
+                match effect {
+                    Effect::Emit(event) => events.push(event),
+                    Effect::Prompt if unwatched => inputs.push_back(Input::Prompted {
+                        message: None,
+                        instructions: String::new(),
+                    }),
+                    Effect::Prepare { id, tool, arguments } if unwatched => {
+                        let checked = dispatch::check(&self.inner.registry, &tool, &arguments);
+                        let arguments = checked.map(|(_, arguments)| arguments);
+                        inputs.push_back(Input::Prepared { id, arguments });
+                    }
+                    effect => rest.push(effect),
+                }
             }
         }
-        let saved: Vec<Event> = std::mem::take(&mut self.unsaved)
-            .into_iter()
-            .chain(events.iter().cloned())
-            .collect();
+        self.show_notes();
+        let saved = std::mem::take(&mut self.unsaved).into_iter();
+        let saved = saved.chain(events.iter().cloned()).collect();
         self.save(saved).await?;
         for event in &events {
             self.record.note(event);

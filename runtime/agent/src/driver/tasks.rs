@@ -244,9 +244,6 @@ async fn prepare(
     let Value::Object(map) = checked.clone() else {
         return Ok(Ok(checked));
     };
-    if inner.hooks.is_empty() {
-        return Ok(Ok(checked));
-    }
     let mut draft = CallDraft {
         id: id.to_owned(),
         tool: tool.to_owned(),
