@@ -5,6 +5,7 @@
 
 mod cli_call;
 mod cli_person;
+mod cli_policy;
 mod cli_tool;
 mod config;
 mod contract;
@@ -13,6 +14,7 @@ mod house;
 mod prebuilt;
 mod promises;
 mod readme;
+mod run_approval;
 mod run_turn;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.

@@ -246,7 +246,7 @@ fn what_cannot_start_says_why() {
       why: `api.openai.com` needs an API key and none is set for the provider `openai`
      hint: set the key: export OPENAI_API_KEY=…
            or try without a model: --provider offline
-    error: no model is named for `http://127.0.0.1:1/v1`
+    error: no model is named for `openai` at `http://127.0.0.1:1/v1`
      hint: name it with --model, TOOLCELL_MODEL or `[provider] model`
     error: the provider `scripted` has no script
      hint: name it with --model FILE.json

@@ -45,6 +45,10 @@ pub(crate) enum Command {
     /// List and inspect tools.
     #[command(subcommand)]
     Tool(commands::tool::Tool),
+    /// Explain what tools could do together.
+    #[command(subcommand)]
+    Policy(commands::policy::Policy),
+    Lock(commands::lock::Lock),
     /// Check the configuration.
     #[command(subcommand)]
     Config(commands::config::Config),
@@ -65,6 +69,10 @@ pub(crate) struct PolicyFlags {
     /// Set a limit of one call, such as `wall=60s`, `memory=512MiB`, `fuel=5G` [repeatable].
     #[arg(long = "limit", value_name = "[COMPONENT:]NAME=VALUE")]
     pub(crate) limits: Vec<FlagLimit>,
+
+    /// Allow grants that give away more than one may think: `/`, the home directory, keys, system directories, sockets.
+    #[arg(long)]
+    pub(crate) dangerous: bool,
 }
 
 impl PolicyFlags {
@@ -72,5 +80,6 @@ impl PolicyFlags {
     pub(crate) fn apply(&self, overrides: &mut Overrides) {
         overrides.grants.clone_from(&self.grants);
         overrides.limits.clone_from(&self.limits);
+        overrides.dangerous = self.dangerous;
     }
 }

@@ -3,13 +3,16 @@
 //! It is the only crate that reads the environment, the home directory and the working directory, and the only one that
 //! knows all the others.
 
+mod approve;
 mod args;
 mod commands;
 mod config;
 mod environment;
 mod exit;
+mod flow;
 mod grants;
 mod interrupt;
+mod lock;
 mod log;
 mod model;
 mod near;

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolcell_core::Provider;
+use toolcell_providers::anthropic::{self, Anthropic};
+use toolcell_providers::gemini::{self, Gemini};
 use toolcell_providers::offline::{self, Offline};
+use toolcell_providers::ollama::{self, Ollama};
 use toolcell_providers::openai::{self, OpenAi};
+use toolcell_providers::responses::{self, OpenAiResponses};
 use toolcell_providers::scripted::Scripted;
 use toolcell_providers::{ApiKey, HttpOptions, SetupError};
 
@@ -20,8 +24,52 @@ use crate::report::{Exit, Failure};
 /// The variable that holds the key of OpenAI, and of servers that speak its wire.
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
-/// The model that is asked at OpenAI when nobody names one.
+/// A model at OpenAI that is asked when nobody names one.
 const OPENAI_MODEL: &str = "gpt-5-mini";
+
+/// What the providers that are reached over a network have by default.
+struct Wire {
+    /// The variable that usually holds the key.
+    key: &'static str,
+    /// Where the provider itself listens.
+    base_url: &'static str,
+    /// The model that is asked there when nobody names one; `None` where somebody must.
+    model: Option<&'static str>,
+}
+
+impl ProviderName {
+    /// The defaults of a provider that is reached over a network.
+    fn wire(self) -> Option<Wire> {
+        Some(match self {
+            Self::OpenAi => Wire {
+                key: OPENAI_KEY,
+                base_url: openai::OPENAI_BASE_URL,
+                model: Some(OPENAI_MODEL),
+            },
+            Self::Responses => Wire {
+                key: OPENAI_KEY,
+                base_url: openai::OPENAI_BASE_URL,
+                model: Some(OPENAI_MODEL),
+            },
+            Self::Anthropic => Wire {
+                key: "ANTHROPIC_API_KEY",
+                base_url: anthropic::ANTHROPIC_BASE_URL,
+                model: None,
+            },
+            Self::Gemini => Wire {
+                key: "GEMINI_API_KEY",
+                base_url: gemini::GEMINI_BASE_URL,
+                model: None,
+            },
+            Self::Ollama => Wire {
+                key: "OLLAMA_API_KEY",
+                base_url: ollama::OLLAMA_BASE_URL,
+                model: None,
+            },
+            Self::Scripted | Self::Offline => return None,
+        })
+    }
+}
 
 /// The kinds of providers, by the names that people write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -29,6 +77,14 @@ const OPENAI_MODEL: &str = "gpt-5-mini";
 pub(crate) enum ProviderName {
     /// OpenAI, or any server that speaks its Chat Completions.
     OpenAi,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Anthropic,
+    /// Gemini, from Google.
+    Gemini,
+    /// Ollama's own wire.
+    Ollama,
     /// Turns from a JSON file, for tests and demonstrations.
     Scripted,
     /// No model: a small stand-in that matches words of the request with the tools.
@@ -37,12 +93,24 @@ pub(crate) enum ProviderName {
 
 impl ProviderName {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::OpenAi, Self::Scripted, Self::Offline];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::OpenAi,
+        Self::Responses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::Ollama,
+        Self::Scripted,
+        Self::Offline,
+    ];
 
     /// The name, as people write it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
+            Self::Responses => "responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
             Self::Scripted => "scripted",
             Self::Offline => "offline",
         }
@@ -113,10 +181,10 @@ pub(crate) fn name(settings: &Settings, environment: &Environment) -> (ProviderN
 /// When a key, a model or a script is missing or cannot be used.
 pub(crate) fn choose(settings: &Settings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
-    let provider: Arc<dyn Provider> = match name {
-        ProviderName::OpenAi => Arc::new(openai(settings, environment)?),
-        ProviderName::Scripted => Arc::new(scripted(settings, environment)?),
-        ProviderName::Offline => Arc::new(Offline::new()),
+    let provider: Arc<dyn Provider> = match (name, name.wire()) {
+        (ProviderName::Scripted, _) => Arc::new(scripted(settings, environment)?),
+        (_, Some(wire)) => over_network(name, &wire, settings, environment)?,
+        (_, None) => Arc::new(Offline::new()),
     };
     let model = provider.info().model.clone();
     let note = match (name, origin) {
@@ -136,34 +204,66 @@ fn scripted(settings: &Settings, environment: &Environment) -> Result<Scripted, 
             .hint("name it with --model FILE.json")
     })?;
     let path = environment.path(&model.value, &environment.cwd);
-    Scripted::from_file(&path).map_err(|error| cannot_set_up(ProviderName::Scripted, error))
+    Scripted::from_file(&path).map_err(|error| cannot_set_up(ProviderName::Scripted, OPENAI_KEY, error))
 }
 
-fn openai(settings: &Settings, environment: &Environment) -> Result<OpenAi, Failure> {
+fn over_network(
+    name: ProviderName,
+    wire: &Wire,
+    settings: &Settings,
+    environment: &Environment,
+) -> Result<Arc<dyn Provider>, Failure> {
     let provider = &settings.provider;
     let base_url = provider
         .base_url
         .as_ref()
-        .map_or(openai::OPENAI_BASE_URL, |url| url.value.as_str());
-    let model = match (&provider.model, &provider.base_url) {
+        .map_or(wire.base_url, |url| url.value.as_str());
+    let model = match (&provider.model, wire.model) {
         (Some(model), _) => model.value.as_str(),
-        (None, None) => OPENAI_MODEL,
-        (None, Some(url)) => {
-            return Err(
-                Failure::new(Exit::Config, format!("no model is named for `{}`", url.value))
-                    .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"),
-            );
+        (None, Some(model)) if provider.base_url.is_none() => model,
+        (None, _) => {
+            return Err(Failure::new(
+                Exit::Config,
+                format!("no model is named for `{name}` at `{base_url}`"),
+            )
+            .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"));
         }
     };
-    let mut options = openai::Options::new(model);
-    base_url.clone_into(&mut options.base_url);
-    options.api_key = key(settings, environment, base_url)?.map(ApiKey::new);
-    options.http = http(environment, base_url);
-    OpenAi::new(options).map_err(|error| cannot_set_up(ProviderName::OpenAi, error))
+    let key = key(wire, settings, environment, base_url)?.map(ApiKey::new);
+    let http = http(environment, base_url);
+    let refused = |error| cannot_set_up(name, wire.key, error);
+    Ok(match name {
+        ProviderName::Responses => {
+            let mut options = responses::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(OpenAiResponses::new(options).map_err(refused)?)
+        }
+        ProviderName::Anthropic => {
+            let mut options = anthropic::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Anthropic::new(options).map_err(refused)?)
+        }
+        ProviderName::Gemini => {
+            let mut options = gemini::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Gemini::new(options).map_err(refused)?)
+        }
+        ProviderName::Ollama => {
+            let mut options = ollama::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Ollama::new(options).map_err(refused)?)
+        }
+        _ => {
+            let mut options = openai::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(OpenAi::new(options).map_err(refused)?)
+        }
+    })
 }
 
 /// The key, from the variable that the person named or from the usual one.
 fn key<'a>(
+    wire: &Wire,
     settings: &Settings,
     environment: &'a Environment,
     base_url: &str,
@@ -180,7 +280,7 @@ fn key<'a>(
             .hint(format!("set it: export {}=…", name.value))),
         },
         // The usual key is not sent in the clear to a server that the person did not name a key for.
-        None if base_url.starts_with("https://") || is_loopback(base_url) => Ok(environment.var(OPENAI_KEY)),
+        None if base_url.starts_with("https://") || is_loopback(base_url) => Ok(environment.var(wire.key)),
         None => Ok(None),
     }
 }
@@ -233,14 +333,14 @@ fn http(environment: &Environment, base_url: &str) -> HttpOptions {
     options
 }
 
-fn cannot_set_up(name: ProviderName, error: SetupError) -> Failure {
+fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
     let exit = match error {
         SetupError::MissingKey { .. } => Exit::Provider,
         _ => Exit::Config,
     };
     let hint = match &error {
         SetupError::MissingKey { .. } => Some(format!(
-            "set the key: export {OPENAI_KEY}=…\nor try without a model: --provider offline"
+            "set the key: export {key}=…\nor try without a model: --provider offline"
         )),
         SetupError::BaseUrl { .. } => {
             Some("a base URL looks like `https://api.openai.com/v1` or `http://localhost:11434/v1`".into())

@@ -15,6 +15,7 @@ use crate::args::PolicyFlags;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::interrupt;
+use crate::lock;
 use crate::near::nearest;
 use crate::render::{Activity, Console, content, receipt, turn};
 use crate::report::{Exit, Failure};
@@ -40,6 +41,10 @@ pub(crate) struct Call {
 
     #[command(flatten)]
     policy: PolicyFlags,
+
+    /// Refuse the tool when it differs from `toolcell.lock`.
+    #[arg(long)]
+    locked: bool,
 
     /// Say what the call used: time, fuel, memory, files, hosts.
     #[arg(long)]
@@ -69,6 +74,9 @@ impl Call {
         let wanted = toolbox.find(&self.tool).await?;
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
+        if self.locked {
+            lock::check(std::slice::from_ref(&loaded), environment)?;
+        }
         let tool = pick(&loaded, wanted.tool.as_deref())?;
         let text = self.read_arguments(console)?;
         let outcome = match check(tool.as_ref(), &text) {

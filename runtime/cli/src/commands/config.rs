@@ -26,14 +26,23 @@ pub(crate) enum Config {
 /// The layers are: built-in defaults, your own file, the project's `toolcell.toml`, environment variables
 /// (`TOOLCELL_…`), flags. Later ones win; a project's file can only narrow what your own file allows.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 Examples:
   toolcell config check
-  toolcell config check --json")]
+  toolcell config check --json
+
+Environment variables:
+{}", variables()))]
 pub(crate) struct Check {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// The variables, one a line, for the help.
+fn variables() -> String {
+    let lines = VARIABLES.map(|(name, what)| format!("  {name:21} {what}"));
+    lines.join("\n")
 }
 
 /// Print the JSON Schema of the configuration file, for editors.
@@ -192,11 +201,11 @@ fn print(
         "none (no toolcell.toml here or above)",
     )?;
     let variables = settings.variables.join(", ");
-    let known = format!("none of {}", VARIABLES.map(|(name, _)| name).join(", "));
+    let known = "none (no TOOLCELL_… variable is set)";
     layer(
         "environment",
         Some(variables.as_str()).filter(|names| !names.is_empty()),
-        &known,
+        known,
     )?;
 
     out.end_line()?;

@@ -4,6 +4,8 @@ pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod lock;
+pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod tool;
 
@@ -32,6 +34,8 @@ pub(crate) async fn dispatch(
         Command::Run(command) => command.run(overrides, environment, console).await,
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
+        Command::Policy(command) => command.run(overrides, environment, console).await,
+        Command::Lock(command) => command.run(overrides, environment, console).await,
         Command::Config(command) => command.run(overrides, environment, console),
         Command::Doctor(command) => command.run(overrides, environment, console).await,
         Command::Completions(command) => command.run(),

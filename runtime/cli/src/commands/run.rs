@@ -1,20 +1,25 @@
 //! `toolcell run`: one turn of the loop.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use tokio_util::sync::CancellationToken;
-use toolcell_agent::{Agent, LoopPolicy};
+use toolcell_agent::{Agent, LoopPolicy, preset};
 use toolcell_core::event::EventSink;
 use toolcell_core::{Message, Tool};
 
+use crate::approve::{self, AtTerminal};
 use crate::args::PolicyFlags;
+use crate::config::file::FlowRule;
 use crate::config::units::Span;
 use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
+use crate::flow;
 use crate::interrupt;
+use crate::lock;
 use crate::model::{self, ProviderName};
 use crate::render::lines::JsonLines;
 use crate::render::turn::TurnView;
@@ -62,6 +67,10 @@ pub(crate) struct Run {
     #[command(flatten)]
     model: ModelFlags,
 
+    /// Refuse tools that differ from `toolcell.lock`.
+    #[arg(long)]
+    locked: bool,
+
     /// Print every event as one line of JSON on standard output, as it is.
     #[arg(long)]
     json: bool,
@@ -70,7 +79,7 @@ pub(crate) struct Run {
 /// Which model is asked, and how far a turn may go.
 #[derive(Debug, Args)]
 pub(crate) struct ModelFlags {
-    /// Which kind of provider: `openai`, `scripted`, `offline`.
+    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `ollama`, `scripted`, `offline`.
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     provider: Option<ProviderName>,
 
@@ -93,6 +102,15 @@ pub(crate) struct ModelFlags {
     /// Wall time of the turn, such as `90s` or `5m` [default: none].
     #[arg(long, value_name = "TIME", help_heading = "Model")]
     deadline: Option<Span>,
+
+    /// The style of the loop: `heimdall`, `waterfell`, `vertex`, `forge`.
+    #[arg(long, value_name = "NAME", help_heading = "Model")]
+    preset: Option<String>,
+
+    /// What happens to the call with which the session would have read private data, read what strangers can write, and
+    /// be able to send outside [default: ask].
+    #[arg(long, value_name = "WHAT")]
+    flow: Option<FlowRule>,
 }
 
 impl ModelFlags {
@@ -104,6 +122,8 @@ impl ModelFlags {
         overrides.api_key_env.clone_from(&self.api_key_env);
         overrides.max_steps = self.max_steps;
         overrides.deadline = self.deadline.map(|span| span.0);
+        overrides.preset.clone_from(&self.preset);
+        overrides.flow = self.flow;
     }
 }
 
@@ -124,19 +144,30 @@ impl Run {
         }
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = load(&toolbox, &self.tools, console).await?;
+        if self.locked {
+            lock::check(&loaded, environment)?;
+        }
         let tools: Vec<Arc<dyn Tool>> = loaded
             .iter()
             .flat_map(|loaded| loaded.tools.iter().cloned())
             .collect();
-        let agent = Agent::builder(chosen.provider)
+        let approvals = approve::rules(&settings);
+        let digests = digests(&loaded);
+        let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
             .policy(loop_policy(&settings))
-            .build()
-            .map_err(|e| {
-                Failure::new(Exit::Config, "the tools cannot be offered together")
-                    .because(e)
-                    .hint("choose among them with --tool")
-            })?;
+            .approvals(approvals.clone());
+        for (tool, flow) in flow::of_tools(&loaded) {
+            agent = agent.flow(tool, flow);
+        }
+        if let Some(approver) = AtTerminal::new(environment, console, approvals, digests) {
+            agent = agent.approver(approver);
+        }
+        let agent = agent.build().map_err(|e| {
+            Failure::new(Exit::Config, "the tools cannot be offered together")
+                .because(e)
+                .hint("choose among them with --tool")
+        })?;
 
         let cancel = CancellationToken::new();
         let gone = CancellationToken::new();
@@ -189,7 +220,11 @@ impl Run {
 
 /// The rules of the loop, with what configuration says.
 pub(crate) fn loop_policy(settings: &Settings) -> LoopPolicy {
-    let mut policy = LoopPolicy::default();
+    let preset = settings
+        .preset
+        .as_ref()
+        .and_then(|preset| preset::named(&preset.value));
+    let mut policy = preset.unwrap_or_default();
     if let Some(steps) = &settings.max_steps {
         policy.max_steps = steps.value;
     }
@@ -197,6 +232,20 @@ pub(crate) fn loop_policy(settings: &Settings) -> LoopPolicy {
         policy.deadline_ms = Some(u64::try_from(deadline.value.as_millis()).unwrap_or(u64::MAX));
     }
     policy
+}
+
+/// The digest of the component behind each tool.
+pub(crate) fn digests(loaded: &[Loaded]) -> BTreeMap<String, String> {
+    let of_component = |loaded: &Loaded| {
+        let digest = loaded.component.digest().to_string();
+        let names: Vec<String> = loaded
+            .tools
+            .iter()
+            .map(|tool| tool.spec().name.to_string())
+            .collect();
+        names.into_iter().map(move |name| (name, digest.clone()))
+    };
+    loaded.iter().flat_map(of_component).collect()
 }
 
 /// Loads the components that were named, or all that are switched on.

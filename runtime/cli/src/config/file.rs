@@ -23,6 +23,8 @@ pub(crate) struct File {
     /// How far one turn may go.
     #[serde(rename = "loop")]
     pub(crate) turn: LoopTable,
+    /// Which calls a person decides on.
+    pub(crate) approval: ApprovalTable,
     /// Tools by name: those that ship with Toolcell, and others with a `component`.
     #[schemars(with = "BTreeMap<String, ToolTable>")]
     pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
@@ -50,12 +52,65 @@ pub(crate) struct ProviderTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LoopTable {
+    /// The style of the loop: `heimdall`, `waterfell`, `vertex` or `forge`. Not in a project's file.
+    #[schemars(with = "Option<String>")]
+    pub(crate) preset: Option<Spanned<String>>,
     /// Requests to the model in one turn; the last one is made without tools.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(crate) max_steps: Option<Spanned<u32>>,
     /// Wall time of one turn, such as `5m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) deadline: Option<Spanned<Span>>,
+}
+
+/// Which calls a person decides on. Where no rule matches, a call is allowed: what it can reach is the matter of the
+/// grants.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ApprovalTable {
+    /// What happens to the call with which a session would have read private data, read what strangers can write, and be
+    /// able to send outside: `ask` (the default), `refuse` or `off`.
+    #[schemars(with = "Option<FlowRule>")]
+    pub(crate) flow: Option<Spanned<FlowRule>>,
+    /// Rules; where several match, the last one counts. Those of a project come before those of a person.
+    pub(crate) rules: Vec<RuleTable>,
+}
+
+/// What the flow guard does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FlowRule {
+    /// Nothing.
+    Off,
+    /// A person decides.
+    Ask,
+    /// The call does not run.
+    Refuse,
+}
+
+/// One rule.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleTable {
+    /// Name of the tool, such as `files_write`; `*` stands for any characters.
+    pub(crate) tool: String,
+    /// Patterns for arguments by JSON Pointer, such as `"/path" = "/etc/*"`; all must match.
+    #[serde(default)]
+    pub(crate) arguments: BTreeMap<String, String>,
+    /// What happens to a call that matches.
+    pub(crate) verdict: VerdictWord,
+}
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum VerdictWord {
+    /// It runs.
+    Allow,
+    /// A person decides.
+    Ask,
+    /// It does not run.
+    Deny,
 }
 
 /// One tool.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::file::{File, ToolTable};
+use super::file::{File, FlowRule, ToolTable};
 use super::limits;
 use super::narrow;
 use super::parse::{self, Parsed};
@@ -22,6 +22,9 @@ pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
 
 /// Name of the person's file, in the directory for configuration.
 pub(crate) const USER_FILE: &str = "config.toml";
+
+/// The styles of loop, by name.
+pub(crate) const PRESETS: [&str; 5] = ["default", "heimdall", "waterfell", "vertex", "forge"];
 
 /// Every variable that Toolcell reads, and what it sets.
 pub(crate) const VARIABLES: [(&str, &str); 8] = [
@@ -50,6 +53,9 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         provider: ProviderSettings::default(),
         max_steps: None,
         deadline: None,
+        preset: None,
+        rules: Vec::new(),
+        flow: Sourced::default(FlowRule::Ask),
         tools: shipped::ALL
             .iter()
             .map(|shipped| {
@@ -120,6 +126,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     let File {
         provider,
         turn,
+        approval,
         tools,
     } = file;
     set(&mut settings.provider.name, provider.name.as_ref(), source);
@@ -135,6 +142,14 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         source,
     );
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
+    set(&mut settings.preset, turn.preset.as_ref(), source);
+    settings.rules.clone_from(&approval.rules);
+    if let Some(flow) = &approval.flow {
+        settings.flow = Sourced {
+            value: *flow.get_ref(),
+            origin: origin(source, flow),
+        };
+    }
     settings.deadline = turn.deadline.as_ref().map(|deadline| Sourced {
         value: deadline.get_ref().0,
         origin: origin(source, deadline),
@@ -236,6 +251,24 @@ fn set<T: Clone>(setting: &mut Option<Sourced<T>>, value: Option<&Spanned<T>>, s
     }
 }
 
+fn check_preset(preset: Option<&Sourced<String>>) -> Result<(), Failure> {
+    let Some(preset) = preset.filter(|preset| toolcell_agent::preset::named(&preset.value).is_none()) else {
+        return Ok(());
+    };
+    let fail = Failure::new(
+        Exit::Config,
+        format!("there is no style of loop `{}`", preset.value),
+    )
+    .why(preset.origin.point_at());
+    Err(match nearest(&preset.value, &PRESETS).first() {
+        Some(near) => fail.hint(format!("did you mean `{near}`?")),
+        None => fail.hint(format!(
+            "there are {}",
+            PRESETS.map(|name| format!("`{name}`")).join(", ")
+        )),
+    })
+}
+
 fn check_variables(environment: &Environment) -> Result<(), Failure> {
     let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
     match environment
@@ -315,9 +348,16 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     if let Some(deadline) = overrides.deadline {
         settings.deadline = Some(Sourced::flag("--deadline", deadline));
     }
+    if let Some(preset) = &overrides.preset {
+        settings.preset = Some(Sourced::flag("--preset", preset.clone()));
+    }
+    if let Some(flow) = overrides.flow {
+        settings.flow = Sourced::flag("--flow", flow);
+    }
     for tool in tools.values_mut() {
         tool.apply(overrides, environment);
     }
+    check_preset(settings.preset.as_ref())?;
     match &settings.max_steps {
         Some(Sourced { value: 0, origin }) => Err(Failure::new(Exit::Config, "a turn cannot have 0 steps")
             .why(origin.point_at())

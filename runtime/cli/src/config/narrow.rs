@@ -37,6 +37,28 @@ pub(super) fn apply_project(
             .why("it decides who reads the conversation and with which key it is paid")
             .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"));
     }
+    if let Some(preset) = &file.turn.preset {
+        return Err(refused("a project's file cannot choose the style of the loop")
+            .why(source.point_at(&preset.span()))
+            .hint("use --preset, or put it into your own configuration"));
+    }
+    // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
+    // says nothing, and never allow what the person does not.
+    settings.rules.splice(0..0, file.approval.rules.iter().cloned());
+    if let Some(flow) = &file.approval.flow {
+        let narrowed = Sourced {
+            value: *flow.get_ref(),
+            origin: origin(source, flow),
+        };
+        if narrowed.value < settings.flow.value && settings.overrides.flow.is_none() {
+            let shown = format!("{:?}", settings.flow.value).to_lowercase();
+            return Err(refused("the project's file loosens `approval.flow`")
+                .why(narrowed.origin.point_at())
+                .why(allowed_by("approval.flow", &shown, &settings.flow.origin))
+                .hint("to allow it once: --flow off"));
+        }
+        settings.flow = narrowed;
+    }
     if let Some(steps) = &file.turn.max_steps {
         let narrowed = Sourced {
             value: *steps.get_ref(),

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolcell_core::danger::dangerous;
+use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy};
 
+use super::file::{FlowRule, RuleTable};
 use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::grants::{self, FlagGrant, Placed};
 use crate::model::ProviderName;
-use crate::report::Failure;
+use crate::report::{Exit, Failure};
 use crate::shipped::Shipped;
 
 /// Everything that configuration decides.
@@ -28,6 +31,12 @@ pub(crate) struct Settings {
     pub(crate) max_steps: Option<Sourced<u32>>,
     /// Wall time of one turn; `None` means none.
     pub(crate) deadline: Option<Sourced<Duration>>,
+    /// The style of the loop.
+    pub(crate) preset: Option<Sourced<String>>,
+    /// Which calls a person decides on: the rules, the project's first.
+    pub(crate) rules: Vec<RuleTable>,
+    /// What the flow guard does.
+    pub(crate) flow: Sourced<FlowRule>,
     /// Every component that is known by name, shipped and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
     /// Grants and limits of the command line, which also hold for components named by a path.
@@ -60,6 +69,8 @@ pub(crate) struct ToolSettings {
     pub(crate) grants: Vec<GrantLine>,
     /// How much one call may use.
     pub(crate) limits: SourcedLimits,
+    /// Whether a person allowed grants that give away more than one may think.
+    pub(crate) dangerous: bool,
 }
 
 /// Where the bytes of a component are.
@@ -101,6 +112,12 @@ pub(crate) struct Overrides {
     pub(crate) deadline: Option<Duration>,
     /// `--grant`
     pub(crate) grants: Vec<FlagGrant>,
+    /// `--preset`
+    pub(crate) preset: Option<String>,
+    /// `--flow`
+    pub(crate) flow: Option<FlowRule>,
+    /// `--dangerous`
+    pub(crate) dangerous: bool,
     /// `--limit`
     pub(crate) limits: Vec<FlagLimit>,
 }
@@ -136,6 +153,20 @@ impl GrantLine {
     }
 }
 
+impl GrantLine {
+    fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
+        let Some(danger) = dangerous(dir, environment.home.as_deref()) else {
+            return Ok(());
+        };
+        Err(
+            Failure::new(Exit::Denied, format!("the grant `{}` is dangerous", self.grant))
+                .why(format!("`{}` {danger}", environment.shown(&dir.host)))
+                .why(self.origin.point_at())
+                .hint("grant a directory further down; if you mean it, add --dangerous"),
+        )
+    }
+}
+
 impl ToolSettings {
     /// A component that nobody configured: nothing granted, default limits.
     pub(crate) fn new(name: impl Into<String>, component: ComponentSource) -> Self {
@@ -145,6 +176,7 @@ impl ToolSettings {
             enabled: Sourced::default(true),
             grants: Vec::new(),
             limits: SourcedLimits::default(),
+            dangerous: false,
         }
     }
 
@@ -157,6 +189,7 @@ impl ToolSettings {
                 origin: Origin::Flag("--grant"),
             });
         }
+        self.dangerous = overrides.dangerous;
         for limit in overrides.limits_for(&self.name) {
             self.limits.set(limit, Origin::Flag("--limit"));
         }
@@ -165,13 +198,20 @@ impl ToolSettings {
     /// The policy, as the sandbox takes it.
     ///
     /// # Errors
-    /// When a grant cannot be given.
+    /// When a grant cannot be given, or is dangerous and nobody said that it is meant.
     pub(crate) fn policy(&self, environment: &Environment) -> Result<Policy, Failure> {
         let placed: Vec<Placed> = self
             .grants
             .iter()
-            .map(|line| line.place(environment))
-            .collect::<Result<_, _>>()?;
+            .map(|line| {
+                let placed = line.place(environment)?;
+                match &placed {
+                    Placed::Dir(dir) if !self.dangerous => line.check_danger(dir, environment)?,
+                    _ => {}
+                }
+                Ok(placed)
+            })
+            .collect::<Result<_, Failure>>()?;
         Ok(Policy {
             grants: grants::gather(&placed, environment)?,
             limits: self.limits.limits.clone(),

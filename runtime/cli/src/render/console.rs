@@ -37,6 +37,8 @@ pub(crate) struct Streams {
     /// Whether a line on the terminal is not ended, so that nothing may be drawn on it.
     line_open: bool,
     thread_runs: bool,
+    /// How many want nothing to be drawn, because a person is being asked.
+    pauses: u32,
 }
 
 struct Going {
@@ -64,6 +66,7 @@ impl Console {
             drawn: false,
             line_open: false,
             thread_runs: false,
+            pauses: 0,
         })))
     }
 
@@ -112,6 +115,14 @@ impl Console {
         }
     }
 
+    /// Stops drawing what is going on.
+    pub(crate) fn pause(&self) -> Pause {
+        let mut streams = self.lock();
+        streams.erase();
+        streams.pauses += 1;
+        Pause(self.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Streams> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +154,7 @@ impl Streams {
             return self.erase();
         };
         let lasts = going.since.elapsed();
-        if self.line_open || lasts < PATIENCE {
+        if self.line_open || self.pauses > 0 || lasts < PATIENCE {
             return;
         }
         let text = format!(" {} ", going.label);
@@ -195,6 +206,15 @@ impl Activity {
         if let Some(going) = streams.activities.iter_mut().find(|going| going.id == self.id) {
             going.label = short(label);
         }
+    }
+}
+
+/// While it lives, nothing is drawn that was not asked for.
+pub(crate) struct Pause(Console);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.lock().pauses -= 1;
     }
 }
 

@@ -1,0 +1,65 @@
+//! `toolcell lock`: approve of the tools as they are now.
+
+use clap::Args;
+
+use crate::args::PolicyFlags;
+use crate::commands::run;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::lock::{self, LockFile};
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::toolbox::Toolbox;
+
+/// Write `toolcell.lock`: what the tools are now, and what they are granted.
+///
+/// It holds digests of the bytes, of the descriptions and schemas that the model reads, the imports and the grants.
+/// `toolcell run --locked` then refuses whatever differs and says what it is.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell lock
+  toolcell lock --tool ./my.wasm --grant read=.
+  toolcell lock --check
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Lock {
+    /// Lock only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// Write nothing; say whether the tools are what the file says.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Lock {
+    pub(crate) async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        self.policy.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let loaded = run::load(&toolbox, &self.tools, console).await?;
+        if self.check {
+            lock::check(&loaded, environment)?;
+            console.note(&format!("the tools are what `{}` says", lock::FILE));
+            return Ok(Exit::Ok);
+        }
+        let lock = LockFile::of(&loaded);
+        lock.write(&lock::path(environment)).map_err(|e| {
+            Failure::new(Exit::Config, format!("`{}` cannot be written", lock::FILE))
+                .because(e)
+                .hint("change into a directory that you may write to")
+        })?;
+        let names: Vec<&str> = lock.names().collect();
+        console.note(&format!("`{}` holds {}", lock::FILE, names.join(", ")));
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,243 @@
+//! `toolcell policy explain`: what tools could do together.
+
+use std::io::{self, Write as _};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcell_core::event::Flow;
+
+use crate::args::PolicyFlags;
+use crate::commands::run;
+use crate::config::file::FlowRule;
+use crate::config::{self, Overrides, Settings};
+use crate::environment::Environment;
+use crate::flow::{self, Reason};
+use crate::render::Console;
+use crate::render::console::Streams;
+use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
+use crate::toolbox::{Loaded, Toolbox};
+
+/// Explain what tools could do together.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    Explain(Explain),
+}
+
+/// Show what each component can touch, from its grants and its imports, and which of them together could carry private
+/// data outside.
+///
+/// An attack on a model needs three things in one session: private data, text that strangers wrote, and a way out. The
+/// flow guard stops the call that completes the set (`--flow`, `[approval] flow`).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell policy explain
+  toolcell policy explain --tool files --tool fetch --grant files:read=. --grant fetch:http=example.com
+  toolcell policy explain --json")]
+pub(crate) struct Explain {
+    /// Only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One component and what it touches.
+struct Row {
+    name: String,
+    reasons: Vec<Reason>,
+    flow: Flow,
+}
+
+impl Policy {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        match self {
+            Self::Explain(command) => command.run(overrides, environment, console).await,
+        }
+    }
+}
+
+impl Explain {
+    async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        self.policy.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let loaded = run::load(&toolbox, &self.tools, console).await?;
+        let rows: Vec<Row> = loaded.iter().map(row).collect();
+        let paths = combinations(&rows);
+        if self.json {
+            let object = json!({
+                "components": rows.iter().map(|row| json!({
+                    "component": row.name,
+                    "flow": row.flow,
+                    "grants": row.reasons.iter().map(|reason| &reason.grant).collect::<Vec<_>>(),
+                })).collect::<Vec<_>>(),
+                "combinations": paths,
+                "guard": format!("{:?}", settings.flow.value).to_lowercase(),
+            });
+            let mut out = io::stdout().lock();
+            writeln!(out, "{object}")?;
+            out.flush()?;
+        } else {
+            console.write(|s| print(s, &rows, &paths, &settings))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn row(loaded: &Loaded) -> Row {
+    let reasons = flow::reasons(&loaded.settings, &loaded.component.abilities());
+    Row {
+        name: loaded.settings.name.clone(),
+        flow: flow::total(&reasons),
+        reasons,
+    }
+}
+
+/// The smallest sets of components that touch all three kinds together. More than three are never needed.
+fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    let touching: Vec<usize> = (0..rows.len())
+        .filter(|i| rows[*i].flow != Flow::default())
+        .collect();
+    let mut sets: Vec<Vec<usize>> = touching.iter().map(|i| vec![*i]).collect();
+    for _ in 0..3 {
+        let mut larger = Vec::new();
+        for set in sets {
+            let contains_smaller = found.iter().any(|known| known.iter().all(|i| set.contains(i)));
+            if contains_smaller {
+                continue;
+            }
+            let flow = set
+                .iter()
+                .fold(Flow::default(), |flow, i| flow.union(rows[*i].flow));
+            if flow.is_complete() {
+                found.push(set);
+                continue;
+            }
+            let last = set.last().copied().unwrap_or(0);
+            larger.extend(touching.iter().filter(|i| **i > last).map(|i| {
+                let mut next = set.clone();
+                next.push(*i);
+                next
+            }));
+        }
+        sets = larger;
+    }
+    let name = |set: Vec<usize>| set.into_iter().map(|i| rows[i].name.clone()).collect();
+    found.into_iter().map(name).collect()
+}
+
+fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settings) -> io::Result<()> {
+    let out = &mut s.out;
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    for row in rows {
+        out.styled(NAME, &format!("{:width$}", row.name))?;
+        if row.flow == Flow::default() {
+            out.styled(FAINT, "  touches nothing outside its cell")?;
+            out.end_line()?;
+            continue;
+        }
+        let words = [
+            (row.flow.reads_private, "reads private data"),
+            (row.flow.untrusted_content, "brings content of strangers"),
+            (row.flow.can_send_out, "can send outside"),
+        ];
+        let words: Vec<&str> = words
+            .into_iter()
+            .filter_map(|(on, word)| on.then_some(word))
+            .collect();
+        out.styled(STRONG, &format!("  {}", words.join(", ")))?;
+        out.end_line()?;
+        for reason in &row.reasons {
+            out.line(&format!("{:width$}    because of {}", "", reason.grant))?;
+        }
+    }
+    out.end_line()?;
+    if paths.is_empty() {
+        out.styled(GOOD, "✓ ")?;
+        out.line(
+            "no combination of them can read private data, read what strangers wrote, and send outside",
+        )?;
+    }
+    for path in paths {
+        out.styled(WARN, "! ")?;
+        out.line(&match path.as_slice() {
+            [alone] => format!(
+                "`{alone}` alone can carry private data outside when what it reads tells the model to"
+            ),
+            together => format!(
+                "`{}` together can carry private data outside when what they read tells the model to",
+                together.join("` and `")
+            ),
+        })?;
+    }
+    if !paths.is_empty() {
+        let (style, does) = match settings.flow.value {
+            FlowRule::Ask => (
+                GOOD,
+                "the flow guard asks before the call that completes it; without a terminal the call is refused",
+            ),
+            FlowRule::Refuse => (GOOD, "the flow guard refuses the call that completes it"),
+            FlowRule::Off => (BAD, "the flow guard is off: nothing stops it"),
+        };
+        out.styled(style, &format!("  {does}"))?;
+        out.styled(FAINT, &format!(" ({})", settings.flow.origin))?;
+        out.end_line()?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, reads_private: bool, untrusted_content: bool, can_send_out: bool) -> Row {
+        Row {
+            name: name.into(),
+            reasons: Vec::new(),
+            flow: Flow {
+                reads_private,
+                untrusted_content,
+                can_send_out,
+            },
+        }
+    }
+
+    #[test]
+    fn the_smallest_sets_that_touch_all_three_are_found() {
+        let rows = [
+            row("files", true, false, false),
+            row("fetch", false, true, true),
+            row("mail", false, true, false),
+            row("post", false, false, true),
+            row("all", true, true, true),
+            row("text", false, false, false),
+        ];
+        assert_eq!(
+            combinations(&rows),
+            [
+                vec!["all".to_owned()],
+                vec!["files".into(), "fetch".into()],
+                vec!["files".into(), "mail".into(), "post".into()]
+            ]
+        );
+        assert!(combinations(&rows[..1]).is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! What the calls of a tool touch, by the nature of its grants and the imports of its component: private data, content
+//! of strangers, a way out. All three together are what an attack on a model needs (Simon Willison, "the lethal
+//! trifecta"); each alone is ordinary.
+
+use toolcell_core::Grant;
+use toolcell_core::event::Flow;
+use toolcell_sandbox::Ability;
+
+use crate::config::ToolSettings;
+use crate::toolbox::Loaded;
+
+/// One reason for a label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reason {
+    /// The grant that gives it.
+    pub(crate) grant: String,
+    /// The labels that it gives.
+    pub(crate) flow: Flow,
+}
+
+/// What each tool of these components touches.
+pub(crate) fn of_tools(loaded: &[Loaded]) -> Vec<(String, Flow)> {
+    loaded
+        .iter()
+        .flat_map(|loaded| {
+            let flow = total(&reasons(&loaded.settings, &loaded.component.abilities()));
+            loaded
+                .tools
+                .iter()
+                .map(move |tool| (tool.spec().name.to_string(), flow))
+        })
+        .collect()
+}
+
+/// The grants of a component that its imports let it use, with what each one touches.
+pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Reason> {
+    settings
+        .grants
+        .iter()
+        .filter_map(|line| {
+            let (ability, flow) = match &line.grant {
+                Grant::Dir { access, .. } => (
+                    Ability::Files,
+                    Flow {
+                        reads_private: access.read,
+                        ..Flow::default()
+                    },
+                ),
+                Grant::Env { value: None, .. } => (
+                    Ability::Environment,
+                    Flow {
+                        reads_private: true,
+                        ..Flow::default()
+                    },
+                ),
+                // A value that a person wrote into the grant is no secret of the environment.
+                Grant::Env { value: Some(_), .. } => (Ability::Environment, Flow::default()),
+                // Even a GET sends: its path and query carry what the caller wants.
+                Grant::Http(_) => (
+                    Ability::Http,
+                    Flow {
+                        untrusted_content: true,
+                        can_send_out: true,
+                        ..Flow::default()
+                    },
+                ),
+            };
+            let usable = abilities.contains(&ability) && flow != Flow::default();
+            usable.then(|| Reason {
+                grant: line.grant.to_string(),
+                flow,
+            })
+        })
+        .collect()
+}
+
+/// All labels together.
+pub(crate) fn total(reasons: &[Reason]) -> Flow {
+    reasons
+        .iter()
+        .fold(Flow::default(), |flow, reason| flow.union(reason.flow))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::GrantLine;
+    use crate::config::{ComponentSource, Origin, Sourced};
+
+    fn flow(grants: &[&str], abilities: &[Ability]) -> Flow {
+        let source = ComponentSource::File(Sourced::flag("TOOL", "/x.wasm".into()));
+        let mut settings = ToolSettings::new("x", source);
+        settings.grants = grants
+            .iter()
+            .map(|line| GrantLine {
+                grant: line.parse().unwrap(),
+                base: "/".into(),
+                origin: Origin::Flag("--grant"),
+            })
+            .collect();
+        total(&reasons(&settings, abilities))
+    }
+
+    #[test]
+    fn a_grant_labels_a_tool_only_where_its_imports_can_use_it() {
+        let all = [Ability::Files, Ability::Http, Ability::Environment];
+        let private = Flow {
+            reads_private: true,
+            ..Flow::default()
+        };
+        assert_eq!(flow(&["read=."], &all), private);
+        assert_eq!(flow(&["read=."], &[Ability::Http]), Flow::default());
+        assert_eq!(flow(&["env=A=1"], &all), Flow::default());
+        assert_eq!(flow(&["env=A"], &all), private);
+        assert_eq!(flow(&["create=."], &all), Flow::default());
+        assert!(flow(&["read=.", "http=*"], &all).is_complete());
+        assert!(!flow(&["read=.", "http=*"], &[Ability::Files]).is_complete());
+    }
+}

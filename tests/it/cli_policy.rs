@@ -1,0 +1,165 @@
+//! What people decide about tools: `toolcell.lock`, `toolcell policy explain`, dangerous grants.
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+
+#[test]
+fn a_tool_that_is_what_the_lock_says_runs_and_one_that_changed_does_not() {
+    let person = Person::new();
+    let locked = ["lock", "--tool", "probe.wasm"];
+    let call = ["call", "probe.wasm", "{}", "--locked"];
+    person.probe("probe.wasm", &Probe::default());
+    person.run(&call).ended(3);
+    person.run(&locked).ended(0);
+    person.run(&call).ended(0);
+
+    let mut all = String::new();
+    let changes: [&dyn Fn(&mut Probe); 4] = [
+        &|probe| probe.description = "Answers, and reads your mail.".into(),
+        &|probe| probe.input = r#"{"type":"object","properties":{"x":{"type":"string"}}}"#.into(),
+        &|probe| probe.names = vec!["probe".into(), "another".into()],
+        &|probe| probe.run = "(unreachable)".into(),
+    ];
+    for change in changes {
+        let mut changed = Probe::default();
+        change(&mut changed);
+        person.probe("probe.wasm", &changed);
+        all.push_str(
+            &person
+                .run(&["run", "x", "--tool", "probe.wasm", "--locked"])
+                .ended(4)
+                .stderr
+                .replace(
+                    "offline stand-in, no model: no provider is configured and OPENAI_API_KEY is not set\n",
+                    "",
+                ),
+        );
+    }
+    insta::assert_snapshot!(all, @r"
+    error: the tools differ from `toolcell.lock`
+      why: `probe`: the description of `probe` changed
+           `probe`: its code changed
+     hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
+    error: the tools differ from `toolcell.lock`
+      why: `probe`: the schema of the arguments of `probe` changed
+           `probe`: its code changed
+     hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
+    error: the tools differ from `toolcell.lock`
+      why: `probe`: the tool `another` is new
+           `probe`: its code changed
+     hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
+    error: the tools differ from `toolcell.lock`
+      why: `probe`: its code changed, and nothing that the model reads
+     hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
+    ");
+}
+
+#[test]
+fn a_grant_that_was_not_locked_is_refused_and_less_is_not() {
+    let person = Person::new();
+    person
+        .run(&["lock", "--tool", "text", "--grant", "read=."])
+        .ended(0);
+    let call = |grants: &[&str]| {
+        let mut arguments = vec!["call", "text_count", r#"{"text": "a"}"#, "--locked"];
+        arguments.extend(grants);
+        person.run(&arguments)
+    };
+    call(&["--grant", "read=."]).ended(0);
+    call(&[]).ended(0);
+    let seen = call(&["--grant", "write=."]).ended(4);
+    assert!(
+        seen.stderr
+            .contains("the grant `write=.` is not among those that are locked"),
+        "{}",
+        seen.stderr
+    );
+    person.run(&["lock", "--check", "--tool", "json"]).ended(4);
+}
+
+#[test]
+fn a_lock_file_that_is_none_is_refused() {
+    let person = Person::new();
+    for content in [
+        "",
+        "version = 2\n",
+        "version = 1\n[components.text]\nx = 1\n",
+        "not toml",
+    ] {
+        person.file("toolcell.lock", content);
+        person
+            .run(&["call", "text_count", r#"{"text": "a"}"#, "--locked"])
+            .ended(3);
+    }
+}
+
+#[test]
+fn grants_that_together_carry_data_outside_are_explained() {
+    let person = Person::new();
+    let explain = |grants: &[&str]| {
+        let mut arguments = vec!["policy", "explain", "--tool", "files", "--tool", "fetch"];
+        arguments.extend(grants.iter().flat_map(|grant| ["--grant", grant]));
+        person.run(&arguments).ended(0).stdout
+    };
+    insta::assert_snapshot!(explain(&["read=.", "http=example.com"]), @r"
+    files  reads private data
+             because of read=.
+    fetch  brings content of strangers, can send outside
+             because of http=example.com
+
+    ! `files` and `fetch` together can carry private data outside when what they read tells the model to
+      the flow guard asks before the call that completes it; without a terminal the call is refused (default)
+    ");
+    insta::assert_snapshot!(explain(&["files:read=."]), @r"
+    files  reads private data
+             because of read=.
+    fetch  touches nothing outside its cell
+
+    ✓ no combination of them can read private data, read what strangers wrote, and send outside
+    ");
+    let json = person
+        .run(&[
+            "policy", "explain", "--tool", "files", "--tool", "fetch", "--grant", "read=.", "--grant",
+            "http=*", "--json",
+        ])
+        .ended(0)
+        .json();
+    assert_eq!(json["combinations"], serde_json::json!([["files", "fetch"]]));
+    assert_eq!(json["guard"], "ask");
+}
+
+#[test]
+fn a_grant_of_everything_needs_the_word_dangerous() {
+    let person = Person::new();
+    let call = |grant: &str, more: &[&str]| {
+        let mut arguments = vec!["call", "text_count", r#"{"text": "a"}"#, "--grant", grant];
+        arguments.extend(more);
+        person.run(&arguments)
+    };
+    let mut all = String::new();
+    for grant in ["read=/", "read=~", "read=..", "read=/etc"] {
+        all.push_str(&person.plain(&call(grant, &[]).ended(4).stderr));
+        call(grant, &["--dangerous"]).ended(0);
+    }
+    // Where the person's home lies differs from machine to machine.
+    let stable: String = all
+        .lines()
+        .filter(|line| !line.contains("why:"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    insta::assert_snapshot!(stable, @r"
+    error: the grant `read=/` is dangerous
+           from --grant
+     hint: grant a directory further down; if you mean it, add --dangerous
+    error: the grant `read=~` is dangerous
+           from --grant
+     hint: grant a directory further down; if you mean it, add --dangerous
+    error: the grant `read=..` is dangerous
+           from --grant
+     hint: grant a directory further down; if you mean it, add --dangerous
+    error: the grant `read=/etc` is dangerous
+           from --grant
+     hint: grant a directory further down; if you mean it, add --dangerous
+    ");
+    call("read=.", &[]).ended(0);
+}

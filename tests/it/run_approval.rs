@@ -1,0 +1,223 @@
+//! A person decides on calls, at a terminal and without one.
+
+use serde_json::{Value, json};
+
+use crate::cli_person::Person;
+
+fn script(content: &str) -> String {
+    let call = json!([{ "name": "files_write", "arguments": { "path": "out.txt", "content": content } }]);
+    json!({ "steps": [{ "calls": call }, { "text": "Done." }] }).to_string()
+}
+
+const RUN: [&str; 10] = [
+    "run",
+    "x",
+    "--provider",
+    "scripted",
+    "--model",
+    "script.json",
+    "--tool",
+    "files",
+    "--grant",
+    "write=.",
+];
+
+fn asking() -> Person {
+    let person = Person::new();
+    person.configure("[approval]\nrules = [{ tool = \"files_write\", verdict = \"ask\" }]\n");
+    person.file("script.json", script("hello"));
+    person
+}
+
+#[test]
+fn without_a_terminal_to_ask_is_to_deny_and_the_rule_is_named() {
+    let person = asking();
+    let seen = person.run(&RUN).ended(0);
+    assert!(
+        seen.stderr.contains("the rule `ask for files_write` asks"),
+        "{}",
+        seen.stderr
+    );
+    assert!(!person.work().join("out.txt").exists());
+}
+
+#[test]
+fn a_rule_that_denies_or_allows_needs_nobody() {
+    let person = asking();
+    person.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"deny\" }]\n");
+    person.run(&RUN).ended(0);
+    assert!(!person.work().join("out.txt").exists());
+    person.configure(
+        "[approval]\nrules = [{ tool = \"*\", verdict = \"deny\" }, { tool = \"files_*\", arguments = { \"/path\" = \"out*\" }, verdict = \"allow\" }]\n",
+    );
+    person.run(&RUN).ended(0);
+    assert!(person.work().join("out.txt").exists());
+}
+
+#[test]
+fn a_project_can_ask_and_deny_and_never_allow_what_a_person_denies() {
+    let person = asking();
+    person.configure("");
+    person.file(
+        "toolcell.toml",
+        "[approval]\nrules = [{ tool = \"files_write\", verdict = \"deny\" }]\n",
+    );
+    person.run(&RUN).ended(0);
+    assert!(!person.work().join("out.txt").exists());
+
+    person.configure("[approval]\nrules = [{ tool = \"files_write\", verdict = \"deny\" }]\n");
+    person.file(
+        "toolcell.toml",
+        "[approval]\nrules = [{ tool = \"files_write\", verdict = \"allow\" }]\n",
+    );
+    person.run(&RUN).ended(0);
+    assert!(!person.work().join("out.txt").exists());
+
+    person.file("toolcell.toml", "[approval]\nflow = \"off\"\n");
+    let seen = person.run(&RUN).ended(3);
+    assert!(seen.stderr.contains("loosens `approval.flow`"), "{}", seen.stderr);
+}
+
+/// A session that read a private file may not then reach for the network, unless a person says so.
+#[test]
+fn the_call_that_completes_the_flow_is_refused_without_a_terminal() {
+    let person = Person::new();
+    person.file("secret.txt", "private");
+    let steps = json!({ "steps": [
+        { "calls": [{ "name": "files_read", "arguments": { "path": "secret.txt" } }] },
+        { "calls": [{ "name": "fetch", "arguments": { "url": "http://127.0.0.1:9/leak" } }] },
+        { "text": "Done." },
+    ] });
+    person.file("script.json", steps.to_string());
+    let run = |more: &[&str]| {
+        let mut arguments = vec![
+            "run",
+            "x",
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "files",
+            "--tool",
+            "fetch",
+            "--grant",
+            "files:read=.",
+            "--grant",
+            "fetch:http=http://127.0.0.1:9",
+            "--json",
+        ];
+        arguments.extend(more);
+        let events = person.run(&arguments).ended(0).json_lines();
+        let finished = |event: &&Value| event["type"] == "call_finished";
+        events
+            .iter()
+            .filter(finished)
+            .map(|event| event["error"]["kind"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(&[]), [json!(null), json!("denied")]);
+    assert_eq!(run(&["--flow", "refuse"]), [json!(null), json!("denied")]);
+    // Without the guard the call runs, and finds nobody who listens there.
+    assert_ne!(run(&["--flow", "off"])[1], json!("denied"));
+}
+
+#[cfg(unix)]
+mod at_a_terminal {
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::OwnedFd;
+    use std::process::Stdio;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    /// Runs with a terminal, and answers the question with `answer`. What the person saw, and the exit code.
+    fn run(person: &Person, answer: &str) -> (String, Option<i32>) {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let open = || -> Stdio {
+            let file = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(name.to_str().unwrap())
+                .unwrap();
+            OwnedFd::from(file).into()
+        };
+        let mut child = person
+            .command(&RUN)
+            .env("TERM", "dumb")
+            .stdin(open())
+            .stdout(open())
+            .stderr(open())
+            .spawn()
+            .unwrap();
+        let mut terminal = std::fs::File::from(terminal);
+        let mut seen = Vec::new();
+        let mut piece = [0; 1024];
+        let mut answered = false;
+        // Reading fails once the child has closed its side.
+        while let Ok(n) = terminal.read(&mut piece) {
+            if n == 0 {
+                break;
+            }
+            seen.extend_from_slice(&piece[..n]);
+            if !answered && String::from_utf8_lossy(&seen).contains(" no: ") {
+                answered = true;
+                terminal.write_all(answer.as_bytes()).unwrap();
+            }
+            // The terminal stays open as long as this process holds it; the end of the turn is the last line.
+            if String::from_utf8_lossy(&seen).contains(" 1 call · ") {
+                break;
+            }
+        }
+        let code = child.wait().unwrap().code();
+        (String::from_utf8_lossy(&seen).into_owned(), code)
+    }
+
+    #[test]
+    fn the_question_shows_exactly_what_will_run_and_escapes_it() {
+        let person = asking();
+        person.file("script.json", script("\u{1b}[2J\u{202e}hello"));
+        let (seen, code) = run(&person, "n\n");
+        assert_eq!(code, Some(0));
+        assert!(seen.contains(r"\u001b[2J\u{202e}hello"), "{seen}");
+        assert!(seen.contains("\"path\": \"out.txt\""), "{seen}");
+        assert!(!seen.contains('\u{1b}') && !seen.contains('\u{202e}'), "{seen:?}");
+        assert!(!person.work().join("out.txt").exists());
+    }
+
+    #[test]
+    fn yes_holds_once_and_always_holds_for_these_arguments() {
+        let person = asking();
+        let out = person.work().join("out.txt");
+        let (seen, _) = run(&person, "y\n");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello", "{seen}");
+        std::fs::remove_file(&out).unwrap();
+
+        let (seen, _) = run(&person, "a\n");
+        assert!(seen.contains("wants to run with"), "{seen}");
+        std::fs::remove_file(&out).unwrap();
+        let (seen, _) = run(&person, "");
+        assert!(!seen.contains("wants to run with"), "{seen}");
+        assert!(out.exists());
+        std::fs::remove_file(&out).unwrap();
+
+        // Other arguments are another question.
+        person.file("script.json", script("other"));
+        let (seen, _) = run(&person, "n\n");
+        assert!(seen.contains("wants to run with"), "{seen}");
+        assert!(!out.exists());
+    }
+
+    #[test]
+    fn the_end_of_input_is_no() {
+        let person = asking();
+        // Ctrl-D on an empty line.
+        let (seen, code) = run(&person, "\u{4}");
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(!person.work().join("out.txt").exists());
+    }
+}
