@@ -232,7 +232,8 @@ impl AgentBuilder {
         let policy = self.policy;
         check(&policy)?;
         let offered = offered(self.tools, self.only)?;
-        let controls = controls_of(&policy, !offered.is_empty());
+        let has_tools = !offered.is_empty();
+        let controls = controls_of(&policy, has_tools);
         let registry = Registry::new(
             offered
                 .into_iter()
@@ -253,7 +254,7 @@ impl AgentBuilder {
         let specs = registry.specs();
         Ok(Agent {
             inner: Arc::new(Inner {
-                instructions: prompt::instructions(&self.instructions, &policy, &controls).into(),
+                instructions: prompt::instructions(&self.instructions, &policy, &controls, has_tools).into(),
                 provider: self.provider,
                 registry,
                 specs,

@@ -25,6 +25,8 @@ pub mod error;
 mod fingerprint;
 pub mod hook;
 pub mod log;
+#[cfg(test)]
+mod loops_md;
 pub mod machine;
 mod native;
 pub mod policy;

@@ -1,5 +1,5 @@
 //! The loop itself: a state, and what follows from each thing that happens. Nothing here waits, reads a clock or knows
-//! where a request goes; [`crate::driver`] does what the effects ask for and reports back.
+//! where a request goes; the driver does what the effects ask for and reports back.
 //!
 //! ```text
 //! Begin ─ hooks ─┬─► request ─► answer ─┬─ calls: check ─► gate ─► run ─► results ─┐

@@ -10,8 +10,8 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Message, Part, Tool, ToolError};
 
 use super::agent;
-use crate::preset;
-use crate::testing::{Say, Script, call, tool, tool_with};
+use crate::testing::{Say, Script, call, text_of, tool, tool_with};
+use crate::{FnTool, preset};
 
 fn failing(idempotent: bool, count: &Arc<AtomicU32>) -> Arc<dyn Tool> {
     let count = count.clone();
@@ -199,19 +199,32 @@ async fn v14_reasoning_is_asked_for_when_the_question_asks_for_it() {
 #[tokio::test]
 async fn v17_no_message_is_sent_twice_and_tools_share_the_context_of_the_session() {
     let script = Script::new([
-        call("1", "t", &json!({})),
-        call("2", "t", &json!({})),
+        call("1", "whose", &json!({})),
+        call("2", "whose", &json!({"b": 1})),
         Say::Text("Done."),
     ]);
+    let whose = FnTool::new(
+        "whose",
+        "Says whose session it is",
+        json!({"type": "object"}),
+        |_, cx| async move { Ok(format!("of {}", cx.values["tenant"])) },
+    );
     let mut session = agent(&script)
-        .tool(tool("t", |_| Ok("ok".into())))
+        .tool(Arc::new(whose.unwrap()))
         .value("tenant", json!("acme"))
         .policy(preset::vertex())
         .build()
         .unwrap()
         .session();
-    session.ask("Go").await.unwrap();
-    for request in script.requests() {
+    let report = session.ask("Go").await.unwrap();
+    assert!(
+        report
+            .calls
+            .iter()
+            .all(|call| text_of(&call.content) == "of \"acme\"")
+    );
+    for (i, request) in script.requests().iter().enumerate() {
+        assert_eq!(request.messages.len(), 1 + 2 * i);
         let users = request
             .messages
             .iter()

@@ -1,0 +1,72 @@
+//! `LOOPS.md` says which test shows which item; this holds it to that.
+
+use std::collections::BTreeSet;
+
+const TABLE: &str = include_str!("../LOOPS.md");
+
+/// All test code of the crate.
+const SOURCES: [&str; 23] = [
+    include_str!("approval.rs"),
+    include_str!("budget.rs"),
+    include_str!("context/mod.rs"),
+    include_str!("context/normalise.rs"),
+    include_str!("context/view.rs"),
+    include_str!("control.rs"),
+    include_str!("cut.rs"),
+    include_str!("dispatch.rs"),
+    include_str!("hook/order.rs"),
+    include_str!("log.rs"),
+    include_str!("machine/tests.rs"),
+    include_str!("prompt.rs"),
+    include_str!("registry.rs"),
+    include_str!("results.rs"),
+    include_str!("scenarios/approval.rs"),
+    include_str!("scenarios/first_form.rs"),
+    include_str!("scenarios/forge.rs"),
+    include_str!("scenarios/heimdall.rs"),
+    include_str!("scenarios/hooks.rs"),
+    include_str!("scenarios/limits.rs"),
+    include_str!("scenarios/sessions.rs"),
+    include_str!("scenarios/vertex.rs"),
+    include_str!("scenarios/waterfell.rs"),
+];
+
+/// Cells of the rows whose first cell is an item.
+fn rows() -> Vec<Vec<&'static str>> {
+    let is_item = |cell: &str| {
+        cell.len() == 3
+            && cell.starts_with(['H', 'W', 'V', 'F'])
+            && cell[1..].bytes().all(|b| b.is_ascii_digit())
+    };
+    TABLE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+        .map(|line| line.split(" | ").map(str::trim).collect::<Vec<_>>())
+        .filter(|cells| is_item(cells[0]))
+        .collect()
+}
+
+#[test]
+fn every_item_of_the_four_designs_stands_in_the_table_once() {
+    let mut left: BTreeSet<String> = [('H', 18), ('W', 14), ('V', 18), ('F', 13)]
+        .into_iter()
+        .flat_map(|(design, last)| (1..=last).map(move |n| format!("{design}{n:02}")))
+        .collect();
+    for row in rows() {
+        assert_eq!(row.len(), 4, "{row:?}");
+        assert!(left.remove(row[0]), "{} is no item, or stands twice", row[0]);
+    }
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn every_test_in_the_table_exists() {
+    for row in rows() {
+        for name in row[3].split('`').skip(1).step_by(2) {
+            let found = SOURCES
+                .iter()
+                .any(|source| source.contains(&format!("fn {name}(")));
+            assert!(found, "{}: there is no test `{name}`", row[0]);
+        }
+    }
+}
