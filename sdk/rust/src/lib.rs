@@ -58,7 +58,18 @@
 
 mod answer;
 mod arguments;
-#[allow(clippy::all, missing_docs, unreachable_pub, unsafe_code, rustdoc::all)]
+#[allow(
+    clippy::all,
+    clippy::cast_possible_truncation,
+    clippy::semicolon_if_nothing_returned,
+    clippy::uninlined_format_args,
+    clippy::unwrap_used,
+    missing_docs,
+    rustdoc::all,
+    unreachable_pub,
+    unsafe_code,
+    reason = "generated"
+)]
 #[doc(hidden)]
 pub mod bindings;
 mod component;

@@ -24,9 +24,9 @@ pub(crate) fn files_list(
     /// List only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`), at any
     /// depth unless `depth` is given as well.
     glob: Option<String>,
-    /// List entries whose name starts with a dot, too.
+    /// List everything, also hidden entries (names that start with a dot) and those that `.gitignore` files leave out.
     #[default(false)]
-    hidden: bool,
+    all: bool,
 ) -> Result<String> {
     let pattern = glob.as_deref().map(Pattern::parse).transpose()?;
     let depth = match (&pattern, depth) {
@@ -35,7 +35,7 @@ pub(crate) fn files_list(
     };
     let mut listed = String::new();
     let (mut files, mut directories) = (0_usize, 0_usize);
-    let complete = Walk { depth, hidden }.visit(Path::new(&path), &mut |entry| {
+    let walked = Walk { depth, all }.visit(Path::new(&path), &mut |entry| {
         match (&pattern, entry.kind) {
             (Some(pattern), Kind::File | Kind::Other) if !pattern.matches(&entry.relative) => {
                 return Ok(true);
@@ -62,20 +62,20 @@ pub(crate) fn files_list(
             total - MAX_LISTED
         );
     }
-    if !complete {
+    if !walked.complete {
         listed.push_str("[the tree is too large and was not walked to its end]\n");
     }
-    Ok(match (total, &glob) {
-        (0, Some(glob)) => format!("No file below `{path}` matches `{glob}`."),
-        (0, None) => format!(
-            "`{path}` is empty{}.",
-            if hidden {
-                ""
-            } else {
-                " (apart from hidden entries)"
-            }
+    let left_out = match walked.left_out {
+        0 => String::new(),
+        n => format!(
+            "[{n} hidden or git-ignored {} left out; `all` lists them]\n",
+            if n == 1 { "entry is" } else { "entries are" }
         ),
-        _ => listed,
+    };
+    Ok(match (total, &glob) {
+        (0, Some(glob)) => format!("No file below `{path}` matches `{glob}`. {left_out}"),
+        (0, None) => format!("`{path}` is empty. {left_out}"),
+        _ => listed + &left_out,
     })
 }
 
@@ -92,7 +92,6 @@ mod tests {
         fs::create_dir_all(root.path().join("src/deep")).unwrap();
         fs::write(root.path().join("b.txt"), "12345").unwrap();
         fs::write(root.path().join("a.md"), "").unwrap();
-        fs::write(root.path().join(".hidden"), "x").unwrap();
         fs::write(root.path().join("src/deep/c.rs"), "x").unwrap();
         root
     }
@@ -111,12 +110,22 @@ mod tests {
         let root = tree();
         assert_eq!(list(&root, json!({})), "a.md\t0\nb.txt\t5\nsrc/\n");
         assert_eq!(
-            list(&root, json!({"hidden": true})),
-            ".hidden\t1\na.md\t0\nb.txt\t5\nsrc/\n"
-        );
-        assert_eq!(
             list(&root, json!({"depth": 9})),
             "a.md\t0\nb.txt\t5\nsrc/\nsrc/deep/\nsrc/deep/c.rs\t1\n"
+        );
+    }
+
+    #[test]
+    fn hidden_and_ignored_entries_are_counted_and_listed_on_request() {
+        let root = tree();
+        fs::write(root.path().join(".gitignore"), "*.md\n").unwrap();
+        assert_eq!(
+            list(&root, json!({})),
+            "b.txt\t5\nsrc/\n[2 hidden or git-ignored entries are left out; `all` lists them]\n"
+        );
+        assert_eq!(
+            list(&root, json!({"all": true})),
+            ".gitignore\t5\na.md\t0\nb.txt\t5\nsrc/\n"
         );
     }
 
@@ -146,10 +155,7 @@ mod tests {
         let root = tree();
         let path = root.path().join("scr");
         let error = testing::call::<files_list>(json!({"path": path})).unwrap_err();
-        assert!(
-            error.message().ends_with("has .hidden, a.md, b.txt, src/"),
-            "{error}"
-        );
+        assert!(error.message().ends_with("has a.md, b.txt, src/"), "{error}");
     }
 
     #[cfg(unix)]

@@ -43,7 +43,7 @@ pub(crate) fn files_read(
         0 => Err(ToolError::invalid(
             "`start_line` is 0; the first line is 1, the last one -1",
         )),
-        back if start_line < 0 => read_end(&path, lines, back, max_lines, numbers),
+        back if start_line < 0 => read_end(lines, back, max_lines, numbers),
         first => read_from(&path, lines, first, max_lines, numbers),
     }?;
     Ok(Output::new().text(text))
@@ -52,13 +52,10 @@ pub(crate) fn files_read(
 /// Reads from a line on, and no further than needed.
 fn read_from(path: &str, mut lines: Lines, first: usize, max_lines: usize, numbers: bool) -> Result<String> {
     let mut page = Page::new(first, numbers);
-    let mut number = 0;
+    let mut number = lines.skip_lines(first - 1)?;
     let mut next = None;
     while let Some(line) = lines.next_line()? {
         number += 1;
-        if number < first {
-            continue;
-        }
         if number - first == max_lines || !page.push(&line) {
             next = Some(number);
             break;
@@ -74,7 +71,7 @@ fn read_from(path: &str, mut lines: Lines, first: usize, max_lines: usize, numbe
 }
 
 /// Reads the last lines. Nothing but them is kept.
-fn read_end(path: &str, mut lines: Lines, back: usize, max_lines: usize, numbers: bool) -> Result<String> {
+fn read_end(mut lines: Lines, back: usize, max_lines: usize, numbers: bool) -> Result<String> {
     let keep = back.min(MAX_TEXT);
     let mut last: VecDeque<Line> = VecDeque::new();
     let (mut number, mut bytes) = (0, 0);
@@ -88,7 +85,6 @@ fn read_end(path: &str, mut lines: Lines, back: usize, max_lines: usize, numbers
         }
     }
     let first = number - last.len() + 1;
-    let _ = path;
     let mut page = Page::new(first, numbers);
     let mut next = None;
     for (i, line) in last.iter().enumerate() {

@@ -27,8 +27,8 @@ const MAX_REGEX: usize = 4 << 20;
 
 /// Search text files for a regular expression, line by line.
 ///
-/// The answer has `path:line:text` for each line that matches and `path-line-text` for lines around it. Binary and
-/// hidden files are skipped. Use it to find where something stands; read on with `files_read`.
+/// The answer has `path:line:text` for each line that matches and `path-line-text` for lines around it. Binary, hidden
+/// and git-ignored files are skipped. Use it to find where something stands; read on with `files_read`.
 #[tool(title = "Search files", read_only, idempotent)]
 pub(crate) fn files_search(
     /// Regular expression (Rust syntax: no look-around, no back-references), matched within one line.
@@ -47,9 +47,9 @@ pub(crate) fn files_search(
     /// The most matching lines to show.
     #[default(200)]
     max_matches: u32,
-    /// Search files and directories whose name starts with a dot, too.
+    /// Search everything, also hidden files (names that start with a dot) and those that `.gitignore` files leave out.
     #[default(false)]
-    hidden: bool,
+    all: bool,
 ) -> Result<String> {
     let regex = RegexBuilder::new(&pattern)
         .case_insensitive(ignore_case)
@@ -65,17 +65,22 @@ pub(crate) fn files_search(
         regex,
         context: context.into(),
         max_matches: max_matches.max(1),
-        ..Search::default()
+        text: String::new(),
+        matches: 0,
+        files: 0,
+        binary: 0,
+        unreadable: 0,
+        left_out: 0,
     };
     let start = Path::new(&path);
     let complete = if std::fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
         search.file(start, &path)?
     } else {
-        Walk {
+        let walk = Walk {
             depth: usize::MAX,
-            hidden,
-        }
-        .visit(start, &mut |entry| {
+            all,
+        };
+        let walked = walk.visit(start, &mut |entry| {
             let wanted = glob.as_ref().is_none_or(|glob| glob.matches(&entry.relative));
             if entry.kind != Kind::File || !wanted {
                 return Ok(true);
@@ -87,7 +92,9 @@ pub(crate) fn files_search(
                 .display()
                 .to_string();
             search.file(&entry.path, &shown)
-        })?
+        })?;
+        search.left_out = walked.left_out;
+        walked.complete
     };
     Ok(search.finish(&pattern, complete))
 }
@@ -102,22 +109,7 @@ struct Search {
     files: u64,
     binary: u64,
     unreadable: u64,
-}
-
-impl Default for Search {
-    fn default() -> Self {
-        Self {
-            regex: Regex::new("").expect("the empty expression is valid"),
-            whole_first: true,
-            context: 0,
-            max_matches: 1,
-            text: String::new(),
-            matches: 0,
-            files: 0,
-            binary: 0,
-            unreadable: 0,
-        }
-    }
+    left_out: usize,
 }
 
 impl Search {
@@ -215,6 +207,13 @@ impl Search {
             if !complete {
                 notes.push("the tree is too large and was not searched to its end".into());
             }
+            if self.left_out > 0 {
+                let entries = if self.left_out == 1 { "entry" } else { "entries" };
+                notes.push(format!(
+                    "{} hidden or git-ignored {entries} left out; `all` searches them",
+                    self.left_out
+                ));
+            }
             if notes.is_empty() {
                 return self.text;
             }
@@ -303,6 +302,19 @@ mod tests {
         assert_eq!(
             search(&root, json!({"pattern": "x"})),
             "No line matches `x` in 1 text file. [1 binary file skipped]"
+        );
+    }
+
+    #[test]
+    fn hidden_and_ignored_files_are_searched_on_request_only() {
+        let root = tree(&[(".gitignore", b"/out/\n"), ("out/a", b"x"), (".h", b"x")]);
+        assert_eq!(
+            search(&root, json!({"pattern": "x"})),
+            "No line matches `x` in 0 text files. [3 hidden or git-ignored entries left out; `all` searches them]"
+        );
+        assert_eq!(
+            search(&root, json!({"pattern": "x", "all": true})),
+            ".h:1:x\nout/a:1:x\n"
         );
     }
 

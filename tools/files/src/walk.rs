@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use toolcell_sdk::{Result, ToolError, files, log};
 
+use crate::ignore::Ignore;
+
 /// Most entries that one walk looks at, so that a whole disk ends as an answer and not at a limit of the cell.
 const MAX_ENTRIES: usize = 200_000;
 
@@ -13,8 +15,25 @@ const MAX_ENTRIES: usize = 200_000;
 pub(crate) struct Walk {
     /// Levels of directories; 1 is the directory itself.
     pub(crate) depth: usize,
-    /// Whether entries whose name starts with a dot are part of it.
-    pub(crate) hidden: bool,
+    /// Whether hidden entries (whose name starts with a dot) and those that git ignores are part of it.
+    pub(crate) all: bool,
+}
+
+/// How a walk ended.
+pub(crate) struct Walked {
+    /// Whether it came to its end.
+    pub(crate) complete: bool,
+    /// Entries that were left out as hidden or ignored, without what is below them.
+    pub(crate) left_out: usize,
+}
+
+/// Where a walk is.
+#[derive(Default)]
+struct State {
+    /// Entries looked at.
+    seen: usize,
+    left_out: usize,
+    ignore: Ignore,
 }
 
 /// Something in a directory.
@@ -37,19 +56,24 @@ pub(crate) enum Kind {
 }
 
 impl Walk {
-    /// Calls `visit` for everything below a directory, files before directories, each sorted by name. Returns whether the
-    /// walk came to its end: `visit` stops it with `false`.
-    pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<bool> {
-        let mut left = MAX_ENTRIES;
+    /// Calls `visit` for everything below a directory, files before directories, each sorted by name. `visit` stops the
+    /// walk with `false`.
+    pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<Walked> {
+        let mut state = State::default();
         let is_top = matches!(start.to_str(), Some("." | "/" | "./" | ""));
-        if is_top && fs::metadata(start).is_err() {
-            return self.visit_roots(&mut left, visit);
-        }
-        self.visit_directory(start, "", 1, &mut left, visit)
+        let complete = if is_top && fs::metadata(start).is_err() {
+            self.visit_roots(&mut state, visit)?
+        } else {
+            self.visit_directory(start, "", 1, &mut state, visit)?
+        };
+        Ok(Walked {
+            complete,
+            left_out: state.left_out,
+        })
     }
 
     /// Stands in for a top directory that was not granted itself: what was granted is what there is.
-    fn visit_roots(&self, left: &mut usize, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<bool> {
+    fn visit_roots(&self, state: &mut State, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<bool> {
         let roots = files::roots();
         if roots.is_empty() {
             return Err(ToolError::denied("this tool was given no files"));
@@ -64,7 +88,7 @@ impl Walk {
                 size: 0,
             };
             let go_on = visit(entry)?
-                && (self.depth < 2 || self.visit_directory(Path::new(&root), &below, 2, left, visit)?);
+                && (self.depth < 2 || self.visit_directory(Path::new(&root), &below, 2, state, visit)?);
             if !go_on {
                 return Ok(false);
             }
@@ -77,30 +101,51 @@ impl Walk {
         directory: &Path,
         prefix: &str,
         level: usize,
-        left: &mut usize,
+        state: &mut State,
         visit: &mut dyn FnMut(Entry) -> Result<bool>,
     ) -> Result<bool> {
-        let mut entries = match fs::read_dir(directory) {
-            Ok(entries) => entries.take(*left).flatten().collect::<Vec<_>>(),
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries
+                .take(MAX_ENTRIES - state.seen)
+                .flatten()
+                .collect::<Vec<_>>(),
             Err(error) if level == 1 => return Err(files::explain(directory, &error)),
             Err(error) => {
                 log::warn(files::explain(directory, &error));
                 return Ok(true);
             }
         };
-        *left -= entries.len();
+        state.seen += entries.len();
+        let mark = state.ignore.enter(directory, prefix);
+        let go_on = self.visit_entries(entries, prefix, level, state, visit)?;
+        state.ignore.leave(mark);
+        Ok(go_on && state.seen < MAX_ENTRIES)
+    }
+
+    fn visit_entries(
+        &self,
+        mut entries: Vec<fs::DirEntry>,
+        prefix: &str,
+        level: usize,
+        state: &mut State,
+        visit: &mut dyn FnMut(Entry) -> Result<bool>,
+    ) -> Result<bool> {
         entries.sort_by_key(fs::DirEntry::file_name);
         let mut directories = Vec::new();
         for entry in entries {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !self.hidden && name.starts_with('.') {
-                continue;
-            }
             let kind = match entry.file_type() {
                 Ok(kind) if kind.is_dir() => Kind::Directory,
                 Ok(kind) if kind.is_file() => Kind::File,
                 _ => Kind::Other,
             };
+            let relative = format!("{prefix}{name}");
+            if !self.all
+                && (name.starts_with('.') || state.ignore.ignores(&relative, kind == Kind::Directory))
+            {
+                state.left_out += 1;
+                continue;
+            }
             let size = match kind {
                 Kind::File => entry
                     .metadata()
@@ -109,8 +154,8 @@ impl Walk {
                 _ => 0,
             };
             let entry = Entry {
-                path: directory.join(&name),
-                relative: format!("{prefix}{name}"),
+                path: entry.path(),
+                relative,
                 kind,
                 size,
             };
@@ -122,14 +167,13 @@ impl Walk {
         }
         for entry in directories {
             let (path, below) = (entry.path.clone(), format!("{}/", entry.relative));
-            if !visit(entry)? || *left == 0 {
-                return Ok(false);
-            }
-            if level < self.depth && !self.visit_directory(&path, &below, level + 1, left, visit)? {
+            let go_on = visit(entry)?
+                && (level >= self.depth || self.visit_directory(&path, &below, level + 1, state, visit)?);
+            if !go_on {
                 return Ok(false);
             }
         }
-        Ok(*left > 0)
+        Ok(true)
     }
 }
 

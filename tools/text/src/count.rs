@@ -58,14 +58,29 @@ struct Counter {
 
 impl Counter {
     fn push(&mut self, text: &str) {
-        for character in text.chars() {
-            self.counts.characters += 1;
-            self.in_line = character != '\n';
-            self.counts.lines += u64::from(character == '\n');
-            let is_space = character.is_whitespace();
-            self.counts.words += u64::from(!is_space && !self.in_word);
-            self.in_word = !is_space;
+        let Some(last) = text.bytes().last() else { return };
+        self.in_line = last != b'\n';
+        let line_ends = text.bytes().filter(|byte| *byte == b'\n').count();
+        self.counts.lines += line_ends as u64;
+        if text.is_ascii() {
+            self.counts.characters += text.len() as u64;
+            // Also the vertical tab, as `char::is_whitespace` has it.
+            self.count_words(text.bytes().map(|byte| matches!(byte, b'\t'..=b'\r' | b' ')));
+        } else {
+            self.counts.characters += text.chars().count() as u64;
+            self.count_words(text.chars().map(char::is_whitespace));
         }
+    }
+
+    /// Counts words by whether each character is white space.
+    fn count_words(&mut self, spaces: impl Iterator<Item = bool>) {
+        let (mut words, mut in_word) = (0, self.in_word);
+        for is_space in spaces {
+            words += u64::from(!is_space && !in_word);
+            in_word = !is_space;
+        }
+        self.counts.words += words;
+        self.in_word = in_word;
     }
 
     fn finish(mut self) -> Counts {
@@ -91,6 +106,8 @@ mod tests {
         assert_eq!(count("one"), [1, 1, 3, 3]);
         assert_eq!(count(" one  two\nthree\r\n"), [2, 3, 17, 17]);
         assert_eq!(count("\n\n"), [2, 0, 2, 2]);
+        assert_eq!(count("a\u{b}b\u{c}c"), [1, 3, 5, 5]);
+        assert_eq!(count("a\u{2003}b"), [1, 2, 3, 5]);
         assert_eq!(count("z\u{fc}rich \u{1f600}"), [1, 2, 8, 12]);
     }
 

@@ -184,6 +184,37 @@ impl Lines {
         }
     }
 
+    /// Skips up to `n` lines, without keeping any of them, and returns how many there were.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn skip_lines(&mut self, n: usize) -> Result<usize> {
+        let mut skipped = 0;
+        let mut in_line = false;
+        while skipped < n {
+            if self.at == self.text.len() {
+                self.text.clear();
+                self.at = 0;
+                if !self.reader.read_chunk(&mut self.text)? {
+                    return Ok(skipped + usize::from(in_line));
+                }
+                continue;
+            }
+            match self.text[self.at..].find('\n') {
+                Some(end) => {
+                    self.at += end + 1;
+                    skipped += 1;
+                    in_line = false;
+                }
+                None => {
+                    self.at = self.text.len();
+                    in_line = true;
+                }
+            }
+        }
+        Ok(skipped)
+    }
+
     /// The file that the lines come from.
     pub fn reader(&self) -> &TextReader {
         &self.reader
@@ -240,6 +271,21 @@ mod tests {
         );
         let long = vec![b'x'; 3 * CHUNK];
         assert_eq!(lines("long", &long, 5), [("xxxxx".into(), 3 * CHUNK - 5, false)]);
+    }
+
+    #[test]
+    fn skipped_lines_are_counted_up_to_the_end() {
+        let path = file("skip", b"1\n2\n3");
+        let skip = |n| {
+            let mut lines = TextReader::open(&path).unwrap().lines(9);
+            let skipped = lines.skip_lines(n).unwrap();
+            (skipped, lines.next_line().unwrap().map(|line| line.text))
+        };
+        assert_eq!(skip(0), (0, Some("1".into())));
+        assert_eq!(skip(2), (2, Some("3".into())));
+        assert_eq!(skip(3), (3, None));
+        assert_eq!(skip(4), (3, None));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
