@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use toolcell_core::ToolSpec;
 
-use super::things::{Request, Thing, take_apart};
+use super::things::{Request, Thing, is_name, take_apart};
 use super::tool::{Kind, Offered, Parameter};
 use super::words::{Word, stem, words};
 
@@ -15,6 +15,9 @@ const ENOUGH: f64 = 1.5;
 
 /// What a thing counts that a tool can take, and what it costs when it cannot.
 const THING: f64 = 2.0;
+
+/// What the ending of a file counts, beside 1 for a word.
+const ENDING_WEIGHT: f64 = 0.5;
 
 /// One call to be made.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +69,8 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
         offered
             .iter()
             .filter_map(|tool| {
-                let words = score_of_words(&asked, tool, offered);
+                let words = score_of_words(&asked, tool, offered)
+                    + ENDING_WEIGHT * score_of_words(&endings(&request), tool, offered);
                 // A word must speak for the tool, not the things alone.
                 (words > 0.0).then_some(())?;
                 let arguments = fill(tool, &request, &asked, false)?;
@@ -82,12 +86,12 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
         let kind = kind_of(thing).filter(|kind| *kind == Kind::Url)?;
         let source = offered
             .iter()
-            .filter(|tool| tool.takes(&kind))
+            .filter(|tool| tool.takes(&kind) > 0)
             .find_map(|tool| Some(step(tool, fill(tool, &request, &[], true)?, None)))?;
         let (score, last) = best(
             offered
                 .iter()
-                .filter(|tool| !tool.takes(&kind) && tool.spec.name.as_str() != source.tool)
+                .filter(|tool| tool.takes(&kind) == 0 && tool.spec.name.as_str() != source.tool)
                 .filter_map(|tool| {
                     let text = tool
                         .parameters
@@ -126,10 +130,28 @@ fn step(tool: &Offered<'_>, arguments: Map<String, Value>, takes_result: Option<
 }
 
 fn meaningful(request: &Request) -> Vec<Word> {
-    words(&request.rest)
+    let mut asked: Vec<Word> = words(&request.rest)
         .into_iter()
         .filter(|w| !w.is_empty())
-        .collect()
+        .collect();
+    if asked.is_empty() && !request.things.is_empty() {
+        // "What is in it?" asks to read it.
+        asked = words("read");
+    }
+    asked
+}
+
+/// The endings of the files that a request names: `package.json` has to do with JSON.
+fn endings(request: &Request) -> Vec<Word> {
+    let ending = |thing: &Thing| match thing {
+        Thing::Path(path) => path
+            .rsplit('/')
+            .next()?
+            .rsplit_once('.')
+            .map(|(_, ending)| words(ending)),
+        _ => None,
+    };
+    request.things.iter().filter_map(ending).flatten().collect()
 }
 
 fn score_of_words(asked: &[Word], tool: &Offered<'_>, all: &[Offered<'_>]) -> f64 {
@@ -161,17 +183,34 @@ fn kind_of(thing: &Thing) -> Option<Kind> {
         Thing::Path(_) => Some(Kind::Path),
         Thing::Zone(_) => Some(Kind::Zone),
         Thing::Date(_) => Some(Kind::Date),
+        Thing::Number { unit, .. } if is_unit_of_time(unit) => Some(Kind::Duration),
         Thing::Quoted(_) | Thing::Number { .. } => None,
     }
 }
 
-fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
-    request
-        .things
+fn is_unit_of_time(unit: &str) -> bool {
+    ["second", "minute", "hour", "day", "week", "month", "year"]
         .iter()
-        .filter_map(kind_of)
-        .map(|kind| if tool.takes(&kind) { THING } else { -THING })
-        .sum()
+        .any(|name| stem(name) == stem(unit))
+}
+
+/// What a tool can take of the things counts for it, what it cannot counts against it.
+fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
+    let mut score = 0.0;
+    for kind in [Kind::Url, Kind::Path, Kind::Zone, Kind::Date, Kind::Duration] {
+        let named = request
+            .things
+            .iter()
+            .filter(|t| kind_of(t).as_ref() == Some(&kind))
+            .count();
+        let taken = named.min(tool.takes(&kind));
+        // A number of days may be a number as well.
+        let lost = if kind == Kind::Duration { 0 } else { named - taken };
+        #[expect(clippy::cast_precision_loss, reason = "no request names so many things")]
+        let difference = taken as f64 - lost as f64;
+        score += THING * difference;
+    }
+    score
 }
 
 /// A parameter for a text of any length, rather than for a pattern or a name.
@@ -197,6 +236,7 @@ fn fill(
             arguments.insert(parameter.name.clone(), value);
         }
     }
+    fill_durations(tool, request, &mut things, &mut arguments);
     fill_numbers(tool, request, &mut things, &mut arguments);
     let has_source = !arguments.is_empty();
     let mut free = (!text_follows).then(|| free_text(request, asked, tool)).flatten();
@@ -216,6 +256,13 @@ fn fill(
                 None => return None,
             }
         }
+    }
+    // `ls src`: a single word that is left over is a place, where the tool looks for nothing else.
+    if let Some(word) = free.filter(|text| is_name(text))
+        && !tool.parameters.iter().any(|p| p.required && p.kind == Kind::Text)
+        && let Some(place) = tool.parameters.iter().find(|p| p.kind == Kind::Path)
+    {
+        arguments.entry(place.name.clone()).or_insert_with(|| word.into());
     }
     let lacks = |p: &Parameter| p.required && p.kind != Kind::Text && !arguments.contains_key(&p.name);
     if tool.parameters.iter().any(lacks) {
@@ -274,7 +321,7 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
                 .all(|s| said.iter().any(|word| word.stem == *s));
             (named && !parameter.stems.is_empty()).then(|| Value::from(true))
         }
-        Kind::Text | Kind::Integer | Kind::Other => None,
+        Kind::Duration | Kind::Text | Kind::Integer | Kind::Other => None,
     }
 }
 
@@ -285,6 +332,35 @@ fn is_directory(parameter: &Parameter) -> bool {
         .iter()
         .chain(said.iter().map(|w| &w.stem))
         .any(|s| matches!(s.as_str(), "directory" | "dir" | "folder"))
+}
+
+/// A number of days or the like, as text; into the past where the request says so.
+fn fill_durations(
+    tool: &Offered<'_>,
+    request: &Request,
+    things: &mut [Option<&Thing>],
+    arguments: &mut Map<String, Value>,
+) {
+    let is_past = words(&request.rest).iter().any(|w| {
+        ["before", "ago", "earlier", "minus", "subtract"]
+            .iter()
+            .any(|word| stem(word) == w.stem)
+    });
+    for parameter in tool.parameters.iter().filter(|p| p.kind == Kind::Duration) {
+        let mut parts = Vec::new();
+        for slot in things.iter_mut() {
+            if let Some(Thing::Number { value, unit }) = slot
+                && is_unit_of_time(unit)
+            {
+                let value = if is_past { -value } else { *value };
+                parts.push(format!("{value} {unit}"));
+                *slot = None;
+            }
+        }
+        if !parts.is_empty() {
+            arguments.insert(parameter.name.clone(), parts.join(" ").into());
+        }
+    }
 }
 
 /// Numbers go to the parameter whose name is their unit, else by what is said before them: the *first* 20 are a limit.
@@ -333,8 +409,11 @@ fn fill_numbers(
                 .copied()
                 .find(|p| p.stems.len() == 1 && p.stems[0] == *unit);
             let rest = request.rest.to_lowercase();
+            let counts_back = start().is_some_and(|p| p.docs.contains("negative"));
             if by_unit.is_some() {
                 put(by_unit, *value);
+            } else if counts_back && words(&rest).iter().any(|w| w.stem == "last" || w.stem == "tail") {
+                put(start(), -value);
             } else if ["first", "top", "most", "only"]
                 .iter()
                 .any(|word| rest.contains(word))

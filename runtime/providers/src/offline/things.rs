@@ -125,7 +125,7 @@ fn is_hidden(token: &str) -> bool {
 }
 
 /// `2026-01-31`, with or without a time.
-fn is_date(token: &str) -> bool {
+pub(super) fn is_date(token: &str) -> bool {
     let bytes = token.as_bytes();
     bytes.len() >= 10
         && bytes[..10].iter().enumerate().all(|(at, b)| {
@@ -163,7 +163,7 @@ fn is_path(token: &str) -> bool {
 }
 
 /// Whether a word may be the name of a directory: no capital, because cities and people have one.
-fn is_name(token: &str) -> bool {
+pub(super) fn is_name(token: &str) -> bool {
     !token.is_empty()
         && token
             .chars()

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use toolcell_core::ToolSpec;
 
+use super::things::is_date;
 use super::words::{Word, likeness, stem, words};
 
 /// A tool, its words weighed by where they stand, and its parameters.
@@ -34,6 +35,8 @@ pub(super) enum Kind {
     Zone,
     /// A date or time.
     Date,
+    /// A length of time in words, such as `30 days`.
+    Duration,
     /// One of these.
     OneOf(Vec<String>),
     /// Any other text.
@@ -101,9 +104,9 @@ impl<'a> Offered<'a> {
             .fold(0.0, f64::max)
     }
 
-    /// Whether the tool has a parameter of a kind.
-    pub(super) fn takes(&self, kind: &Kind) -> bool {
-        self.parameters.iter().any(|p| p.kind == *kind)
+    /// How many parameters of a kind the tool has.
+    pub(super) fn takes(&self, kind: &Kind) -> usize {
+        self.parameters.iter().filter(|p| p.kind == *kind).count()
     }
 }
 
@@ -133,6 +136,18 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
             }
         })
         .collect();
+    // The end of something is of the kind of its start.
+    if parameters.iter().any(|p| p.kind == Kind::Date) {
+        for parameter in parameters.iter_mut().filter(|p| p.kind == Kind::Text) {
+            if parameter
+                .stems
+                .iter()
+                .any(|s| PERIOD.iter().any(|name| stem(name) == *s))
+            {
+                parameter.kind = Kind::Date;
+            }
+        }
+    }
     // Required ones in the order of `required`, as the author declared them; then those that come first by their names.
     parameters.sort_by_key(|p| {
         let declared = required.iter().position(|name| *name == p.name);
@@ -140,6 +155,9 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
     });
     parameters
 }
+
+/// Names of the ends of a period.
+const PERIOD: &[&str] = &["from", "to", "start", "end", "time", "since", "until", "when"];
 
 /// Which of two parameters of one kind comes first in a sentence: from *old* to *new*.
 fn order(stems: &[String]) -> u8 {
@@ -181,6 +199,8 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     }
     if named(&["url", "uri", "href", "address"]) {
         Kind::Url
+    } else if named(&["duration", "interval", "period"]) {
+        Kind::Duration
     } else if named(&["zone", "timezone", "tz"])
         || said.windows(2).any(|w| w[0].stem == "tim" && w[1].stem == "zon") && says("zone")
     {
@@ -188,9 +208,11 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     } else if named(&["path", "file", "filename", "dir", "directory", "folder"]) {
         Kind::Path
     } else if named(&["date", "datetime", "instant", "timestamp"])
-        || (named(&[
-            "from", "to", "start", "end", "time", "since", "until", "a", "b", "when",
-        ]) && (says("date") || says("time")))
+        || (named(PERIOD)
+            && (says("date")
+                || docs
+                    .split_whitespace()
+                    .any(|w| is_date(w.trim_matches(['`', ',', '.'])))))
     {
         Kind::Date
     } else {
