@@ -65,18 +65,24 @@ pub(crate) fn files_list(
     if !walked.complete {
         listed.push_str("[the tree is too large and was not walked to its end]\n");
     }
-    let left_out = match walked.left_out {
-        0 => String::new(),
-        n => format!(
-            "[{n} hidden or git-ignored {} left out; `all` lists them]\n",
-            if n == 1 { "entry is" } else { "entries are" }
-        ),
-    };
-    Ok(match (total, &glob) {
-        (0, Some(glob)) => format!("No file below `{path}` matches `{glob}`. {left_out}"),
-        (0, None) => format!("`{path}` is empty. {left_out}"),
-        _ => listed + &left_out,
-    })
+    match (total, &glob) {
+        (0, Some(glob)) => listed.push_str(&format!("No file below `{path}` matches `{glob}`.\n")),
+        (0, None) => listed.push_str(&format!("`{path}` is empty.\n")),
+        _ => {}
+    }
+    if walked.left_out > 0 {
+        let entries = if walked.left_out == 1 {
+            "entry is"
+        } else {
+            "entries are"
+        };
+        let _ = writeln!(
+            listed,
+            "[{} hidden or git-ignored {entries} left out; `all` lists them]",
+            walked.left_out
+        );
+    }
+    Ok(listed)
 }
 
 #[cfg(test)]
@@ -133,7 +139,7 @@ mod tests {
     fn a_glob_finds_files_at_any_depth_and_says_when_there_are_none() {
         let root = tree();
         assert_eq!(list(&root, json!({"glob": "*.rs"})), "src/deep/c.rs\t1\n");
-        assert!(list(&root, json!({"glob": "*.py"})).ends_with("matches `*.py`."));
+        assert!(list(&root, json!({"glob": "*.py"})).ends_with("matches `*.py`.\n"));
         assert!(list(&tempfile::tempdir().unwrap(), json!({})).contains("is empty"));
     }
 

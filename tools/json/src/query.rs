@@ -105,7 +105,7 @@ impl Answer {
         self.outputs += 1;
         match value {
             Val::TStr(text) | Val::BStr(text) if self.raw => {
-                self.text.push_str(&String::from_utf8_lossy(&text))
+                self.text.push_str(&String::from_utf8_lossy(&text));
             }
             value => self.text.push_str(&to_text(&value, self.pretty)),
         }
