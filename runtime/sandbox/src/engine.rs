@@ -77,6 +77,12 @@ pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), Engine
     Ok((engine, has_pool))
 }
 
+/// An engine that compiles and never runs anything: no pool, no clock. What it compiles runs in every engine of
+/// [`start`] with the same settings.
+pub(crate) fn compiler(optimize: bool) -> Result<Engine, EngineError> {
+    Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(format!("{e:#}")))
+}
+
 fn config(optimize: bool) -> Config {
     let mut config = Config::new();
     config

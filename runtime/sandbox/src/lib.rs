@@ -57,6 +57,7 @@ mod tool;
 mod voice;
 
 pub use cache::CacheError;
+pub use compile::{CompileCommand, CompileLimits, Compiler, compile_child_main};
 pub use component::{Component, Digest, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;

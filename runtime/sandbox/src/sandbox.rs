@@ -13,7 +13,7 @@ use wasmtime::component::Linker;
 
 use crate::cache::{Cache, CacheError, EntryName};
 use crate::cell::{Cells, Order};
-use crate::compile::{self, Artefact};
+use crate::compile::{self, Artefact, CompileLimits, Compiler};
 use crate::component::{Component, Digest, Loaded};
 use crate::contract::{self, ProviderPre, TOOLS, is_compatible, split_version};
 use crate::definitions::{self, Ask, Stored};
@@ -37,7 +37,11 @@ pub struct SandboxOptions {
     pub max_component_bytes: u64,
     /// Whether compiled code is optimised. Without, compiling takes two thirds of the time and code runs slower.
     pub optimize: bool,
-    /// Components that compile at one time.
+    /// Where components are compiled that [`Sandbox::load`] is given. [`Sandbox::load_trusted`] compiles in this process.
+    pub compiler: Compiler,
+    /// What a compiling child process may use.
+    pub compile_limits: CompileLimits,
+    /// Components that compile at one time; more than that wait.
     pub compile_jobs: usize,
     /// Told when a component is compiled, which can take seconds. Called from any thread.
     pub on_compile: Option<Arc<dyn Fn(CompileEvent<'_>) + Send + Sync>>,
@@ -104,6 +108,8 @@ impl Default for SandboxOptions {
             slots: 256,
             max_component_bytes: 32 << 20,
             optimize: true,
+            compiler: Compiler::default(),
+            compile_limits: CompileLimits::default(),
             compile_jobs: 2,
             on_compile: None,
             network: Arc::new(HostNetwork),
@@ -157,6 +163,23 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], which says what is wrong with the component; [`LoadError::hint`] says what may help.
     pub async fn load(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
+        self.load_with(label, bytes, &self.0.options.compiler).await
+    }
+
+    /// Loads a component that came with the program itself: as [`Sandbox::load`], and compiled in this process.
+    ///
+    /// # Errors
+    /// As [`Sandbox::load`].
+    pub async fn load_trusted(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
+        self.load_with(label, bytes, &Compiler::InProcess).await
+    }
+
+    async fn load_with(
+        &self,
+        label: &str,
+        bytes: &[u8],
+        compiler: &Compiler,
+    ) -> Result<Component, LoadError> {
         let shared = &self.0;
         let size = bytes.len() as u64;
         if size > shared.options.max_component_bytes {
@@ -171,7 +194,7 @@ impl Sandbox {
         let digest = Digest::of(bytes);
         let entry = EntryName::new(&shared.cells.engine, digest);
 
-        let component = shared.code(label, bytes, &entry).await?;
+        let component = shared.code(label, bytes, &entry, compiler).await?;
         let slots = shared.slots_of(&component)?;
         let linked = shared.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
@@ -231,6 +254,7 @@ impl Shared {
         label: &str,
         bytes: &[u8],
         entry: &EntryName,
+        compiler: &Compiler,
     ) -> Result<wasmtime::component::Component, LoadError> {
         let engine = &self.cells.engine;
         let cached = || self.cache.as_ref().and_then(|cache| cache.code(engine, entry));
@@ -248,7 +272,7 @@ impl Shared {
             label,
             size: bytes.len() as u64,
         });
-        let code = self.compile(bytes).await;
+        let code = self.compile(bytes, compiler).await;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.tell(CompileEvent::Finished {
             label,
@@ -265,7 +289,12 @@ impl Shared {
         compile::adopt(engine, Artefact::Fresh(&code))
     }
 
-    async fn compile(&self, bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
+    async fn compile(&self, bytes: &[u8], compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
+        if let Compiler::Child(command) = compiler {
+            let options = &self.options;
+            return compile::compile_in_child(command, &options.compile_limits, options.optimize, bytes)
+                .await;
+        }
         let engine = self.cells.engine.clone();
         let bytes = bytes.to_vec();
         tokio::task::spawn_blocking(move || compile::compile(&engine, &bytes))
@@ -367,6 +396,8 @@ impl fmt::Debug for SandboxOptions {
             .field("slots", &self.slots)
             .field("max_component_bytes", &self.max_component_bytes)
             .field("optimize", &self.optimize)
+            .field("compiler", &self.compiler)
+            .field("compile_limits", &self.compile_limits)
             .field("compile_jobs", &self.compile_jobs)
             .field("trusted_roots", &self.trusted_roots.len())
             .finish_non_exhaustive()

@@ -1,5 +1,11 @@
 //! From WebAssembly to machine code, and from machine code to a component that runs.
 
+mod child;
+mod command;
+
+pub use child::compile_child_main;
+pub use command::{CompileCommand, CompileLimits, Compiler};
+
 use std::fs::File;
 use std::panic::AssertUnwindSafe;
 
@@ -16,6 +22,9 @@ pub(crate) enum Artefact<'a> {
     /// It was read in full through this handle and carries the hash of the cache.
     Verified(&'a File),
 }
+
+/// Compiles a component in a process of its own.
+pub(crate) use command::compile as compile_in_child;
 
 /// Compiles a component in this process.
 pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
@@ -46,8 +55,8 @@ fn validate(engine: &Engine, bytes: &[u8]) -> Result<(), LoadError> {
             reason: format!("{} (at byte {})", error.message(), error.offset()),
         });
     }
-    // The features without which it is not valid.
-    let needed: Vec<String> = (everything - ours)
+    // The features without which it is not valid. `GC_TYPES` is no proposal: it says how the parser was built.
+    let needed: Vec<String> = (everything - ours - WasmFeatures::GC_TYPES)
         .iter_names()
         .filter(|(_, feature)| !valid_with(everything - *feature))
         .map(|(name, _)| name.to_ascii_lowercase().replace('_', "-"))

@@ -1,0 +1,155 @@
+//! The compiling process: reads a component on its standard input, writes compiled code to its standard output, and
+//! cannot use more than it was told it may.
+//!
+//! The parent sends one line of JSON (`Task`) and then the bytes of the component. The answer is one byte, then the
+//! compiled code (after `OK`) or an error as JSON (after `REFUSED`). Anything else, and every other way to end, is an
+//! error of the parent's making from the exit status.
+
+use std::io::{self, BufRead, Read, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::error::LoadError;
+use crate::{compile, engine};
+
+/// First byte of an answer with code.
+pub(super) const OK: u8 = 0;
+
+/// First byte of an answer with an error.
+pub(super) const REFUSED: u8 = 1;
+
+/// Exit status of a process that saw itself use too much memory.
+pub(super) const OUT_OF_MEMORY: u8 = 70;
+
+/// How often the process looks at its own memory. It can pass its limit by what it touches in that time.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What the parent asks for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// Bytes of the component, which follow.
+    pub(super) size: u64,
+    /// As [`crate::SandboxOptions::optimize`].
+    pub(super) optimize: bool,
+    /// Bytes of memory.
+    pub(super) memory: u64,
+    /// Seconds of processor time.
+    pub(super) cpu_seconds: u64,
+}
+
+/// An error that the child can explain better than its exit status.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Refusal {
+    Malformed(String),
+    UnsupportedFeature(String),
+    Compile(String),
+}
+
+impl From<LoadError> for Refusal {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Malformed { reason } => Self::Malformed(reason),
+            LoadError::UnsupportedFeature { feature } => Self::UnsupportedFeature(feature),
+            LoadError::Compile { reason } => Self::Compile(reason),
+            other => Self::Compile(other.to_string()),
+        }
+    }
+}
+
+impl From<Refusal> for LoadError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Malformed(reason) => Self::Malformed { reason },
+            Refusal::UnsupportedFeature(feature) => Self::UnsupportedFeature { feature },
+            Refusal::Compile(reason) => Self::Compile { reason },
+        }
+    }
+}
+
+/// The whole of a process that was started as [`crate::CompileCommand`] says: does what its parent asks for on standard
+/// input, answers on standard output, and gives the exit status. A program that sets [`crate::Compiler::Child`] calls
+/// this and nothing else when it is started with the arguments that it put there.
+pub fn compile_child_main() -> ExitCode {
+    match serve(io::stdin().lock(), io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    let mut line = Vec::new();
+    (&mut input).take(4096).read_until(b'\n', &mut line)?;
+    let task: Task = serde_json::from_slice(&line)?;
+    confine(&task)?;
+    let mut bytes = Vec::new();
+    input.take(task.size).read_to_end(&mut bytes)?;
+    let compiled = engine::compiler(task.optimize)
+        .map_err(|error| LoadError::Compile {
+            reason: error.to_string(),
+        })
+        .and_then(|engine| compile::compile(&engine, &bytes));
+    match compiled {
+        Ok(code) => {
+            output.write_all(&[OK])?;
+            output.write_all(&code)?;
+        }
+        Err(error) => {
+            output.write_all(&[REFUSED])?;
+            serde_json::to_writer(&mut output, &Refusal::from(error))?;
+        }
+    }
+    output.flush()
+}
+
+/// Gives up what compiling does not need, before the first byte of the component is read.
+fn confine(task: &Task) -> io::Result<()> {
+    let limit = |resource, most: u64| {
+        setrlimit(
+            resource,
+            Rlimit {
+                current: Some(most),
+                maximum: Some(most.saturating_add(1)),
+            },
+        )
+    };
+    // The process is killed by SIGXCPU.
+    limit(Resource::Cpu, task.cpu_seconds.max(1))?;
+    limit(Resource::Core, 0)?;
+    limit(Resource::Fsize, 0)?;
+    // A second net, wider than the first: where it holds, an allocation fails and the process aborts.
+    limit(Resource::Data, task.memory.saturating_add(task.memory / 4))?;
+    watch_memory(task.memory)
+}
+
+/// Ends the process when it holds more than `most` bytes of memory.
+#[cfg(target_os = "linux")]
+fn watch_memory(most: u64) -> io::Result<()> {
+    // The line `VmRSS: 1234 kB` of proc_pid_status(5).
+    let resident = || -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kilobytes << 10)
+    };
+    std::thread::Builder::new()
+        .name("memory-watch".into())
+        .spawn(move || {
+            // A process that cannot look at itself has the second net.
+            while resident().is_none_or(|bytes| bytes <= most) {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            std::process::exit(i32::from(OUT_OF_MEMORY));
+        })
+        .map(drop)
+}
+
+/// Other systems have the second net and the limits of time.
+#[cfg(not(target_os = "linux"))]
+fn watch_memory(_most: u64) -> io::Result<()> {
+    let _ = LOOK_EVERY;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Components that are made to exhaust a compiler are compiled in a process that may be exhausted.
+//!
+//! This binary is its own child: started with the argument `compile-child` it compiles, as a program that embeds the
+//! sandbox does. Therefore it has a `main` of its own.
+
+mod support;
+
+use std::process::ExitCode;
+
+use support::{Probe, call, load, only_tool};
+use toolcell_sandbox::{
+    CompileCommand, CompileLimit, CompileLimits, Compiler, LoadError, Sandbox, SandboxOptions,
+    compile_child_main,
+};
+
+const CHILD: &str = "compile-child";
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(CHILD) {
+        return compile_child_main();
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    macro_rules! run {
+        ($($test:ident)*) => {$(
+            runtime.block_on($test());
+            println!("test {} ... ok", stringify!($test));
+        )*};
+    }
+    run! {
+        a_component_compiled_in_a_child_runs
+        what_the_child_refuses_is_said_as_if_there_were_no_child
+        memory_beyond_the_limit_ends_the_child_and_not_the_parent
+        processor_time_beyond_the_limit_ends_the_child
+        wall_time_beyond_the_limit_ends_the_child
+        code_is_accepted_up_to_its_limit_and_refused_beyond
+        a_child_that_is_no_compiler_is_an_error
+        a_trusted_component_needs_no_child
+    }
+    ExitCode::SUCCESS
+}
+
+fn own_child() -> CompileCommand {
+    CompileCommand {
+        program: std::env::current_exe().unwrap(),
+        args: vec![CHILD.into()],
+    }
+}
+
+fn sandbox(command: CompileCommand, limits: CompileLimits) -> Sandbox {
+    Sandbox::new(SandboxOptions {
+        slots: 4,
+        optimize: false,
+        compiler: Compiler::Child(command),
+        compile_limits: limits,
+        ..SandboxOptions::default()
+    })
+    .unwrap()
+}
+
+/// A tool that takes the compiler seconds and hundreds of megabytes: as many functions as the shape may have, each of
+/// them with work in it.
+fn heavy() -> Probe {
+    let body = "(local.set 0 (i32.add (local.get 0) (i32.mul (local.get 0) (i32.const 3))))".repeat(40);
+    Probe {
+        module: format!("(func (param i32) {body})").repeat(12_000),
+        ..Probe::default()
+    }
+}
+
+/// Bytes of memory of this process, as Linux counts them.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    line.map_or(0, |l| {
+        l.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    })
+}
+
+async fn a_component_compiled_in_a_child_runs() {
+    let sandbox = sandbox(own_child(), CompileLimits::default());
+    let component = load(&sandbox, &Probe::default()).await.unwrap();
+    call(&*only_tool(&component, Default::default())).await.0.unwrap();
+    assert_eq!(sandbox.statistics().compiled, 1);
+}
+
+async fn what_the_child_refuses_is_said_as_if_there_were_no_child() {
+    let child = sandbox(own_child(), CompileLimits::default());
+    let inside = support::sandbox();
+    let gc = Probe {
+        items: "(core module (type (struct (field i32))))".into(),
+        ..Probe::default()
+    };
+    let malformed = Probe {
+        items: "(core module (func (result i32)))".into(),
+        ..Probe::default()
+    };
+    for bytes in [gc.build(), malformed.build()] {
+        let with = child.load("x", &bytes).await.unwrap_err();
+        let without = inside.load("x", &bytes).await.unwrap_err();
+        assert_eq!(with, without);
+    }
+    let error = load(&child, &gc).await.unwrap_err();
+    assert_eq!(error, LoadError::UnsupportedFeature { feature: "gc".into() });
+}
+
+async fn memory_beyond_the_limit_ends_the_child_and_not_the_parent() {
+    let memory = 64 << 20;
+    let sandbox = sandbox(
+        own_child(),
+        CompileLimits {
+            memory,
+            ..CompileLimits::default()
+        },
+    );
+    let heavy = heavy().build();
+    let before = resident();
+    let error = sandbox.load("heavy", &heavy).await.unwrap_err();
+    let limit = CompileLimit::Memory(memory);
+    assert_eq!(error, LoadError::CompileLimit { limit });
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 20 << 20, "the parent grew by {grown} bytes");
+    // What is modest compiles under the same limit.
+    assert!(load(&sandbox, &Probe::default()).await.is_ok());
+}
+
+async fn processor_time_beyond_the_limit_ends_the_child() {
+    let limits = CompileLimits {
+        cpu_seconds: 1,
+        ..CompileLimits::default()
+    };
+    let error = load(&sandbox(own_child(), limits), &heavy()).await.unwrap_err();
+    let limit = CompileLimit::CpuSeconds(1);
+    assert_eq!(error, LoadError::CompileLimit { limit });
+}
+
+async fn wall_time_beyond_the_limit_ends_the_child() {
+    let limits = CompileLimits {
+        wall_ms: 50,
+        ..CompileLimits::default()
+    };
+    let error = load(&sandbox(own_child(), limits), &heavy()).await.unwrap_err();
+    let limit = CompileLimit::WallMs(50);
+    assert_eq!(error, LoadError::CompileLimit { limit });
+}
+
+async fn code_is_accepted_up_to_its_limit_and_refused_beyond() {
+    let with = |code_bytes| {
+        sandbox(
+            own_child(),
+            CompileLimits {
+                code_bytes,
+                ..CompileLimits::default()
+            },
+        )
+    };
+    // The exact size is the engine's own; it is found by trying.
+    let fits = async |n| load(&with(n), &Probe::default()).await;
+    let (mut small, mut large) = (1_u64, 1 << 20);
+    assert!(fits(large).await.is_ok());
+    while small + 1 < large {
+        let middle = u64::midpoint(small, large);
+        match fits(middle).await {
+            Ok(_) => large = middle,
+            Err(error) => {
+                let limit = CompileLimit::CodeBytes(middle);
+                assert_eq!(error, LoadError::CompileLimit { limit });
+                small = middle;
+            }
+        }
+    }
+    assert!(fits(large).await.is_ok() && fits(large - 1).await.is_err());
+}
+
+async fn a_child_that_is_no_compiler_is_an_error() {
+    for (program, words) in [
+        ("/nonexistent/compiler", "does not start"),
+        ("/bin/false", "ended early"),
+        ("/bin/true", "ended early"),
+        // Says back what it is told, which is no answer.
+        ("/bin/cat", "ended early"),
+    ] {
+        let command = CompileCommand {
+            program: program.into(),
+            args: Vec::new(),
+        };
+        let error = load(&sandbox(command, CompileLimits::default()), &Probe::default())
+            .await
+            .unwrap_err();
+        let LoadError::Compile { reason } = &error else {
+            panic!("{program}: {error:?}")
+        };
+        assert!(reason.contains(words), "{program}: {reason}");
+    }
+}
+
+async fn a_trusted_component_needs_no_child() {
+    let nobody = CompileCommand {
+        program: "/nonexistent/compiler".into(),
+        args: Vec::new(),
+    };
+    let sandbox = sandbox(nobody, CompileLimits::default());
+    let bytes = Probe::default().build();
+    assert!(sandbox.load_trusted("probe", &bytes).await.is_ok());
+}
