@@ -32,6 +32,8 @@ mod opaque;
 pub mod openai;
 pub mod price;
 pub mod responses;
+#[cfg(test)]
+mod robustness;
 mod said;
 mod schema;
 pub mod scripted;

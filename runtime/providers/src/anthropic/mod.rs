@@ -6,8 +6,10 @@
 mod request;
 mod stream;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use reqwest::header::{HeaderName, HeaderValue};
-use toolcell_core::provider::{Delta, ProviderInfo, Request};
+use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
 use crate::answer::Answer;
@@ -15,7 +17,7 @@ use crate::emit;
 use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
 use crate::{ApiKey, HttpOptions, SetupError};
-use stream::MessagesDecoder;
+pub(crate) use stream::MessagesDecoder;
 
 /// Base URL of Anthropic itself.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
@@ -80,7 +82,8 @@ pub struct Anthropic {
     endpoint: Endpoint,
     headers: Vec<(HeaderName, HeaderValue)>,
     http: Http,
-    max_output_tokens: u64,
+    /// What the settings or the service itself allow.
+    max_output_tokens: AtomicU64,
     cache: Option<CacheTime>,
 }
 
@@ -112,7 +115,7 @@ impl Anthropic {
             },
             endpoint,
             headers,
-            max_output_tokens: options.max_output_tokens,
+            max_output_tokens: AtomicU64::new(options.max_output_tokens),
             cache: options.cache,
         })
     }
@@ -156,5 +159,28 @@ impl Wire for Exchange<'_> {
 
     fn answer(&self) -> Answer {
         Answer::to(&self.request, &self.provider.info.provider)
+    }
+
+    /// A model may allow less than our default: "max_tokens: 16384 > 8192, which is the maximum allowed …".
+    fn adapt(&mut self, error: &ProviderError) -> bool {
+        if self.request.max_output_tokens.is_some() || error.kind != ProviderErrorKind::InvalidRequest {
+            return false;
+        }
+        let allowed = error
+            .message
+            .strip_prefix("max_tokens: ")
+            .and_then(|rest| rest.split_once("> "))
+            .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next())
+            .and_then(|digits| digits.parse::<u64>().ok())
+            .filter(|allowed| {
+                *allowed > 0 && *allowed < self.provider.max_output_tokens.load(Ordering::Relaxed)
+            });
+        match allowed {
+            Some(allowed) => {
+                self.provider.max_output_tokens.store(allowed, Ordering::Relaxed);
+                true
+            }
+            None => false,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The body of a Messages request.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
@@ -12,9 +14,10 @@ const MAX_ID_BYTES: usize = 64;
 
 /// The body for a request. The same request gives the same bytes.
 pub(super) fn body(request: &Request, provider: &Anthropic) -> Value {
+    let limit = provider.max_output_tokens.load(Ordering::Relaxed);
     let mut body = json!({
         "model": provider.info.model,
-        "max_tokens": request.max_output_tokens.unwrap_or(provider.max_output_tokens),
+        "max_tokens": request.max_output_tokens.unwrap_or(limit),
         "messages": messages(request),
         "stream": true,
     });

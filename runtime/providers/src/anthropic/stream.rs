@@ -12,7 +12,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 
 /// Reads the events of one answer.
-pub(super) struct MessagesDecoder {
+pub(crate) struct MessagesDecoder {
     provider: String,
     blocks: BTreeMap<u64, Block>,
     stop: Option<String>,
@@ -28,7 +28,7 @@ enum Block {
 }
 
 impl MessagesDecoder {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self {
             provider: provider.into(),
             blocks: BTreeMap::new(),
@@ -103,7 +103,10 @@ impl MessagesDecoder {
     fn count(&mut self, counted: &Value) {
         let mut usage = self.usage.unwrap_or_default();
         let field = |name: &str| counted.get(name).and_then(Value::as_u64);
-        let fresh = usage.input - usage.cache_read - usage.cache_write;
+        let fresh = usage
+            .input
+            .saturating_sub(usage.cache_read)
+            .saturating_sub(usage.cache_write);
         usage.cache_read = field("cache_read_input_tokens").unwrap_or(usage.cache_read);
         usage.cache_write = field("cache_creation_input_tokens").unwrap_or(usage.cache_write);
         usage.input = field("input_tokens")

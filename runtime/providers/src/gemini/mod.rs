@@ -17,7 +17,7 @@ use crate::emit;
 use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
 use crate::{ApiKey, HttpOptions, SetupError};
-use stream::GeminiDecoder;
+pub(crate) use stream::GeminiDecoder;
 
 /// Base URL of the Gemini API.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";

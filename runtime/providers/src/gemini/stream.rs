@@ -10,14 +10,14 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 
 /// Reads the response objects of one answer.
-pub(super) struct GeminiDecoder {
+pub(crate) struct GeminiDecoder {
     provider: String,
     finish: Option<String>,
     usage: Option<Usage>,
 }
 
 impl GeminiDecoder {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self {
             provider: provider.into(),
             finish: None,

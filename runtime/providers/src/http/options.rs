@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::RetryPolicy;
 
 /// The settings of a provider's connection.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HttpOptions {
     /// Longest time for a connection to stand, with TLS. Default: 10 seconds.
@@ -15,11 +15,12 @@ pub struct HttpOptions {
     pub idle_timeout: Duration,
     /// Longest time for the whole answer with all retries. Default: none.
     pub deadline: Option<Duration>,
-    /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not asked.
+    /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not asked. Not shown by
+    /// `Debug`, because it may hold a password.
     pub proxy: Option<String>,
     /// When a request is sent again.
     pub retry: RetryPolicy,
-    /// Further headers for every request, as names and values. They are not shown by `Debug` of the provider.
+    /// Further headers for every request, as names and values. `Debug` shows the names alone.
     pub headers: Vec<(String, String)>,
 }
 
@@ -33,5 +34,35 @@ impl Default for HttpOptions {
             retry: RetryPolicy::default(),
             headers: Vec::new(),
         }
+    }
+}
+
+impl std::fmt::Debug for HttpOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("HttpOptions")
+            .field("connect_timeout", &self.connect_timeout)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("deadline", &self.deadline)
+            .field("proxy", &self.proxy.as_ref().map(|_| "***"))
+            .field("retry", &self.retry)
+            .field("headers", &names)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let options = HttpOptions {
+            proxy: Some("http://u:planted@proxy".into()),
+            headers: vec![("x-key".into(), "planted".into())],
+            ..HttpOptions::default()
+        };
+        let shown = format!("{options:?}");
+        assert!(shown.contains("x-key") && !shown.contains("planted"), "{shown}");
     }
 }

@@ -352,7 +352,7 @@ fn fill_durations(
             if let Some(Thing::Number { value, unit }) = slot
                 && is_unit_of_time(unit)
             {
-                let value = if is_past { -value } else { *value };
+                let value = if is_past { value.saturating_neg() } else { *value };
                 parts.push(format!("{value} {unit}"));
                 *slot = None;
             }
@@ -413,7 +413,7 @@ fn fill_numbers(
             if by_unit.is_some() {
                 put(by_unit, *value);
             } else if counts_back && words(&rest).iter().any(|w| w.stem == "last" || w.stem == "tail") {
-                put(start(), -value);
+                put(start(), value.saturating_neg());
             } else if ["first", "top", "most", "only"]
                 .iter()
                 .any(|word| rest.contains(word))
@@ -434,7 +434,7 @@ fn fill_numbers(
             put(start(), *a);
             match end() {
                 Some(end) => put(Some(end), *b),
-                None => put(amount(), b - a + 1),
+                None => put(amount(), b.saturating_sub(*a).saturating_add(1)),
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::emit;
 use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
 use crate::{ApiKey, HttpOptions, SetupError};
-use stream::OllamaDecoder;
+pub(crate) use stream::OllamaDecoder;
 
 /// Base URL of a server on this machine.
 pub const OLLAMA_BASE_URL: &str = "http://localhost:11434";

@@ -10,14 +10,14 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 
 /// Reads the lines of one answer.
-pub(super) struct OllamaDecoder {
+pub(crate) struct OllamaDecoder {
     provider: String,
     stop: Option<String>,
     usage: Option<Usage>,
 }
 
 impl OllamaDecoder {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self {
             provider: provider.into(),
             stop: None,

@@ -22,7 +22,7 @@ use crate::{ApiKey, HttpOptions, SetupError};
 use request::Dialect;
 pub use schemas::ToolSchemas;
 pub(crate) use schemas::answer_schema;
-use stream::ChatDecoder;
+pub(crate) use stream::ChatDecoder;
 
 /// Base URL of OpenAI itself.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -162,7 +162,7 @@ impl Wire for Exchange<'_> {
         if error.kind != ProviderErrorKind::InvalidRequest {
             return false;
         }
-        let Some(adapted) = self.dialect.without_what(&error.message) else {
+        let Some(adapted) = self.dialect.without_what(&error.message, &self.outgoing().body) else {
             return false;
         };
         self.dialect = adapted;

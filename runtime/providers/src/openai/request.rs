@@ -7,6 +7,9 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 use super::{ToolSchemas, WIRE, answer_schema};
 use crate::{echo, opaque, said};
 
+/// Longest identifier of a call that is sent. Some servers give longer ones than others take.
+const MAX_ID_BYTES: usize = 40;
+
 /// What a server understands beside the common part of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect(u8);
@@ -43,8 +46,8 @@ impl Dialect {
         self.0 & what.0 != 0
     }
 
-    /// The dialect without the field that a refusal names; `None` when it names none that was sent.
-    pub(super) fn without_what(self, refusal: &str) -> Option<Self> {
+    /// The dialect without the field that a refusal names; `None` when it names none that was sent in `body`.
+    pub(super) fn without_what(self, refusal: &str, body: &Value) -> Option<Self> {
         for (name, what) in [
             ("stream_options", Self::STREAM_OPTIONS),
             ("parallel_tool_calls", Self::PARALLEL_CALLS),
@@ -53,7 +56,7 @@ impl Dialect {
             ("reasoning_effort", Self::EFFORT),
             ("temperature", Self::TEMPERATURE),
         ] {
-            if self.has(what) && refusal.contains(name) {
+            if self.has(what) && refusal.contains(name) && body.get(name).is_some() {
                 return Some(Self(self.0 & !what.0));
             }
         }
@@ -160,7 +163,7 @@ fn messages(request: &Request) -> Vec<Value> {
                 is_error: _,
             } => messages.push(json!({
                 "role": "tool",
-                "tool_call_id": call_id,
+                "tool_call_id": echo::id(call_id, MAX_ID_BYTES),
                 "content": result(content, name, &mut pictures),
             })),
         }
@@ -210,7 +213,7 @@ fn assistant(parts: &[Part]) -> Value {
         match part {
             Part::Text { text: more } => text.push_str(more),
             Part::Call(call) => calls.push(json!({
-                "id": call.id,
+                "id": echo::id(&call.id, MAX_ID_BYTES),
                 "type": "function",
                 "function": {"name": echo::name(&call.name), "arguments": echo::arguments_text(&call.arguments)},
             })),

@@ -11,7 +11,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 
 /// Reads the chunks of one answer.
-pub(super) struct ChatDecoder {
+pub(crate) struct ChatDecoder {
     provider: String,
     calls: Vec<Seen>,
     /// The field that reasoning came in.
@@ -31,7 +31,7 @@ struct Seen {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self {
             provider: provider.into(),
             calls: Vec::new(),

@@ -16,7 +16,7 @@ use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
 use crate::openai::{OPENAI_BASE_URL, ToolSchemas};
 use crate::{ApiKey, HttpOptions, SetupError};
-use stream::ResponsesDecoder;
+pub(crate) use stream::ResponsesDecoder;
 
 /// The name under which what the provider must get back is kept.
 const WIRE: &str = "openai_responses";

@@ -12,7 +12,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 
 /// Reads the events of one answer.
-pub(super) struct ResponsesDecoder {
+pub(crate) struct ResponsesDecoder {
     provider: String,
     /// For each output item that was begun, what it is.
     items: BTreeMap<u64, Item>,
@@ -29,7 +29,7 @@ struct Item {
 }
 
 impl ResponsesDecoder {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self {
             provider: provider.into(),
             items: BTreeMap::new(),

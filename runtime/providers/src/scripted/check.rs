@@ -7,7 +7,7 @@ use toolcell_core::provider::Request;
 use toolcell_core::{Content, Message};
 
 /// Checks a request: each call has exactly one result, directly after its message, in the order of the calls and under
-/// the same name; identifiers of calls are unique; tools have different names; the last message is not the model's.
+/// the same name; identifiers of calls are unique; tools have different names.
 ///
 /// # Errors
 /// The first rule that is broken, with the number of the message.
@@ -51,14 +51,19 @@ pub fn request(request: &Request) -> Result<(), String> {
     if let Some(call) = open.front() {
         return Err(format!("the call `{}` ({}) has no result", call.id, call.name));
     }
-    if let Some(Message::Assistant { .. }) = request.messages.last().map(|m| &**m) {
-        return Err("the last message is the model's own".into());
-    }
     let mut names = HashSet::new();
     match request.tools.iter().find(|tool| !names.insert(&tool.name)) {
         Some(tool) => Err(format!("two tools are called `{}`", tool.name)),
         None => Ok(()),
     }
+}
+
+/// Whether the last message is the model's own, as only a provider that paused is sent.
+pub(super) fn ends_with_answer(request: &Request) -> bool {
+    matches!(
+        request.messages.last().map(|m| &**m),
+        Some(Message::Assistant { .. })
+    )
 }
 
 /// The number of the model's answers in a request.
@@ -169,10 +174,6 @@ mod tests {
             (
                 vec![user(), calls(&["a"]), result("a"), calls(&["a"]), result("a")],
                 "message 4 uses the identifier `a` again",
-            ),
-            (
-                vec![user(), Message::assistant("done")],
-                "the last message is the model's own",
             ),
         ] {
             assert_eq!(checked(messages).unwrap_err(), broken);

@@ -151,7 +151,16 @@ impl Scripted {
             Position::Conversation => check::answers_in(request),
         };
         let total = self.script.steps.len();
+        let was_paused = index > 0
+            && self
+                .script
+                .steps
+                .get(index - 1)
+                .is_some_and(|step| step.stop == StopReason::Paused);
         let checked = check::request(request).and_then(|()| {
+            if check::ends_with_answer(request) && !was_paused {
+                return Err("the last message is the model's own".to_owned());
+            }
             let step = self.script.steps.get(index).ok_or_else(|| {
                 format!(
                     "the script has {total} steps, and step {} is asked for",

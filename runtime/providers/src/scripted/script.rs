@@ -133,6 +133,16 @@ impl Script {
     }
 }
 
+impl From<Vec<Step>> for Script {
+    fn from(steps: Vec<Step>) -> Self {
+        Self {
+            model: script(),
+            position: Position::default(),
+            steps,
+        }
+    }
+}
+
 impl Step {
     /// A text in pieces of [`Step::chunk`] characters.
     pub(super) fn pieces(&self, text: &str) -> Vec<String> {

@@ -1,8 +1,11 @@
-//! Calls in text, for models that have no tool calling of their own.
+//! Calls in text, for models that have no tool calling of their own or fall out of it.
 //!
-//! [`TextCalls`] wraps any provider: it describes the tools in the system prompt, writes calls and results into the
+//! [`TextCalls`] wraps any provider. [`TextCalls::new`] is for models without tool calling: it describes the tools in the system prompt, writes calls and results into the
 //! conversation as text, and reads calls out of what the model writes. One format is asked for; all that models are known
 //! to write are understood, because a model that was trained on another one falls back to it.
+//!
+//! [`TextCalls::watching`] leaves the request as it is and only reads the answer, for local models whose server now and then
+//! passes a call on as text.
 //!
 //! What must hold: only the model's own answer is read, never a result or a message of the person; a format that could
 //! also be an ordinary answer (bare JSON, a Python call) counts only when it is the whole answer and names a tool that
@@ -31,13 +34,22 @@ use scan::{Scanner, Seen};
 #[derive(Debug)]
 pub struct TextCalls<P> {
     inner: P,
-    format: TextFormat,
+    /// The format that is asked for; `None` when the provider's own way is.
+    format: Option<TextFormat>,
 }
 
 impl<P: Provider> TextCalls<P> {
     /// Wraps a provider; `format` is the one that the model is asked to write.
     pub fn new(inner: P, format: TextFormat) -> Self {
-        Self { inner, format }
+        Self {
+            inner,
+            format: Some(format),
+        }
+    }
+
+    /// Wraps a provider that can call tools and whose model sometimes writes a call as text all the same.
+    pub fn watching(inner: P) -> Self {
+        Self { inner, format: None }
     }
 
     async fn play(&self, request: Request, mut out: Emitter) -> Result<Completion, ProviderError> {
@@ -45,22 +57,27 @@ impl<P: Provider> TextCalls<P> {
             ToolChoice::None => Arc::from([]),
             _ => request.tools.clone(),
         });
-        let mut answer = Answer::to(&request, &self.info().provider);
-        let mut scanner = Scanner::new(offered, self.format);
-        let mut inner = self.inner.stream(format::request(&request, self.format));
+        let mut reading = Reading {
+            answer: Answer::to(&request, &self.info().provider),
+            order: Vec::new(),
+        };
+        let mut scanner = Scanner::new(offered, self.format.unwrap_or_default());
+        let mut inner = self.inner.stream(match self.format {
+            Some(format) => format::request(&request, format),
+            None => request,
+        });
         loop {
             let item = std::future::poll_fn(|cx| inner.as_mut().poll_next(cx)).await;
-            let seen = match item {
-                Some(Ok(Delta::Text(text))) => scanner.feed(&text),
+            match item {
+                Some(Ok(Delta::Text(text))) => reading.put(scanner.feed(&text), &mut out).await?,
                 Some(Ok(Delta::Finished(completion))) => {
-                    let cut = completion.stop == StopReason::MaxTokens;
-                    put(scanner.finish(cut), &mut answer, &mut out).await?;
-                    return Ok(joined(completion, &mut answer));
+                    let is_cut = completion.stop == StopReason::MaxTokens;
+                    reading.put(scanner.finish(is_cut), &mut out).await?;
+                    return Ok(reading.joined(completion));
                 }
-                Some(Ok(Delta::CallStarted { .. } | Delta::CallArguments { .. })) => continue,
                 Some(Ok(other)) => {
+                    let other = reading.own(other);
                     out.emit(other).await;
-                    continue;
                 }
                 Some(Err(error)) => return Err(error),
                 None => {
@@ -70,42 +87,105 @@ impl<P: Provider> TextCalls<P> {
                         "the stream ended without an end",
                     ));
                 }
-            };
-            put(seen, &mut answer, &mut out).await?;
-        }
-    }
-}
-
-async fn put(seen: Vec<Seen>, answer: &mut Answer, out: &mut Emitter) -> Result<(), ProviderError> {
-    for seen in seen {
-        match seen {
-            Seen::Text(text) => answer.text(&text),
-            Seen::Reasoning(text) => answer.reasoning(&text),
-            Seen::Call(call) => {
-                let position = answer.call(None, &call.name);
-                answer.arguments(position, &call.arguments);
             }
         }
     }
-    for delta in answer.take_deltas() {
-        out.emit(delta).await;
-    }
-    answer.check_size().map_err(|failure| failure.error)
 }
 
-/// The answer as it was read, with what the provider wants back and calls of its own kind.
-fn joined(completion: Completion, answer: &mut Answer) -> Completion {
-    // A call that is whole in the text is whole, whatever ended the answer after it.
-    let read = answer.complete(StopReason::Complete, completion.usage);
-    let (reasoning, rest): (Vec<Part>, Vec<Part>) = completion
-        .parts
-        .into_iter()
-        .filter(|part| !matches!(part, Part::Text { .. }))
-        .partition(|part| matches!(part, Part::Reasoning { .. }));
-    Completion {
-        parts: reasoning.into_iter().chain(read.parts).chain(rest).collect(),
-        stop: completion.stop,
-        usage: completion.usage,
+/// An answer of which a part is read and a part is the provider's own.
+struct Reading {
+    answer: Answer,
+    /// Where each call came from, in the order in which they began.
+    order: Vec<Origin>,
+}
+
+/// Where a call came from, with its position among those.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Text(usize),
+    Provider(usize),
+}
+
+impl Reading {
+    /// The position of a call among all of the answer; a new one at its first mention.
+    fn position(&mut self, origin: Origin) -> usize {
+        self.order
+            .iter()
+            .position(|known| *known == origin)
+            .unwrap_or_else(|| {
+                self.order.push(origin);
+                self.order.len() - 1
+            })
+    }
+
+    /// A delta with the position of its call among all.
+    fn placed(&mut self, delta: Delta, origin: fn(usize) -> Origin) -> Delta {
+        match delta {
+            Delta::CallStarted { index, name } => Delta::CallStarted {
+                index: self.position(origin(index)),
+                name,
+            },
+            Delta::CallArguments { index, fragment } => Delta::CallArguments {
+                index: self.position(origin(index)),
+                fragment,
+            },
+            other => other,
+        }
+    }
+
+    /// A delta of the provider that is no text.
+    fn own(&mut self, delta: Delta) -> Delta {
+        self.placed(delta, Origin::Provider)
+    }
+
+    async fn put(&mut self, seen: Vec<Seen>, out: &mut Emitter) -> Result<(), ProviderError> {
+        for seen in seen {
+            match seen {
+                Seen::Text(text) => self.answer.text(&text),
+                Seen::Reasoning(text) => self.answer.reasoning(&text),
+                Seen::Call(call) => {
+                    let position = self.answer.call(None, &call.name);
+                    self.answer.arguments(position, &call.arguments);
+                }
+            }
+        }
+        for delta in self.answer.take_deltas() {
+            let delta = self.placed(delta, Origin::Text);
+            out.emit(delta).await;
+        }
+        self.answer.check_size().map_err(|failure| failure.error)
+    }
+
+    /// The whole answer: what the provider wants back first, then what was read, calls in the order of their beginning.
+    fn joined(mut self, completion: Completion) -> Completion {
+        // A call that is whole in the text is whole, whatever ended the answer after it.
+        let read = self.answer.complete(StopReason::Complete, completion.usage).parts;
+        let is_call = |part: &Part| matches!(part, Part::Call(_));
+        let (own_calls, own): (Vec<Part>, Vec<Part>) = completion
+            .parts
+            .into_iter()
+            .filter(|part| !matches!(part, Part::Text { .. }))
+            .partition(is_call);
+        let mut parts = own;
+        if own_calls.is_empty() {
+            parts.extend(read);
+        } else {
+            let (read_calls, rest): (Vec<Part>, Vec<Part>) = read.into_iter().partition(is_call);
+            parts.extend(rest);
+            let (mut read_calls, mut own_calls) = (read_calls.into_iter(), own_calls.into_iter());
+            for origin in &self.order {
+                parts.extend(match origin {
+                    Origin::Text(_) => read_calls.next(),
+                    Origin::Provider(_) => own_calls.next(),
+                });
+            }
+            parts.extend(own_calls);
+        }
+        Completion {
+            parts,
+            stop: completion.stop,
+            usage: completion.usage,
+        }
     }
 }
 

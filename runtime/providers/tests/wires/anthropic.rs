@@ -424,6 +424,28 @@ async fn a_budget_of_thoughts_leaves_room_for_the_answer() {
 }
 
 #[tokio::test]
+async fn a_model_that_allows_fewer_tokens_than_the_default_gets_as_many_as_it_allows() {
+    let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message":
+        "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for claude-x"}});
+    let server = Server::start([
+        Reply::json(400, refusal.to_string()),
+        events(&hello_events()),
+        events(&hello_events()),
+    ])
+    .await;
+    let provider = model(&server);
+    for _ in 0..2 {
+        assert!(play(&provider, hello()).await.1.is_ok());
+    }
+    let sent: Vec<_> = server
+        .received()
+        .iter()
+        .map(|r| r.body["max_tokens"].as_u64())
+        .collect();
+    assert_eq!(sent, [Some(16384), Some(8192), Some(8192)]);
+}
+
+#[tokio::test]
 async fn the_reason_for_the_end_is_told() {
     for (reason, stop) in [
         ("end_turn", StopReason::Complete),

@@ -306,6 +306,9 @@ async fn no_text_makes_it_fail() {
         "é́🦀 \u{202e}x",
         "- - ; ; and then ",
         &"a/".repeat(5000),
+        "Show lines -9223372036854775808 to 9223372036854775807 of a.txt",
+        "Show the last -9223372036854775808 lines of a.txt",
+        "Which date is -9223372036854775808 days before 2026-01-01?",
     ] {
         let said = first(text).await;
         assert!(!said.is_empty(), "{text:?}");

@@ -6,7 +6,7 @@ use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
-use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options};
+use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options, ToolSchemas};
 use toolcell_providers::{ApiKey, HttpOptions, SetupError};
 
 use crate::conversation::*;
@@ -788,9 +788,95 @@ async fn a_refusal_that_names_nothing_that_was_sent_is_an_error() {
         r#"{"error":{"message":"temperature is wrong"}}"#,
     )])
     .await;
-    let error = play(&model(&server, http()), hello()).await.1;
-    // `temperature` was not set, and leaving it out of the dialect changes nothing: one more refusal ends it.
-    assert!(error.is_err());
+    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::InvalidRequest);
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_wants_the_limit_under_another_name_gets_it() {
+    let refusal = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+    let refusal =
+        json!({"error": {"message": refusal, "param": "max_tokens", "code": "unsupported_parameter"}})
+            .to_string();
+    let server = Server::start([Reply::json(400, refusal), Reply::events(HELLO)]).await;
+    let mut request = hello();
+    request.max_output_tokens = Some(9);
+    assert!(play(&model(&server, http()), request).await.1.is_ok());
+    let sent: Vec<_> = server
+        .received()
+        .iter()
+        .map(|r| {
+            (
+                r.body["max_tokens"].as_u64(),
+                r.body["max_completion_tokens"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(sent, [(Some(9), None), (None, Some(9))]);
+}
+
+#[tokio::test]
+async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
+    let mut options = http();
+    options.idle_timeout = Duration::from_millis(60);
+    let server = Server::start([Reply::events(&HELLO[..4]).then_stall()]).await;
+    let end = play(&model(&server, options), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
+}
+
+#[tokio::test]
+async fn requests_go_through_a_proxy_that_is_named() {
+    let proxy = Server::start([Reply::events(HELLO)]).await;
+    let mut options = Options::new("gpt-x");
+    options.base_url = "http://model.invalid/v1".into();
+    options.http = http();
+    options.http.proxy = Some(proxy.url(""));
+    play(&OpenAi::new(options).unwrap(), hello()).await.1.unwrap();
+    assert_eq!(
+        proxy.received()[0].line,
+        "POST http://model.invalid/v1/chat/completions HTTP/1.1"
+    );
+}
+
+#[tokio::test]
+async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
+    let server = Server::start([Reply::events(&[
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"weather","arguments":"{\"city\":\"Rome\",\"unit\":null}"}}]},"finish_reason":"tool_calls"}]}"#,
+    ])])
+    .await;
+    let mut options = Options::new("gpt-x");
+    options.base_url = server.url("/v1");
+    options.tool_schemas = ToolSchemas::Strict;
+    options.http = http();
+    let mut request = hello();
+    request.tools = vec![weather()].into();
+    let end = play(&OpenAi::new(options).unwrap(), request).await.1.unwrap();
+    assert_eq!(
+        calls(&end),
+        [("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned())]
+    );
+    let function = &server.body()["tools"][0]["function"];
+    assert_eq!(function["strict"], true);
+    assert_eq!(function["parameters"]["required"], json!(["city", "unit"]));
+}
+
+#[tokio::test]
+async fn an_identifier_that_a_server_does_not_take_is_mended_in_call_and_result_alike() {
+    let server = Server::start([Reply::events(HELLO)]).await;
+    let long = format!("chatcmpl-tool-{}", "a".repeat(40));
+    let request = request(vec![
+        Message::user("?"),
+        Message::Assistant {
+            parts: vec![call(&long, "weather", "{}")],
+        },
+        result(&long, "weather", vec![], false),
+    ]);
+    play(&model(&server, http()), request).await.1.unwrap();
+    let messages = &server.body()["messages"];
+    let id = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
+    assert!(id.len() <= 40, "{id}");
+    assert_eq!(messages[2]["tool_call_id"], id);
 }
 
 #[tokio::test]

@@ -154,3 +154,16 @@ fn a_script_that_cannot_be_used_is_refused_with_the_place() {
         "{error}"
     );
 }
+
+#[tokio::test]
+async fn a_conversation_ends_with_the_models_own_words_only_after_a_pause() {
+    for (stop, is_right) in [("paused", true), ("complete", false)] {
+        let provider = scripted(&format!(
+            r#"{{"steps":[{{"text":"half","stop":"{stop}"}},{{"text":"more"}}]}}"#
+        ));
+        play(&provider, hello()).await.1.unwrap();
+        let again = request(vec![Message::user("Hello"), Message::assistant("half")]);
+        assert_eq!(play(&provider, again).await.1.is_ok(), is_right);
+        assert_eq!(provider.complete().is_ok(), is_right);
+    }
+}

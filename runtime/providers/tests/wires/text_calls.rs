@@ -280,3 +280,38 @@ async fn a_choice_of_tools_is_said_in_words() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn a_watched_provider_keeps_its_own_calls_and_those_in_its_text_are_found() {
+    let leaked = "{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}";
+    let inner = std::sync::Arc::new(scripted(&serde_json::json!([
+        {"text": leaked, "expect": {"tools": ["weather"]}},
+        {"text": "One.", "calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
+        {"text": "<tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>", "calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
+    ])));
+    let provider = TextCalls::watching(Recorded(inner.clone()));
+    let ask = || offering(vec![Message::user("?")]);
+    let rome = ("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned());
+    let oslo = ("weather".to_owned(), r#"{"city":"Oslo"}"#.to_owned());
+    let (deltas, end) = play(&provider, ask()).await;
+    assert_eq!((shown(&deltas).as_str(), calls(&end.unwrap())), ("", vec![rome]));
+    let (deltas, end) = play(&provider, ask()).await;
+    assert_eq!(
+        (shown(&deltas).as_str(), calls(&end.unwrap())),
+        ("One.", vec![oslo.clone()])
+    );
+    let (deltas, end) = play(&provider, ask()).await;
+    let started: Vec<usize> = deltas
+        .iter()
+        .filter_map(|d| match d {
+            Delta::CallStarted { index, .. } => Some(*index),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(started, [0, 1]);
+    assert_eq!(
+        calls(&end.unwrap()),
+        [("weather".to_owned(), "{}".to_owned()), oslo]
+    );
+    inner.assert_complete();
+}
