@@ -1,6 +1,7 @@
 //! The cell: one call in one store, from the first byte of memory to the receipt.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,6 +130,16 @@ struct Filing {
 
 impl Drop for Filing {
     fn drop(&mut self) {
+        // This runs while a panic unwinds as well, and a second one that left it would end the process.
+        let filed = std::panic::catch_unwind(AssertUnwindSafe(|| self.file()));
+        if filed.is_err() {
+            tracing::error!("the receipt of a call could not be filed: its observer panicked");
+        }
+    }
+}
+
+impl Filing {
+    fn file(&mut self) {
         let mut receipt = std::mem::take(&mut *self.ledger.lock());
         if let Some(store) = self.store.take() {
             receipt.fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));

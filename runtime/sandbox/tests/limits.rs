@@ -357,6 +357,10 @@ impl CallObserver for Fragile {
     fn log(&self, _line: LogLine) {
         panic!("planted");
     }
+
+    fn receipt(&self, _receipt: toolcell_core::Receipt) {
+        panic!("planted as well, while the first one unwinds");
+    }
 }
 
 #[tokio::test]
