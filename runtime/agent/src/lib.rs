@@ -39,6 +39,7 @@ mod results;
 #[cfg(test)]
 mod scenarios;
 mod session;
+mod spans;
 pub mod store;
 mod subagent;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::{Event, EventSink, Message};
+use tracing::Instrument as _;
 
 use crate::agent::Inner;
 use crate::driver::Driver;
@@ -14,7 +15,7 @@ use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::results::Shelf;
-use crate::words;
+use crate::{spans, words};
 
 /// A conversation that goes on turn by turn.
 pub struct Session {
@@ -149,8 +150,13 @@ impl Session {
         sink: &dyn EventSink,
         cancel: CancellationToken,
     ) -> Result<TurnReport, AgentError> {
+        let span = spans::turn(&self.state.session, self.inner.provider.info());
         let driver = Driver::new(&self.inner, &mut self.state, self.shelf.clone(), sink, cancel);
-        Box::pin(driver.drive(first)).await
+        let report = Box::pin(driver.drive(first).instrument(span.clone())).await;
+        if let Ok(report) = &report {
+            spans::ended(&span, report);
+        }
+        report
     }
 }
 

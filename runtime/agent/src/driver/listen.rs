@@ -9,12 +9,16 @@ use toolcell_core::provider::{
     Completion, Delta, Provider, ProviderError, ProviderErrorKind, Request, StopReason,
 };
 use toolcell_core::{BoxStream, Event, Part};
+use tracing::{Instrument as _, Span};
+
+use crate::spans;
 
 /// A request on its way.
 pub(super) struct Listening<'a> {
     provider: &'a dyn Provider,
     stream: BoxStream<'a, Result<Delta, ProviderError>>,
     deadline: Option<(Instant, Duration)>,
+    span: Span,
     text: String,
     begun: BTreeMap<usize, String>,
 }
@@ -36,6 +40,7 @@ impl<'a> Listening<'a> {
         Self {
             provider,
             stream: provider.stream(request),
+            span: spans::chat(provider.info()),
             deadline: timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             text: String::new(),
             begun: BTreeMap::new(),
@@ -49,9 +54,10 @@ impl<'a> Listening<'a> {
 
     /// Waits for what comes next. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Heard {
+        let next = self.stream.next().instrument(self.span.clone());
         let item = match self.deadline {
-            None => self.stream.next().await,
-            Some((at, timeout)) => match tokio::time::timeout_at(at, self.stream.next()).await {
+            None => next.await,
+            Some((at, timeout)) => match tokio::time::timeout_at(at, next).await {
                 Ok(item) => item,
                 Err(_) => {
                     let message = format!("the answer was not complete after {} ms", timeout.as_millis());
@@ -64,7 +70,7 @@ impl<'a> Listening<'a> {
                 ProviderErrorKind::Truncated,
                 "the stream ended without saying so".into(),
             ),
-            Some(Err(error)) => Heard::Failure(error, std::mem::take(&mut self.text)),
+            Some(Err(error)) => self.failed(error),
             Some(Ok(delta)) => self.delta(delta),
         }
     }
@@ -92,6 +98,7 @@ impl<'a> Listening<'a> {
             }),
             Delta::Finished(completion) => {
                 let cut = self.cut_off(&completion);
+                spans::answered(&self.span, &completion);
                 Heard::Answer(completion, cut)
             }
         }
@@ -111,7 +118,11 @@ impl<'a> Listening<'a> {
     }
 
     fn failure(&mut self, kind: ProviderErrorKind, message: String) -> Heard {
-        let error = ProviderError::new(&self.provider.info().provider, kind, message);
+        self.failed(ProviderError::new(&self.provider.info().provider, kind, message))
+    }
+
+    fn failed(&mut self, error: ProviderError) -> Heard {
+        spans::failed(&self.span, &error.kind.to_string());
         Heard::Failure(error, std::mem::take(&mut self.text))
     }
 }

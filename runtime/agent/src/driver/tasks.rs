@@ -7,6 +7,7 @@ use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
 use toolcell_core::{CallContext, Content, Event, Message, Part, ToolCall, ToolError, ToolName};
+use tracing::{Instrument as _, Span};
 
 use super::observer::Observer;
 use super::{Driver, Summary};
@@ -18,7 +19,7 @@ use crate::hook::{CallDraft, CallReport, Failure, FailurePhase, HookContext, Pro
 use crate::machine::{CallOutcome, Refusal};
 use crate::policy::Control;
 use crate::results::{ReadResult, Shelf};
-use crate::words;
+use crate::{spans, words};
 
 /// How a task ended.
 pub(super) enum Done {
@@ -123,7 +124,8 @@ impl Driver<'_> {
             tool,
             arguments,
         };
-        self.tasks.spawn(call.run());
+        let span = spans::tool(&call.tool, &call.id);
+        self.tasks.spawn(call.run().instrument(span));
     }
 
     pub(super) fn spawn_failure(&mut self, phase: FailurePhase, message: String) {
@@ -298,6 +300,9 @@ impl Run {
     async fn run(self) -> Done {
         let begun = Instant::now();
         let mut outcome = self.outcome().await;
+        if let Some(error) = &outcome.error {
+            spans::failed(&Span::current(), error.kind());
+        }
         if !self.inner.hooks.is_empty() {
             outcome = self.report(outcome, begun.elapsed()).await;
         }
