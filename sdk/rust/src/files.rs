@@ -26,7 +26,7 @@ use std::path::Path;
 
 use crate::{Result, ToolError};
 
-pub use decode::Encoding;
+pub use decode::{Encoding, is_binary};
 pub use text::{Binary, Line, Lines, TextReader};
 
 /// Opens a file for reading.

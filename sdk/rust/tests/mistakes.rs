@@ -1,5 +1,7 @@
 //! What the compiler says about an author's mistakes: in the words of tools, at the place of the mistake.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -77,12 +77,12 @@ impl Text {
     fn new(path: &str, contents: &[u8]) -> Result<Self> {
         let (encoding, mark) = Encoding::sniff(contents);
         let body = &contents[mark..];
+        if files::is_binary(&contents[..contents.len().min(8192)]) {
+            return Err(ToolError::failed(format_args!(
+                "`{path}` is a binary file and no text"
+            )));
+        }
         let unit = match encoding {
-            Encoding::Utf8 | Encoding::Utf8Bom if body[..body.len().min(8192)].contains(&0) => {
-                return Err(ToolError::failed(format_args!(
-                    "`{path}` is a binary file and no text"
-                )));
-            }
             Encoding::Utf8 | Encoding::Utf8Bom => {
                 return Ok(Self {
                     encoding,

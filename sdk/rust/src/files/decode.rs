@@ -54,6 +54,20 @@ impl Encoding {
     }
 }
 
+/// Whether the first bytes of a file are no text: a zero byte, or more than one in fifty of the other control characters
+/// that text does not have (compressed data has six times as many). UTF-16 with a byte order mark is text.
+pub fn is_binary(start: &[u8]) -> bool {
+    if matches!(Encoding::sniff(start).0, Encoding::Utf16Le | Encoding::Utf16Be) {
+        return false;
+    }
+    // Tab, line ends, backspace, form feed and escape (colours of a terminal) are in texts.
+    let controls = start
+        .iter()
+        .filter(|byte| matches!(byte, 0..=7 | 14..=26 | 28..=31))
+        .count();
+    controls * 50 > start.len() || start.contains(&0)
+}
+
 /// Makes text of bytes that come in pieces. Bytes that are no text become U+FFFD and are counted.
 #[derive(Debug)]
 pub(crate) struct Decoder {
@@ -217,6 +231,25 @@ mod tests {
                 replaced,
                 lossy.matches(char::REPLACEMENT_CHARACTER).count() as u64
             );
+        }
+    }
+
+    #[test]
+    fn compressed_data_is_binary_and_old_texts_and_terminal_logs_are_not() {
+        // Every byte as often as every other, without the zero that would decide alone.
+        let compressed: Vec<u8> = (0..4096_u32)
+            .map(|i| u8::try_from(i % 255 + 1).unwrap())
+            .collect();
+        assert!(is_binary(&compressed));
+        assert!(is_binary(b"text\0"));
+        for text in [
+            &b"z\xfcrich \xe4\xf6"[..],
+            b"\x1b[31mred\x1b[0m\r\n",
+            b"\xff\xfea\0",
+            b"",
+            b"a\x0cb",
+        ] {
+            assert!(!is_binary(text), "{text:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::decode::{Decoder, Encoding};
+use super::decode::{Decoder, Encoding, is_binary};
 use super::{explain, open};
 use crate::{Result, ToolError};
 
@@ -29,7 +29,7 @@ impl TextReader {
     /// Opens a text file.
     ///
     /// # Errors
-    /// As [`open`](super::open); for a binary file, one that has a zero byte among its first and is not UTF-16.
+    /// As [`open`](super::open); for a binary file, by [`is_binary`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = open(path)?;
@@ -53,8 +53,7 @@ impl TextReader {
         let mut chunk = Vec::new();
         fill(&mut file, &mut chunk).map_err(|error| explain(path, &error))?;
         let (encoding, start) = Encoding::sniff(&chunk);
-        let is_utf16 = matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be);
-        if !is_utf16 && chunk.contains(&0) {
+        if is_binary(&chunk) {
             return Ok(Err(Binary { start: chunk, len }));
         }
         Ok(Ok(Self {
