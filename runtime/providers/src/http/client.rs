@@ -79,7 +79,7 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
         headers.insert(name, value);
     }
     let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls()?)
+        .tls_backend_preconfigured(tls(options)?)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
@@ -100,14 +100,22 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
 }
 
 /// TLS 1.2 and 1.3, certificates verified with no way out.
-fn tls() -> Result<rustls::ClientConfig, SetupError> {
+fn tls(options: &HttpOptions) -> Result<rustls::ClientConfig, SetupError> {
+    let mut roots = roots();
+    for certificate in &options.root_certificates {
+        Arc::make_mut(&mut roots)
+            .add(certificate.clone().into())
+            .map_err(|e| SetupError::Client {
+                reason: format!("a root certificate cannot be used: {e}"),
+            })?;
+    }
     let mut config =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|e| SetupError::Client {
                 reason: e.to_string(),
             })?
-            .with_root_certificates(roots())
+            .with_root_certificates(roots)
             .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
@@ -131,6 +139,25 @@ fn roots() -> Arc<RootCertStore> {
             Arc::new(roots)
         })
         .clone()
+}
+
+/// Whether TLS itself refused the connection, such as for a certificate that nobody vouches for.
+pub(super) fn refuses_tls(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<rustls::Error>() {
+            return true;
+        }
+        // An I/O error names the cause of the error that it wraps, and not that error itself.
+        let wrapped = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        cause = match wrapped {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// An error with all its causes on one line.
@@ -179,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_or_header_that_cannot_be_used_is_refused() {
+    fn a_proxy_a_header_or_a_root_certificate_that_cannot_be_used_is_refused() {
         let refused = |options: HttpOptions| client(&options).unwrap_err().to_string();
         let proxy = HttpOptions {
             proxy: Some("://".into()),
@@ -194,6 +221,11 @@ mod tests {
             refused(header),
             "the value of the header `x-a` has characters that HTTP does not carry"
         );
+        let root = HttpOptions {
+            root_certificates: vec![b"no certificate".to_vec()],
+            ..HttpOptions::default()
+        };
+        assert!(refused(root).contains("a root certificate cannot be used"));
         assert!(client(&HttpOptions::default()).is_ok());
     }
 }

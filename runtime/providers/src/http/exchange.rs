@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
 
-use super::client::{chain, client};
+use super::client::{chain, client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::retry::Failure;
 use super::{HttpOptions, failure};
@@ -335,10 +335,12 @@ impl Http {
             () if error.is_connect() && error.is_timeout() => ProviderErrorKind::Timeout,
             () => ProviderErrorKind::Network,
         };
+        // A certificate that is refused now is refused a second later.
+        let transient = kind != ProviderErrorKind::InvalidRequest && !refuses_tls(&error);
         // Without the URL: a key may stand in its query.
         let message = chain(&error.without_url());
         Failure {
-            transient: kind != ProviderErrorKind::InvalidRequest,
+            transient,
             error: self.error(kind, message),
         }
     }

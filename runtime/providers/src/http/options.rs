@@ -18,6 +18,8 @@ pub struct HttpOptions {
     /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not asked. Not shown by
     /// `Debug`, because it may hold a password.
     pub proxy: Option<String>,
+    /// Root certificates that are trusted beside those of Mozilla and of the system, each as DER.
+    pub root_certificates: Vec<Vec<u8>>,
     /// When a request is sent again.
     pub retry: RetryPolicy,
     /// Further headers for every request, as names and values. `Debug` shows the names alone.
@@ -31,6 +33,7 @@ impl Default for HttpOptions {
             idle_timeout: Duration::from_secs(300),
             deadline: None,
             proxy: None,
+            root_certificates: Vec::new(),
             retry: RetryPolicy::default(),
             headers: Vec::new(),
         }
@@ -45,6 +48,7 @@ impl std::fmt::Debug for HttpOptions {
             .field("idle_timeout", &self.idle_timeout)
             .field("deadline", &self.deadline)
             .field("proxy", &self.proxy.as_ref().map(|_| "***"))
+            .field("root_certificates", &self.root_certificates.len())
             .field("retry", &self.retry)
             .field("headers", &names)
             .finish()

@@ -5,9 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{ServerConfig, crypto};
+
+/// A certificate for `localhost` that nobody vouches for, valid from 2020 to 2120, and its key.
+pub(crate) const CERTIFICATE: &[u8] = include_bytes!("tls/localhost.der");
+const KEY: &[u8] = include_bytes!("tls/localhost-key.der");
+
+/// A connection, with or without TLS.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// One answer.
 #[derive(Clone)]
@@ -119,6 +131,22 @@ pub(crate) struct Server {
 impl Server {
     /// Answers one request with each reply, in order, and closes every further connection.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::serve(replies, None).await
+    }
+
+    /// The same over TLS, with [`CERTIFICATE`].
+    pub(crate) async fn start_tls(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let key = PrivateKeyDer::try_from(KEY.to_vec()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![CERTIFICATE.to_vec().into()], key)
+            .unwrap();
+        Self::serve(replies, Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn serve(replies: impl IntoIterator<Item = Reply>, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -127,8 +155,17 @@ impl Server {
         let task = tokio::spawn(async move {
             let mut stalled = Vec::new();
             loop {
-                let (mut socket, _) = listener.accept().await.unwrap();
-                let Some(request) = read_request(&mut socket).await else {
+                let (socket, _) = listener.accept().await.unwrap();
+                socket.set_nodelay(true).unwrap();
+                let mut socket: Box<dyn Connection> = match &tls {
+                    None => Box::new(socket),
+                    Some(tls) => match tls.accept(socket).await {
+                        Ok(socket) => Box::new(socket),
+                        // The client does not trust us.
+                        Err(_) => continue,
+                    },
+                };
+                let Some(request) = read_request(&mut *socket).await else {
                     continue;
                 };
                 record.lock().unwrap().push(request);
@@ -136,7 +173,7 @@ impl Server {
                     continue;
                 };
                 // A client that has seen enough may be gone already.
-                let _ = answer(&mut socket, &reply).await;
+                let _ = answer(&mut *socket, &reply).await;
                 if reply.end == End::Stall {
                     stalled.push(socket);
                 }
@@ -153,6 +190,10 @@ impl Server {
         self.received.lock().unwrap().clone()
     }
 
+    pub(crate) fn https_url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.port)
+    }
+
     /// The body of the only request.
     pub(crate) fn body(&self) -> Value {
         let received = self.received();
@@ -167,7 +208,7 @@ impl Drop for Server {
     }
 }
 
-async fn read_request(socket: &mut TcpStream) -> Option<Received> {
+async fn read_request(socket: &mut dyn Connection) -> Option<Received> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -198,7 +239,7 @@ async fn read_request(socket: &mut TcpStream) -> Option<Received> {
     })
 }
 
-async fn answer(socket: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
+async fn answer(socket: &mut dyn Connection, reply: &Reply) -> std::io::Result<()> {
     let mut head = format!("HTTP/1.1 {} Status\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -207,7 +248,6 @@ async fn answer(socket: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
         head.push_str(&format!("content-length: {}\r\n", reply.body.len() + 100));
     }
     head.push_str("\r\n");
-    socket.set_nodelay(true)?;
     socket.write_all(head.as_bytes()).await?;
     for piece in reply.body.chunks(reply.piece.min(reply.body.len().max(1))) {
         socket.write_all(piece).await?;

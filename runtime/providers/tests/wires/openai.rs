@@ -10,7 +10,7 @@ use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options, ToolSchemas};
 use toolcell_providers::{ApiKey, HttpOptions, SetupError};
 
 use crate::conversation::*;
-use crate::loopback::{Reply, Server};
+use crate::loopback::{CERTIFICATE, Reply, Server};
 
 fn model(server: &Server, http: HttpOptions) -> OpenAi {
     let mut options = Options::new("gpt-x");
@@ -837,6 +837,34 @@ async fn requests_go_through_a_proxy_that_is_named() {
         proxy.received()[0].line,
         "POST http://model.invalid/v1/chat/completions HTTP/1.1"
     );
+}
+
+#[tokio::test]
+async fn a_server_is_spoken_to_only_when_somebody_vouches_for_its_certificate() {
+    for vouched in [false, true] {
+        let server = Server::start_tls([Reply::events(HELLO)]).await;
+        let mut options = Options::new("gpt-x");
+        options.base_url = server.https_url("/v1");
+        options.api_key = Some(ApiKey::new("sk-planted-secret"));
+        options.http = http();
+        if vouched {
+            options.http.root_certificates.push(CERTIFICATE.to_vec());
+        }
+        let (deltas, end) = play(&OpenAi::new(options).unwrap(), hello()).await;
+        assert_eq!(retries(&deltas), 0);
+        if vouched {
+            assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
+        } else {
+            let error = end.unwrap_err();
+            assert_eq!(error.kind, ProviderErrorKind::Network);
+            assert!(error.message.contains("certificate"), "{error}");
+        }
+        assert_eq!(
+            server.received().len(),
+            usize::from(vouched),
+            "the key does not travel to a stranger"
+        );
+    }
 }
 
 #[tokio::test]
