@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell_core::event::Flow;
-use toolcell_core::{Message, Provider, SessionStore, StoreError, Tool, ToolSpec};
+use toolcell_core::{Message, Provider, Schema, SessionStore, StoreError, Tool, ToolSpec};
 
 use crate::approval::{Approvals, Approver};
 use crate::context::normalise;
@@ -14,7 +14,7 @@ use crate::control;
 use crate::error::BuildError;
 use crate::hook::{Hook, Hooks};
 use crate::machine::{LoopState, Machine, ToolFacts};
-use crate::policy::{Control, Finish, LoopPolicy};
+use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
 use crate::prompt;
 use crate::registry::Registry;
 use crate::session::Session;
@@ -48,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) instructions: Arc<str>,
     pub(crate) machine: Machine,
+    pub(crate) model: ModelSettings,
     pub(crate) hooks: Hooks,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
@@ -62,6 +63,8 @@ pub struct AgentBuilder {
     flows: BTreeMap<String, Flow>,
     instructions: String,
     policy: LoopPolicy,
+    model: ModelSettings,
+    answer: Option<Arc<Schema>>,
     approvals: Approvals,
     approver: Option<Arc<dyn Approver>>,
     hooks: Vec<Arc<dyn Hook>>,
@@ -80,6 +83,8 @@ impl Agent {
             flows: BTreeMap::new(),
             instructions: String::new(),
             policy: LoopPolicy::default(),
+            model: ModelSettings::default(),
+            answer: None,
             approvals: Approvals::default(),
             approver: None,
             hooks: Vec::new(),
@@ -182,6 +187,21 @@ impl AgentBuilder {
         self
     }
 
+    /// What every request asks of the model.
+    #[must_use]
+    pub fn model(mut self, settings: ModelSettings) -> Self {
+        self.model = settings;
+        self
+    }
+
+    /// The final text must be JSON that fits this schema; [`crate::TurnReport::result`] holds it. Providers that can are
+    /// asked to promise it; where an answer does not fit, the model is told why and tries again.
+    #[must_use]
+    pub fn answer_schema(mut self, schema: Schema) -> Self {
+        self.answer = Some(Arc::new(schema));
+        self
+    }
+
     /// Which calls may run.
     #[must_use]
     pub fn approvals(mut self, approvals: Approvals) -> Self {
@@ -262,7 +282,9 @@ impl AgentBuilder {
                     policy,
                     approvals: self.approvals,
                     tools,
+                    answer: self.answer,
                 },
+                model: self.model,
                 hooks: Hooks::new(self.hooks, self.hook_timeout)?,
                 approver: self.approver,
                 store: self.store,

@@ -54,6 +54,12 @@ pub enum AgentError {
         /// Identifier of the session.
         session: String,
     },
+    /// A turn begins with a message of the person, and this is another one.
+    #[error("a turn of session `{session}` can only begin with a message of the person")]
+    NotAPerson {
+        /// Identifier of the session.
+        session: String,
+    },
     /// The journal failed. The turn stays open; what the journal has acknowledged is not lost.
     #[error("session `{session}` could not be stored")]
     Store {

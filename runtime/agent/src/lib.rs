@@ -53,7 +53,7 @@ pub use hook::Hook;
 pub use log::{LogFiles, Tee};
 pub use machine::{LoopState, Machine};
 pub use native::{FnTool, FnToolError, IntoOutput};
-pub use policy::{Control, LoopPolicy};
+pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
 pub use session::{Running, Session, Silent};
 pub use store::SqliteStore;

@@ -222,6 +222,16 @@ pub enum Reasoning {
     },
 }
 
+/// What every request asks of the model; `None` leaves it to the provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelSettings {
+    /// Most tokens of one answer.
+    pub max_output_tokens: Option<u64>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+}
+
 impl Default for LoopPolicy {
     fn default() -> Self {
         Self {
@@ -309,5 +319,61 @@ impl Reasoning {
                     .then_some(effort.as_str())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset;
+    use serde_json::json;
+
+    #[test]
+    fn every_preset_is_plain_data_and_comes_back_as_it_was() {
+        for name in ["default", "heimdall", "waterfell", "vertex", "forge"] {
+            let policy = preset::named(name).unwrap();
+            let text = serde_json::to_string(&policy).unwrap();
+            assert_eq!(
+                serde_json::from_str::<LoopPolicy>(&text).unwrap(),
+                policy,
+                "{name}"
+            );
+        }
+        assert_eq!(preset::named("other"), None);
+    }
+
+    #[test]
+    fn settings_that_are_left_out_have_their_defaults_and_unknown_ones_are_refused() {
+        let read = |value| serde_json::from_value::<LoopPolicy>(value);
+        let policy = read(json!({"max_steps": 7, "no_call": {"action": "nudge", "after": 2}})).unwrap();
+        assert_eq!(
+            policy,
+            LoopPolicy {
+                max_steps: 7,
+                no_call: NoCall::Nudge { after: 2 },
+                ..LoopPolicy::default()
+            }
+        );
+        assert!(read(json!({"max_step": 7})).is_err());
+        assert!(read(json!({"context": {"prune": {"protekt": 1}}})).is_err());
+    }
+
+    #[test]
+    fn v14_words_that_ask_for_reasoning_are_found_whatever_their_case() {
+        let when = Reasoning::WhenAsked {
+            effort: "high".into(),
+        };
+        for (message, effort) in [
+            ("Think THROUGH this", Some("high")),
+            ("step by step, please", Some("high")),
+            ("hello", None),
+        ] {
+            assert_eq!(when.effort(message), effort, "{message}");
+        }
+        assert_eq!(Reasoning::Provider.effort("analyse"), None);
+        assert_eq!(
+            Reasoning::Always { effort: "low".into() }.effort("hello"),
+            Some("low")
+        );
     }
 }

@@ -20,7 +20,8 @@ pub struct TurnReport {
     pub outcome: TurnOutcome,
     /// The answer; what there was of it when the turn ended early.
     pub text: String,
-    /// What the model handed over beside the text, through `task_complete`.
+    /// What the model handed over as data: through `task_complete`, or as an answer that fits
+    /// [`crate::AgentBuilder::answer_schema`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The whole conversation of the session.

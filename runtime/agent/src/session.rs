@@ -1,11 +1,13 @@
 //! A session: a conversation that goes on turn by turn.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use toolcell_core::event::TurnOutcome;
 use toolcell_core::{Event, EventSink, Message};
 use tracing::Instrument as _;
 
@@ -81,7 +83,8 @@ impl Session {
     /// Dropping the future drops running calls as well, and leaves the turn open for [`Session::resume`].
     ///
     /// # Errors
-    /// When the last turn is still open, or when the journal fails. What goes wrong in the turn is its outcome.
+    /// When the last turn is still open, when the message is not one of the person, or when the journal fails. What goes
+    /// wrong in the turn is its outcome.
     pub async fn run(
         &mut self,
         message: Message,
@@ -90,6 +93,11 @@ impl Session {
     ) -> Result<TurnReport, AgentError> {
         if self.is_open() {
             return Err(AgentError::TurnOpen {
+                session: self.id().to_owned(),
+            });
+        }
+        if !matches!(message, Message::User { .. }) {
+            return Err(AgentError::NotAPerson {
                 session: self.id().to_owned(),
             });
         }
@@ -130,6 +138,25 @@ impl Session {
             });
         }
         self.drive(Input::Resume, sink, cancel).await
+    }
+
+    /// Gives up a turn that was paused or interrupted: each of its calls gets a result that says so, and the session is
+    /// ready for its next message.
+    ///
+    /// # Errors
+    /// When no turn is open, or when the journal fails.
+    pub async fn abandon(&mut self, sink: &dyn EventSink) -> Result<TurnReport, AgentError> {
+        if !self.is_open() {
+            return Err(AgentError::NoTurn {
+                session: self.id().to_owned(),
+            });
+        }
+        let stop = Input::Stop {
+            outcome: TurnOutcome::Cancelled,
+            partial: String::new(),
+            ended: BTreeMap::new(),
+        };
+        self.drive(stop, sink, CancellationToken::new()).await
     }
 
     /// Runs one turn in a task of its own.

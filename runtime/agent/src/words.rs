@@ -66,6 +66,12 @@ pub(crate) fn nudge<'a>(enders: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
+pub(crate) fn answer_mismatch(reason: &str) -> String {
+    format!(
+        "Your answer must be one JSON value that fits the schema that was asked for, and nothing else. It is not: {reason}."
+    )
+}
+
 pub(crate) fn provider_failed(error: &ProviderError) -> String {
     format!("The last request to the model failed: {error}. Please try again.")
 }

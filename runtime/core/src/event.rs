@@ -228,7 +228,7 @@ pub enum Event {
         outcome: TurnOutcome,
         /// The final answer; what there was of it when the turn ended early.
         text: String,
-        /// What the model handed over beside the text, through a tool that ends the turn.
+        /// What the model handed over as data: through a tool that ends the turn, or as an answer that fits a schema.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
         /// Steps taken.
@@ -261,6 +261,8 @@ pub enum ReminderKind {
     Continue,
     /// Its answer was empty.
     EmptyAnswer,
+    /// Its answer does not fit the schema that was asked for.
+    AnswerMismatch,
     /// A call was cut off by the limit of tokens and was not executed.
     CallCut,
     /// All calls of a step failed; it shall answer from what it knows.

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use toolcell_core::provider::{Request, ToolChoice};
-use toolcell_core::{Content, Message, ToolSpec};
+use toolcell_core::{Content, Message, Schema, ToolSpec};
 
 use super::{normalise, rounds};
 use crate::machine::LoopState;
-use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy};
+use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy, ModelSettings};
 
 /// What a request is made from, beside the state.
 pub(crate) struct View<'a> {
     pub(crate) policy: &'a LoopPolicy,
     pub(crate) instructions: &'a Arc<str>,
     pub(crate) tools: &'a Arc<[ToolSpec]>,
+    pub(crate) model: &'a ModelSettings,
+    pub(crate) answer: Option<&'a Arc<Schema>>,
 }
 
 /// The next request of the open turn: what never changes first (instructions, tools, the conversation from its start),
@@ -52,9 +54,11 @@ pub(crate) fn request(state: &LoopState, view: &View<'_>, tools: bool) -> Reques
         tools: view.tools.clone(),
         tool_choice: if tools { ToolChoice::Auto } else { ToolChoice::None },
         parallel_calls: (policy.calls_per_step == CallsPerStep::One).then_some(false),
+        max_output_tokens: view.model.max_output_tokens,
+        temperature: view.model.temperature,
+        response_schema: view.answer.cloned(),
         reasoning_effort: effort,
         session: Some(state.session.as_str().into()),
-        ..Request::default()
     }
 }
 

@@ -200,6 +200,8 @@ impl<'a> Driver<'a> {
                     policy: &inner.machine.policy,
                     instructions: &inner.instructions,
                     tools: &inner.specs,
+                    model: &inner.model,
+                    answer: inner.machine.answer.as_ref(),
                 };
                 let request = context::request(self.state, &view, tools);
                 self.listen(request);

@@ -4,13 +4,12 @@ use std::collections::HashSet;
 
 use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
-use toolcell_core::{Event, Message, Part, ToolError};
+use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::state::Stage;
 use super::{Effect, Step};
-use crate::context;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
-use crate::words;
+use crate::{context, dispatch, words};
 
 /// Empty answers in a row after which a turn ends.
 const MAX_EMPTY_ANSWERS: u32 = 3;
@@ -85,8 +84,7 @@ impl Step<'_> {
             // An empty text would pass as a call without arguments.
             let cut = last_may_be_cut
                 && i == last
-                && (call.arguments.trim().is_empty()
-                    || toolcell_core::json::parse_object(&call.arguments).is_err());
+                && (call.arguments.trim().is_empty() || json::parse_object(&call.arguments).is_err());
             if cut {
                 self.refuse_call(
                     &call.id,
@@ -130,7 +128,7 @@ impl Step<'_> {
             return self.go_on();
         }
         if policy.finish != Finish::Tool {
-            return self.finish(TurnOutcome::Completed);
+            return self.final_text();
         }
         match policy.no_call {
             NoCall::End => self.finish(TurnOutcome::Completed),
@@ -144,6 +142,33 @@ impl Step<'_> {
             }
             NoCall::Reprompt => {
                 self.remind(ReminderKind::NoToolCall, self.nudge(), self.stores_errors());
+                self.go_on();
+            }
+        }
+    }
+
+    /// An answer in text ends the turn, unless it must fit a schema and does not.
+    fn final_text(&mut self) {
+        let Some(schema) = &self.machine.answer else {
+            return self.finish(TurnOutcome::Completed);
+        };
+        let text = self
+            .state
+            .messages
+            .last()
+            .map(|message| message.text())
+            .unwrap_or_default();
+        let fitting = json::parse_value(text.trim())
+            .map_err(|error| error.to_string())
+            .and_then(|value| match dispatch::fits(schema, &value) {
+                Ok(()) => Ok(value),
+                Err(error) => Err(error.to_string()),
+            });
+        match fitting {
+            Ok(value) => self.finish_with(TurnOutcome::Completed, None, Some(value)),
+            Err(reason) => {
+                let text = words::answer_mismatch(&reason);
+                self.remind(ReminderKind::AnswerMismatch, text, self.stores_errors());
                 self.go_on();
             }
         }

@@ -194,6 +194,7 @@ impl LoopState {
                 turn.failed("an answer without a call");
             }
             ReminderKind::EmptyAnswer => turn.failed("an empty answer"),
+            ReminderKind::AnswerMismatch => turn.failed("an answer that does not fit its schema"),
             ReminderKind::ProviderFailed => turn.provider_failures += 1,
             _ => {}
         }

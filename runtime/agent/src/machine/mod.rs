@@ -24,11 +24,12 @@ pub(crate) use apply::PRUNED;
 pub(crate) use state::Phase;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::event::{EVENT_VERSION, Flow, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
-use toolcell_core::{Content, Event, Message, Part, Receipt, ToolError};
+use toolcell_core::{Content, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::policy::{Control, LoopPolicy};
@@ -42,6 +43,8 @@ pub struct Machine {
     pub approvals: Approvals,
     /// What the machine must know of the tools, by name.
     pub tools: BTreeMap<String, ToolFacts>,
+    /// What an answer in text must fit, as JSON.
+    pub answer: Option<Arc<Schema>>,
 }
 
 /// What the machine must know of a tool.

@@ -109,6 +109,7 @@ fn machine(plot: &Plot) -> Machine {
             ],
             flow: FlowGuard::Ask,
         },
+        answer: None,
         tools: BTreeMap::from([
             ("again".into(), facts(true, flow(1), None)),
             ("once".into(), facts(false, flow(6), None)),

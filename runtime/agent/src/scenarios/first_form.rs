@@ -664,3 +664,144 @@ async fn a_polling_tool_may_repeat_itself() {
     let report = session.ask("Wait").await.unwrap();
     assert_eq!((report.outcome, report.steps), (TurnOutcome::Completed, 7));
 }
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_at_any_moment_every_call_has_its_result_and_the_session_goes_on() {
+    let tools = || {
+        [
+            slow_tool("short", Duration::from_millis(3), |_| Ok("short".into())),
+            slow_tool("long", Duration::from_millis(11), |_| Ok("long".into())),
+        ]
+    };
+    for moment in 0..30 {
+        let round = || {
+            Say::Calls(
+                "",
+                vec![
+                    ("", "short", "{}".into()),
+                    ("", "long", "{}".into()),
+                    ("", "short", "{}".into()),
+                ],
+            )
+        };
+        let script = Script::new([round(), round(), Say::Text("Done."), Say::Text("Done.")]);
+        let policy = LoopPolicy {
+            concurrency: 2,
+            ..LoopPolicy::default()
+        };
+        let mut session = agent(&script)
+            .tools(tools())
+            .policy(policy)
+            .build()
+            .unwrap()
+            .session();
+        let cancel = never();
+        let token = cancel.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(moment)).await;
+            token.cancel();
+        });
+        let report = session
+            .run(Message::user("Go"), &crate::Silent, cancel)
+            .await
+            .unwrap();
+        crate::testing::assert_paired(&report.messages);
+        // Two rounds take 11 ms each.
+        if moment != 22 {
+            let cancelled = report.outcome == TurnOutcome::Cancelled;
+            assert_eq!(cancelled, moment < 22, "at {moment} ms: {:?}", report.outcome);
+        }
+        assert_eq!(session.ask("Next").await.unwrap().outcome, TurnOutcome::Completed);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_must_fit_a_schema_is_asked_for_again_until_it_does() {
+    let script = Script::new([
+        Say::Text("It is 42."),
+        Say::Text("{\"n\": \"42\"}"),
+        Say::Text("{\"n\": 42}"),
+    ]);
+    let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+    let schema = toolcell_core::Schema::parse(schema).unwrap();
+    let mut session = agent(&script).answer_schema(schema).build().unwrap().session();
+    let report = session.ask("What is it?").await.unwrap();
+    assert_eq!(
+        (report.outcome, report.result),
+        (TurnOutcome::Completed, Some(json!({"n": 42})))
+    );
+    let requests = script.requests();
+    assert!(requests[0].response_schema.is_some());
+    let told = requests[2].messages.last().unwrap().text();
+    assert!(
+        told.contains("at /n: \"42\" is not of type \"integer\""),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_never_fits_ends_the_turn() {
+    let script = Script::new((0..5).map(|_| Say::Text("It is 42.")));
+    let schema = toolcell_core::Schema::parse(r#"{"type":"object"}"#).unwrap();
+    let mut session = agent(&script).answer_schema(schema).build().unwrap().session();
+    let report = session.ask("What is it?").await.unwrap();
+    assert!(
+        matches!(report.outcome, TurnOutcome::Failing { times: 5, .. }),
+        "{:?}",
+        report.outcome
+    );
+    script.assert_played();
+}
+
+#[tokio::test]
+async fn settings_of_the_model_go_with_every_request() {
+    let script = Script::new([Say::Text("Hi.")]);
+    let settings = crate::ModelSettings {
+        max_output_tokens: Some(100),
+        temperature: Some(0.5),
+    };
+    agent(&script)
+        .model(settings)
+        .build()
+        .unwrap()
+        .session()
+        .ask("Hi")
+        .await
+        .unwrap();
+    let request = &script.requests()[0];
+    assert_eq!(
+        (request.max_output_tokens, request.temperature),
+        (Some(100), Some(0.5))
+    );
+}
+
+#[tokio::test]
+async fn a_turn_begins_with_a_message_of_the_person_alone() {
+    let script = Script::new([]);
+    let mut session = agent(&script).build().unwrap().session();
+    let error = session
+        .run(Message::assistant("I say"), &crate::Silent, never())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, AgentError::NotAPerson { .. }));
+    assert!(!session.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_interrupted_can_be_given_up() {
+    let script = Script::new([
+        Say::Calls("", vec![("1", "slow", "{}".into())]),
+        Say::Text("New."),
+    ]);
+    let slow = slow_tool("slow", Duration::from_secs(3600), |_| Ok("late".into()));
+    let mut session = agent(&script).tool(slow).build().unwrap().session();
+    let _ = tokio::time::timeout(Duration::from_secs(1), session.ask("Go")).await;
+    let report = session.abandon(&crate::Silent).await.unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Cancelled);
+    assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
+    assert_eq!(session.ask("Something else").await.unwrap().text, "New.");
+    assert!(matches!(
+        session.abandon(&crate::Silent).await,
+        Err(AgentError::NoTurn { .. })
+    ));
+}
