@@ -1,6 +1,12 @@
 //! A call in a fresh cell beside bare wasmtime, in the same run: same component, same engine settings, `InstancePre`
 //! and a typed call. What counts is the ratio; a cell should cost at most twice the bare call.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -102,21 +102,20 @@ fn config(optimize: bool) -> Config {
 }
 
 fn pool(slots: u32) -> InstanceAllocationStrategy {
-    let per_component = |n: u64| u32::try_from(n).expect("the limits of a component are small");
     let mut pool = PoolingAllocationConfig::new();
     pool.total_memories(slots)
         .total_tables(slots.saturating_mul(TABLES_PER_SLOT))
         .total_stacks(slots)
         .total_component_instances(slots)
-        .total_core_instances(slots.saturating_mul(per_component(MAX_CORE_INSTANCES)))
-        .max_core_instances_per_component(per_component(MAX_CORE_INSTANCES))
-        .max_memories_per_component(per_component(MAX_MEMORIES))
-        .max_memories_per_module(per_component(MAX_MEMORIES).min(slots))
-        .max_tables_per_component(per_component(MAX_TABLES))
-        .max_tables_per_module(per_component(MAX_TABLES).min(slots.saturating_mul(TABLES_PER_SLOT)))
+        .total_core_instances(slots.saturating_mul(MAX_CORE_INSTANCES))
+        .max_core_instances_per_component(MAX_CORE_INSTANCES)
+        .max_memories_per_component(MAX_MEMORIES)
+        .max_memories_per_module(MAX_MEMORIES.min(slots))
+        .max_tables_per_component(MAX_TABLES)
+        .max_tables_per_module(MAX_TABLES.min(slots.saturating_mul(TABLES_PER_SLOT)))
         .max_core_instance_size(MAX_CORE_INSTANCE_BYTES)
         .max_component_instance_size(MAX_COMPONENT_INSTANCE_BYTES)
-        .table_elements(usize::try_from(MAX_TABLE_START).expect("a table fits in memory"))
+        .table_elements(MAX_TABLE_START as usize)
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(KEEP_RESIDENT)
         .async_stack_keep_resident(KEEP_RESIDENT);

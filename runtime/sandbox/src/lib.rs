@@ -63,5 +63,5 @@ pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
 pub use imports::{Ability, Import};
-pub use sandbox::{CompileEvent, Sandbox, SandboxOptions, Statistics};
+pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};
 pub use shape::{Excess, MAX_CORE_INSTANCES};

@@ -44,13 +44,16 @@ pub struct SandboxOptions {
     /// Components that compile at one time; more than that wait.
     pub compile_jobs: usize,
     /// Told when a component is compiled, which can take seconds. Called from any thread.
-    pub on_compile: Option<Arc<dyn Fn(CompileEvent<'_>) + Send + Sync>>,
+    pub on_compile: Option<Arc<CompileListener>>,
     /// The network that HTTP requests of guests go through once a policy has allowed them.
     pub network: Arc<dyn Network>,
     /// Certificates of authorities (X.509, DER) that are trusted for HTTPS beside Mozilla's and those of the system, such
     /// as a company's own.
     pub trusted_roots: Vec<Vec<u8>>,
 }
+
+/// Hears what happens while components are compiled.
+pub type CompileListener = dyn Fn(CompileEvent<'_>) + Send + Sync;
 
 /// What happens while a component is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,33 +12,33 @@ use wasmparser::{
 use crate::error::LoadError;
 
 /// Most core instances of one cell. Components of language runtimes have up to ten, compositions a few dozen.
-pub const MAX_CORE_INSTANCES: u64 = 64;
+pub const MAX_CORE_INSTANCES: u32 = 64;
 
 /// Most linear memories of one cell.
-pub(crate) const MAX_MEMORIES: u64 = 64;
+pub(crate) const MAX_MEMORIES: u32 = 64;
 
 /// Most tables of one cell.
-pub(crate) const MAX_TABLES: u64 = 64;
+pub(crate) const MAX_TABLES: u32 = 64;
 
 /// Most elements that one table has at the start; also its largest size in the pool. The largest language runtimes
 /// start with some 30,000.
-pub(crate) const MAX_TABLE_START: u64 = 100_000;
+pub(crate) const MAX_TABLE_START: u32 = 100_000;
 
 /// Most component instances, counted with repetition.
-const MAX_COMPONENT_INSTANCES: u64 = 256;
+const MAX_COMPONENT_INSTANCES: u32 = 256;
 
 /// Most imports, exports, aliases, types and canonical functions of components, counted with repetition. A component of
 /// ten parts has some 10,000.
-const MAX_ITEMS: u64 = 200_000;
+const MAX_ITEMS: u32 = 200_000;
 
 /// Most functions with a body. A JavaScript engine has 20,000; compiling 100,000 empty ones takes half a gigabyte.
-const MAX_FUNCTIONS: u64 = 64_000;
+const MAX_FUNCTIONS: u32 = 64_000;
 
 /// Most core modules and nested components that stand in the file.
-const MAX_PARTS: u64 = 256;
+const MAX_PARTS: u32 = 256;
 
 /// Deepest nesting of components.
-const MAX_NESTING: usize = 16;
+const MAX_NESTING: u32 = 16;
 
 /// What a component asks for and offers, and how much of everything there is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,17 +77,17 @@ pub enum Excess {
 impl Excess {
     /// The most that is accepted.
     pub fn limit(self) -> u64 {
-        match self {
+        u64::from(match self {
             Self::CoreInstances => MAX_CORE_INSTANCES,
             Self::ComponentInstances => MAX_COMPONENT_INSTANCES,
             Self::Items => MAX_ITEMS,
             Self::Functions => MAX_FUNCTIONS,
             Self::Parts => MAX_PARTS,
-            Self::Nesting => MAX_NESTING as u64,
+            Self::Nesting => MAX_NESTING,
             Self::Memories => MAX_MEMORIES,
             Self::Tables => MAX_TABLES,
             Self::TableElements => MAX_TABLE_START,
-        }
+        })
     }
 }
 
@@ -508,26 +508,26 @@ mod tests {
 
     #[test]
     fn functions_memories_tables_parts_and_nesting_have_limits() {
-        let module = |body: &str, n: u64| format!("(component (core module {}))", body.repeat(n as usize));
-        for (body, excess) in [
-            ("(func)", Excess::Functions),
-            ("(memory 0)", Excess::Memories),
-            ("(table 0 funcref)", Excess::Tables),
+        let module = |body: &str, n: u32| format!("(component (core module {}))", body.repeat(n as usize));
+        for (body, excess, limit) in [
+            ("(func)", Excess::Functions, MAX_FUNCTIONS),
+            ("(memory 0)", Excess::Memories, MAX_MEMORIES),
+            ("(table 0 funcref)", Excess::Tables, MAX_TABLES),
         ] {
-            assert!(of(&module(body, excess.limit())).is_ok(), "{excess}");
+            assert!(of(&module(body, limit)).is_ok(), "{excess}");
             assert_eq!(
-                of(&module(body, excess.limit() + 1)),
+                of(&module(body, limit + 1)),
                 Err(LoadError::TooComplex { excess }),
                 "{excess}"
             );
         }
-        let table = |n: u64| format!("(component (core module (table {n} funcref)))");
+        let table = |n: u32| format!("(component (core module (table {n} funcref)))");
         assert!(of(&table(MAX_TABLE_START)).is_ok());
         assert!(of(&table(MAX_TABLE_START + 1)).is_err());
-        let parts = |n: u64| format!("(component {})", "(core module)".repeat(n as usize));
+        let parts = |n: u32| format!("(component {})", "(core module)".repeat(n as usize));
         assert!(of(&parts(MAX_PARTS)).is_ok());
         assert!(of(&parts(MAX_PARTS + 1)).is_err());
-        let nested = |n: usize| format!("{}{}", "(component ".repeat(n), ")".repeat(n));
+        let nested = |n: u32| format!("{}{}", "(component ".repeat(n as usize), ")".repeat(n as usize));
         assert!(of(&nested(MAX_NESTING)).is_ok());
         assert!(of(&nested(MAX_NESTING + 1)).is_err());
     }

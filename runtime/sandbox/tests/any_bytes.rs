@@ -3,6 +3,12 @@
 //! The suite tries some thousand; `TOOLCELL_MUTANTS=1000000 cargo test --test any_bytes -- --nocapture` tries as many as
 //! one likes and says what became of them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::collections::BTreeMap;

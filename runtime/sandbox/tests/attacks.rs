@@ -1,5 +1,11 @@
 //! Every attack of the corpus ends as its manifest says, and the next call goes well.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::path::Path;

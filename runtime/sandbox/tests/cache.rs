@@ -1,6 +1,12 @@
 //! The cache of compiled code: a second start compiles nothing, and nothing in it is trusted that was not written by
 //! this user.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::fs;
@@ -106,7 +112,7 @@ async fn whatever_else_is_wrong_with_an_entry_it_is_written_anew() {
     let spoil: [(&str, &dyn Fn()); 6] = [
         ("empty", &|| fs::write(&code, b"").unwrap()),
         ("cut short", &|| {
-            fs::write(&code, &good[..good.len() / 2]).unwrap()
+            fs::write(&code, &good[..good.len() / 2]).unwrap();
         }),
         ("another entry", &|| {
             fs::copy(&tools, &code).unwrap();

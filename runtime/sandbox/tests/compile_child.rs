@@ -3,6 +3,12 @@
 //! This binary is its own child: started with the argument `compile-child` it compiles, as a program that embeds the
 //! sandbox does. Therefore it has a `main` of its own.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::process::ExitCode;

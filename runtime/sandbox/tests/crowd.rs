@@ -2,6 +2,12 @@
 //!
 //! One test in a binary of its own, because it measures the whole process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::path::Path;

@@ -1,5 +1,11 @@
 //! Every limit of a call, on both sides of its edge, and what a call leaves behind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use std::sync::Arc;

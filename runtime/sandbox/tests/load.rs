@@ -1,5 +1,11 @@
 //! What is refused as a tool, and with which words.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
+
 mod support;
 
 use support::{Probe, load, sandbox};

@@ -1,6 +1,11 @@
 //! The tools that ship, with the network and the files that a policy gives them: standard clients in a guest, and the
 //! guard of the host below them.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
 mod support;
