@@ -86,6 +86,7 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
                 host: real,
                 guest,
                 access: *access,
+                overlay: None,
             }))
         }
         Grant::Env { name, value } => Ok(Placed::Env(name.clone(), value.clone())),

@@ -135,6 +135,7 @@ mod tests {
             host: host.into(),
             guest: "/".into(),
             access: DirAccess::READ,
+            overlay: None,
         };
         dangerous(&grant, home.map(Path::new))
     }

@@ -44,6 +44,10 @@ pub struct DirGrant {
     pub guest: String,
     /// What the guest may do there.
     pub access: DirAccess,
+    /// A directory on the host that takes all changes in place of `host`, which stays as it is; made where it does not
+    /// exist. The guest sees both as one. Afterwards the changes can be listed, and carried out or thrown away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<PathBuf>,
 }
 
 /// What a guest may do in a directory and all below it.

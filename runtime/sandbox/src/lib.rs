@@ -62,6 +62,7 @@ pub use component::{Component, Digest, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
+pub use files::overlay;
 pub use imports::{Ability, Import};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};
 pub use shape::{Excess, MAX_CORE_INSTANCES};

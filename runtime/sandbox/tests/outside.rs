@@ -91,6 +91,7 @@ fn policy(grants: &[&str]) -> Policy {
                 guest: guest.unwrap(),
                 host: host.into(),
                 access,
+                overlay: None,
             }),
         }
     }
@@ -340,6 +341,7 @@ async fn a_directory_that_is_not_there_is_an_error_before_the_guest_runs() {
                 host: "/no/such/directory".into(),
                 guest: "/work".into(),
                 access: Default::default(),
+                overlay: None,
             }],
             ..Grants::default()
         },

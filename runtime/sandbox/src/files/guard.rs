@@ -10,6 +10,7 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
+use super::layered::{self, Need};
 use super::open::{self, Mode, Opened};
 use super::preopen::{Files, Handle, ON_THIS_THREAD, dir_descriptor};
 use super::quota::{QuotaExceeded, cost};
@@ -55,7 +56,7 @@ impl FilesView<'_> {
         handle.ok_or_else(|| ErrorCode::BadDescriptor.into())
     }
 
-    fn place(&self, fd: &Resource<Descriptor>) -> FsResult<Place> {
+    pub(super) fn place(&self, fd: &Resource<Descriptor>) -> FsResult<Place> {
         Ok(self.handle(fd)?.place.clone())
     }
 
@@ -69,7 +70,7 @@ impl FilesView<'_> {
         }
     }
 
-    fn dir(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+    pub(super) fn dir(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
         match self.table.get(fd)? {
             Descriptor::Dir(dir) => Ok(dir.dir.clone()),
             Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
@@ -99,12 +100,17 @@ impl FilesView<'_> {
         Ok(counted)
     }
 
-    fn take_file(&self) -> FsResult<()> {
+    pub(super) fn take_bytes(&self, bytes: u64) -> FsResult<()> {
+        let taken = self.files.quota.take_bytes(bytes);
+        taken.map_err(|_| ErrorCode::Quota.into())
+    }
+
+    pub(super) fn take_file(&self) -> FsResult<()> {
         self.files.quota.take_file().map_err(|_| ErrorCode::Quota.into())
     }
 
     /// Runs what makes a file, and gives its unit of the quota back where it did not.
-    fn made<T>(&self, result: FsResult<T>) -> FsResult<T> {
+    pub(super) fn made<T>(&self, result: FsResult<T>) -> FsResult<T> {
         result.inspect_err(|_| self.files.quota.return_file())
     }
 
@@ -184,7 +190,8 @@ impl types::HostDescriptor for FilesView<'_> {
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
         let dir = self.dir(&fd)?;
-        let place = self.place(&fd)?.join(&path);
+        let from = self.place(&fd)?;
+        let mut place = from.join(&path);
         let sync = DescriptorFlags::FILE_INTEGRITY_SYNC
             | DescriptorFlags::DATA_INTEGRITY_SYNC
             | DescriptorFlags::REQUESTED_WRITE_SYNC;
@@ -207,8 +214,13 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         let counted = Some(self.count()?);
-        let opened = self.open_or_make(&dir, &place, &path, oflags, mode);
-        let (opened, is_new) = opened.inspect_err(|error| {
+        let opened = match &place.root.overlay {
+            Some(overlay) => self.open_layered(overlay, &from, &place, &path, oflags, mode),
+            None => self
+                .open_or_make(&dir, &place, &path, oflags, mode)
+                .map(|(opened, is_new)| (opened, is_new, String::new())),
+        };
+        let (opened, is_new, below) = opened.inspect_err(|error| {
             if is(error, ErrorCode::NotPermitted) && climbs(&path) {
                 place.deny(None);
             }
@@ -232,6 +244,7 @@ impl types::HostDescriptor for FilesView<'_> {
             }
         };
         place.note(writable);
+        place.below = below;
         self.push(
             descriptor,
             Handle {
@@ -281,10 +294,7 @@ impl types::HostDescriptor for FilesView<'_> {
 
     async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
         let now = self.file(&fd)?.metadata()?.len();
-        self.files
-            .quota
-            .take_bytes(size.saturating_sub(now))
-            .map_err(|_| ErrorCode::Quota)?;
+        self.take_bytes(size.saturating_sub(now))?;
         self.upstream().set_size(fd, size).await
     }
 
@@ -295,7 +305,9 @@ impl types::HostDescriptor for FilesView<'_> {
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
         let handle = self.handle(&fd)?;
-        if !handle.writable && !handle.place.check(Right::Write) {
+        // With an overlay, what was only opened for reading may lie in the layer that never changes.
+        let layered = handle.place.root.overlay.is_some();
+        if !handle.writable && (layered || !handle.place.check(Right::Write)) {
             return Err(ErrorCode::NotPermitted.into());
         }
         self.upstream().set_times(fd, accessed, modified).await
@@ -310,8 +322,13 @@ impl types::HostDescriptor for FilesView<'_> {
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Write)?;
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let at = self.locate(&fd, path, Need::Change { follow })?;
         let mut upstream = self.upstream();
-        let set = upstream.set_times_at(fd, flags, path, accessed, modified).await;
+        let set = upstream
+            .set_times_at(at.fd(), flags, at.path.clone(), accessed, modified)
+            .await;
+        self.leave(&at);
         set.inspect(|()| place.note(true))
     }
 
@@ -327,10 +344,7 @@ impl types::HostDescriptor for FilesView<'_> {
     async fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
         let size = self.file(&fd)?.metadata()?.len();
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.files
-            .quota
-            .take_bytes(cost(size, offset, length))
-            .map_err(|_| ErrorCode::Quota)?;
+        self.take_bytes(cost(size, offset, length))?;
         self.upstream().write(fd, bytes, offset).await
     }
 
@@ -338,14 +352,30 @@ impl types::HostDescriptor for FilesView<'_> {
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        self.permit(&fd, "", Right::Read)?;
-        self.upstream().read_directory(fd).await
+        let place = self.permit(&fd, "", Right::Read)?;
+        let below = self.place(&fd)?.below;
+        let stream = self.upstream().read_directory(fd).await?;
+        if let Some(overlay) = &place.root.overlay {
+            let entries = layered::entries(overlay, &below)?;
+            self.files.listings.insert(stream.rep(), entries.into_iter());
+        }
+        Ok(stream)
     }
 
     async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Create)?;
         self.take_file()?;
-        let made = self.upstream().create_directory_at(fd, path).await;
+        let made = match self.locate(&fd, path, Need::Make) {
+            Ok(at) => {
+                let made = self
+                    .upstream()
+                    .create_directory_at(at.fd(), at.path.clone())
+                    .await;
+                self.leave(&at);
+                made
+            }
+            Err(error) => Err(error),
+        };
         self.made(made).inspect(|()| place.note(true))
     }
 
@@ -360,7 +390,11 @@ impl types::HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<types::DescriptorStat> {
         self.permit(&fd, &path, Right::Read)?;
-        self.upstream().stat_at(fd, flags, path).await
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let at = self.locate(&fd, path, Need::Look { follow })?;
+        let stat = self.upstream().stat_at(at.fd(), flags, at.path.clone()).await;
+        self.leave(&at);
+        stat
     }
 
     async fn link_at(
@@ -378,18 +412,31 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         self.take_file()?;
-        let linked = self.upstream().link_at(fd, flags, path, new_fd, new_path).await;
+        let linked = match self.shared_overlay(&fd, &new_fd)? {
+            Some((from, to)) => match &from.root.overlay {
+                Some(overlay) => self.link_layered(overlay, (&from, &path), (&to, &new_path)),
+                None => Err(ErrorCode::CrossDevice.into()),
+            },
+            None => self.upstream().link_at(fd, flags, path, new_fd, new_path).await,
+        };
         self.made(linked).inspect(|()| new.note(true))
     }
 
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         self.permit(&fd, &path, Right::Read)?;
-        self.upstream().readlink_at(fd, path).await
+        let at = self.locate(&fd, path, Need::Look { follow: false })?;
+        let target = self.upstream().readlink_at(at.fd(), at.path.clone()).await;
+        self.leave(&at);
+        target
     }
 
     async fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Delete)?;
-        let removed = self.upstream().remove_directory_at(fd, path).await;
+        let from = self.place(&fd)?;
+        let removed = match &from.root.overlay {
+            Some(overlay) => self.remove_layered(overlay, &from, &path, true),
+            None => self.upstream().remove_directory_at(fd, path).await,
+        };
         removed.inspect(|()| place.note(true))
     }
 
@@ -402,7 +449,7 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         let old = self.permit(&fd, &path, Right::Delete)?;
         let new = self.permit(&new_fd, &new_path, Right::Create)?;
-        let replaces = !new.has(Right::Delete) && open::exists(&*self.dir(&new_fd)?, &new_path);
+        let replaces = !new.has(Right::Delete) && self.exists(&new_fd, &new_path)?;
         if replaces && !new.check(Right::Delete) {
             return Err(ErrorCode::NotPermitted.into());
         }
@@ -410,7 +457,13 @@ impl types::HostDescriptor for FilesView<'_> {
             new.deny(None);
             return Err(ErrorCode::NotPermitted.into());
         }
-        let renamed = self.upstream().rename_at(fd, path, new_fd, new_path).await;
+        let renamed = match self.shared_overlay(&fd, &new_fd)? {
+            Some((from, to)) => match &from.root.overlay {
+                Some(overlay) => self.rename_layered(overlay, (&from, &path), (&to, &new_path)),
+                None => Err(ErrorCode::CrossDevice.into()),
+            },
+            None => self.upstream().rename_at(fd, path, new_fd, new_path).await,
+        };
         renamed.inspect(|()| {
             old.note(true);
             new.note(true);
@@ -424,13 +477,24 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         self.take_file()?;
-        let made = self.upstream().symlink_at(fd, target, path).await;
+        let made = match self.locate(&fd, path, Need::Make) {
+            Ok(at) => {
+                let made = self.upstream().symlink_at(at.fd(), target, at.path.clone()).await;
+                self.leave(&at);
+                made
+            }
+            Err(error) => Err(error),
+        };
         self.made(made).inspect(|()| place.note(true))
     }
 
     async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Delete)?;
-        let removed = self.upstream().unlink_file_at(fd, path).await;
+        let from = self.place(&fd)?;
+        let removed = match &from.root.overlay {
+            Some(overlay) => self.remove_layered(overlay, &from, &path, false),
+            None => self.upstream().unlink_file_at(fd, path).await,
+        };
         removed.inspect(|()| place.note(true))
     }
 
@@ -484,7 +548,14 @@ impl types::HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<types::MetadataHashValue> {
         self.permit(&fd, &path, Right::Read)?;
-        self.upstream().metadata_hash_at(fd, flags, path).await
+        let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let at = self.locate(&fd, path, Need::Look { follow })?;
+        let hash = self
+            .upstream()
+            .metadata_hash_at(at.fd(), flags, at.path.clone())
+            .await;
+        self.leave(&at);
+        hash
     }
 }
 
@@ -507,8 +578,37 @@ impl FilesView<'_> {
         Ok(self.table.push(stream)?)
     }
 
+    /// The places of two directories of which one has an overlay; both have the same, or nothing moves between them.
+    fn shared_overlay(
+        &self,
+        fd: &Resource<Descriptor>,
+        other: &Resource<Descriptor>,
+    ) -> FsResult<Option<(Place, Place)>> {
+        let (from, to) = (self.place(fd)?, self.place(other)?);
+        if from.root.overlay.is_none() && to.root.overlay.is_none() {
+            return Ok(None);
+        }
+        if !Arc::ptr_eq(&from.root, &to.root) {
+            return Err(ErrorCode::CrossDevice.into());
+        }
+        Ok(Some((from, to)))
+    }
+
+    /// Whether there is something at a path.
+    fn exists(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
+        let place = self.place(fd)?;
+        Ok(match &place.root.overlay {
+            Some(overlay) => overlay.find(&place.below, path, false)?.at.is_some(),
+            None => open::exists(&*self.dir(fd)?, path),
+        })
+    }
+
     /// Whether moving is safe: a symbolic link that goes up would point elsewhere afterwards, perhaps outside.
     fn may_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
+        let place = self.place(fd)?;
+        if let Some(overlay) = &place.root.overlay {
+            return Ok(Self::may_move_layered(overlay, &place, path)?);
+        }
         let dir = self.dir(fd)?;
         let path = Path::new(path.trim_end_matches('/'));
         let is_link = cap_primitives::fs::stat(&dir, path, FollowSymlinks::No)
@@ -523,10 +623,14 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
+        if let Some(listing) = self.files.listings.get_mut(&stream.rep()) {
+            return Ok(listing.next());
+        }
         self.upstream().read_directory_entry(stream).await
     }
 
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
+        self.files.listings.remove(&stream.rep());
         types::HostDirectoryEntryStream::drop(&mut self.upstream(), stream)
     }
 }

@@ -10,11 +10,14 @@
 //!   not block.
 //! - A call writes no more bytes and makes no more files than its limits say (`quota`), and holds at most
 //!   128 of the host's descriptors.
+//! - With an overlay, all changes go to a directory beside the granted one (`overlay`).
 //! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
 //!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
 
 mod guard;
+mod layered;
 mod open;
+pub mod overlay;
 mod preopen;
 mod quota;
 mod rights;

@@ -8,8 +8,10 @@ use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
 use toolcell_core::policy::{DirGrant, Limits};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
+use wasmtime_wasi::p2::bindings::filesystem::types::DirectoryEntry;
 use wasmtime_wasi::{FsPerms, OpenMode};
 
+use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
 use crate::ledger::Ledger;
@@ -19,6 +21,8 @@ pub(crate) struct Files {
     pub(super) roots: Vec<(Dir, Place)>,
     /// By the number of the resource.
     pub(super) open: HashMap<u32, Handle>,
+    /// What is still to be read of directories with an overlay, by the number of the resource.
+    pub(super) listings: HashMap<u32, std::vec::IntoIter<DirectoryEntry>>,
     pub(super) quota: Arc<Quota>,
     /// One clone for each descriptor of the host that is open.
     pub(super) open_count: Arc<()>,
@@ -47,18 +51,26 @@ impl Files {
         let mut roots = Vec::with_capacity(grants.len());
         for grant in grants {
             let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
+            let dir = dir_descriptor(dir, grant.access.can_change());
+            let overlay = grant
+                .overlay
+                .as_deref()
+                .map(|host| Overlay::open(dir.clone(), host));
             let place = Place {
                 path: grant.guest.clone(),
+                below: String::new(),
                 root: Arc::new(Root {
+                    overlay: overlay.transpose().map_err(|e| (grant, e))?,
                     grant: grant.clone(),
                     ledger: ledger.clone(),
                 }),
             };
-            roots.push((dir_descriptor(dir, grant.access.can_change()), place));
+            roots.push((dir, place));
         }
         Ok(Self {
             roots,
             open: HashMap::new(),
+            listings: HashMap::new(),
             quota: Arc::new(Quota::new(limits, ledger.clone())),
             open_count: Arc::default(),
             upstream: WasiFilesystemCtx::default(),

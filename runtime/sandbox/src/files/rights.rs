@@ -6,20 +6,24 @@ use std::sync::Arc;
 use toolcell_core::Grant;
 use toolcell_core::policy::{DirAccess, DirGrant};
 
+use super::overlay::Overlay;
 use crate::ledger::Ledger;
 
 /// One granted directory, shared by all descriptors below it.
-#[derive(Debug)]
 pub(super) struct Root {
     pub(super) grant: DirGrant,
+    /// Where changes go, if not to the directory itself.
+    pub(super) overlay: Option<Overlay>,
     pub(super) ledger: Ledger,
 }
 
 /// Where a descriptor stands: below which grant, at which path of the guest.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) root: Arc<Root>,
     pub(super) path: String,
+    /// With an overlay: the path from the root of its layers, empty for the root. Known of open directories only.
+    pub(super) below: String,
 }
 
 /// A single right.
@@ -58,6 +62,7 @@ impl Place {
         Self {
             root: self.root.clone(),
             path: join(&self.path, path),
+            below: String::new(),
         }
     }
 

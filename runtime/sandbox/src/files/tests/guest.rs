@@ -8,7 +8,7 @@ use wasmtime::component::{Resource, ResourceTable};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
+    DescriptorFlags, ErrorCode, HostDescriptor, HostDirectoryEntryStream, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
@@ -37,11 +37,27 @@ impl Guest {
                 host: host.to_path_buf(),
                 guest: (*guest).to_owned(),
                 access: access(rights),
+                overlay: None,
             })
             .collect();
+        Self::granted(&grants, limits)
+    }
+
+    /// A guest that sees `host` at `/w`, with an overlay for its changes.
+    pub(super) fn layered(host: &Path, overlay: &Path, rights: &str, limits: &Limits) -> Self {
+        let grant = DirGrant {
+            host: host.to_path_buf(),
+            guest: "/w".into(),
+            access: access(rights),
+            overlay: Some(overlay.to_path_buf()),
+        };
+        Self::granted(&[grant], limits)
+    }
+
+    fn granted(grants: &[DirGrant], limits: &Limits) -> Self {
         let ledger = Ledger::default();
         let mut guest = Self {
-            files: Files::open(&grants, limits, &ledger).unwrap(),
+            files: Files::open(grants, limits, &ledger).unwrap(),
             table: ResourceTable::new(),
             ledger,
             roots: Vec::new(),
@@ -142,13 +158,15 @@ impl Guest {
             .open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
             .await?;
         let stream = code(self.view().read_directory(fd).await)?;
-        let mut names: Vec<String> = self
-            .table
-            .delete(stream)
-            .unwrap()
-            .into_iter()
-            .map(|entry| entry.unwrap().name)
-            .collect();
+        let mut names = Vec::new();
+        loop {
+            let stream = Resource::new_borrow(stream.rep());
+            match code(self.view().read_directory_entry(stream).await)? {
+                Some(entry) => names.push(entry.name),
+                None => break,
+            }
+        }
+        HostDirectoryEntryStream::drop(&mut self.view(), stream).unwrap();
         names.sort();
         Ok(names)
     }

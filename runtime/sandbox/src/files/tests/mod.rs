@@ -2,6 +2,7 @@
 
 mod escape;
 mod guest;
+mod overlay;
 mod quota;
 mod rights;
 mod special;

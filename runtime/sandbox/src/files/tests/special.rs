@@ -152,6 +152,7 @@ async fn a_directory_that_is_not_there_is_an_error_that_names_its_grant() {
         host: "/no/such/directory".into(),
         guest: "/w".into(),
         access: DirAccess::READ,
+        overlay: None,
     };
     let grants = [grant.clone()];
     let opened = crate::files::Files::open(&grants, &Limits::default(), &Default::default());

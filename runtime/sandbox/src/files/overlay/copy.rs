@@ -1,0 +1,90 @@
+//! Changes to the upper layer.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cap_primitives::fs::{self, DirOptions, OpenOptions};
+
+use super::{Layer, Overlay, stat};
+
+/// Numbers for files that are being copied; with the process number they are unlike any other.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Overlay {
+    /// Makes the directories above `path` in the upper layer; they exist in one of the layers.
+    pub(in super::super) fn make_parents(&self, path: &str) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            make_dir(&self.upper.dir, &path[..end])?;
+        }
+        Ok(())
+    }
+
+    /// Brings what the lower layer has at `path` to the upper one; a file without its contents if it is `empty`.
+    pub(in super::super) fn copy_up(&self, path: &str, empty: bool) -> io::Result<()> {
+        self.make_parents(path)?;
+        let (lower, upper, at) = (&self.lower.dir, &self.upper.dir, Path::new(path));
+        let metadata = stat(lower, path)?.ok_or(io::ErrorKind::NotFound)?;
+        if metadata.is_dir() {
+            return make_dir(upper, path);
+        }
+        if metadata.is_symlink() {
+            return fs::symlink_contents(fs::read_link_contents(lower, at)?, upper, at);
+        }
+        if !metadata.is_file() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // Nobody sees a file of which only a part is there.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{number}", std::process::id());
+        let work = Path::new(&name);
+        let mut to = fs::open(&self.work, work, OpenOptions::new().write(true).create_new(true))?;
+        let copied = || -> io::Result<()> {
+            if !empty {
+                let mut from = fs::open(lower, at, OpenOptions::new().read(true))?;
+                io::copy(&mut from, &mut to)?;
+                to.set_permissions(from.metadata()?.permissions())?;
+            }
+            fs::rename(&self.work, work, upper, at)
+        };
+        let result = { copied }();
+        if result.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&self.work, work);
+        }
+        result
+    }
+
+    /// Hides what the lower layer has at a path. Call it where the lower layer shows something.
+    pub(in super::super) fn hide(&self, path: &str) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            make_dir(&self.gone, &path[..end])?;
+        }
+        if stat(&self.gone, path)?.is_some_and(|metadata| metadata.is_dir()) {
+            // Everything below was removed before, and is hidden by this one now.
+            fs::remove_dir_all(&self.gone, Path::new(path))?;
+        }
+        let marker = OpenOptions::new().write(true).create(true).clone();
+        fs::open(&self.gone, Path::new(path), &marker).map(drop)
+    }
+
+    /// Whether the lower layer would show something at a path if the upper one had nothing there.
+    pub(in super::super) fn is_below(&self, path: &str) -> io::Result<bool> {
+        Ok(self.below(path)?.is_some())
+    }
+
+    /// Bytes of a file of the lower layer.
+    pub(in super::super) fn lower_len(&self, path: &str) -> io::Result<u64> {
+        Ok(self
+            .stat(Layer::Lower, path)?
+            .map_or(0, |metadata| metadata.len()))
+    }
+}
+
+/// Makes one directory, unless it is there.
+fn make_dir(dir: &std::fs::File, path: &str) -> io::Result<()> {
+    match fs::create_dir(dir, Path::new(path), &DirOptions::new()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}

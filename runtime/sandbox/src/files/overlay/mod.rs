@@ -1,0 +1,112 @@
+//! A scratch overlay: a granted directory that is read as it is, while every change goes to a directory beside it.
+//!
+//! The guest sees one directory. Below it lie two layers: the granted directory, which is only read (*lower*), and the
+//! directory that the person names for the changes. There, `upper` holds what was made or changed, a whole file each;
+//! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
+//! `work` holds files that are being copied. What was changed can be listed ([`changes`]), carried out
+//! ([`commit`](fn@commit)) or thrown away ([`discard`]).
+//!
+//! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and never
+//! out of both. Everything on disk is then opened by a path without links, below its layer.
+//!
+//! What it does not do: a directory of the lower layer is not renamed (`cross-device`, after which programs copy), two
+//! names of one file become two files when one is changed, and times and permissions of directories are not kept.
+
+mod commit;
+mod copy;
+mod walk;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_primitives::ambient_authority;
+use cap_primitives::fs::{self, DirOptions, FollowSymlinks, Metadata, open_ambient_dir};
+use wasmtime_wasi::filesystem::Dir;
+
+use super::preopen::dir_descriptor;
+
+pub use commit::{Change, ChangeKind, changes, commit, discard};
+pub(super) use walk::{Found, Layer};
+
+/// The parts of an overlay directory.
+const PARTS: [&str; 3] = ["upper", "gone", "work"];
+
+/// Two layers that look like one.
+pub(super) struct Overlay {
+    pub(super) lower: Dir,
+    pub(super) upper: Dir,
+    gone: Arc<File>,
+    work: Arc<File>,
+}
+
+impl Overlay {
+    /// Opens the layers; `host` is the directory for the changes, made where it does not exist.
+    pub(super) fn open(lower: Dir, host: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(host)?;
+        let host = open_ambient_dir(host, ambient_authority())?;
+        let part = |name: &str| -> io::Result<File> {
+            match fs::create_dir(&host, Path::new(name), &DirOptions::new()) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            fs::open_dir(&host, Path::new(name))
+        };
+        let [upper, gone, work] = PARTS;
+        Ok(Self {
+            lower,
+            upper: dir_descriptor(part(upper)?, true),
+            gone: Arc::new(part(gone)?),
+            work: Arc::new(part(work)?),
+        })
+    }
+
+    pub(super) fn dir(&self, layer: Layer) -> &Dir {
+        match layer {
+            Layer::Upper => &self.upper,
+            Layer::Lower => &self.lower,
+        }
+    }
+
+    fn stat(&self, layer: Layer, path: &str) -> io::Result<Option<Metadata>> {
+        stat(&self.dir(layer).dir, path)
+    }
+
+    /// Whether the lower layer is hidden at a path: it or a directory above it was removed.
+    fn is_hidden(&self, path: &str) -> io::Result<bool> {
+        for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
+            match stat(&self.gone, &path[..end])? {
+                Some(metadata) if metadata.is_dir() => {}
+                Some(_) => return Ok(true),
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the lower layer shows at a path, whatever lies above it.
+    fn below(&self, path: &str) -> io::Result<Option<Metadata>> {
+        if self.is_hidden(path)? {
+            return Ok(None);
+        }
+        self.stat(Layer::Lower, path)
+    }
+}
+
+/// What is at a path, itself and not what a link leads to; `None` if nothing is.
+fn stat(dir: &File, path: &str) -> io::Result<Option<Metadata>> {
+    let path = if path.is_empty() { "." } else { path };
+    match fs::stat(dir, Path::new(path), FollowSymlinks::No) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

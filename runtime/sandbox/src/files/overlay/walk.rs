@@ -1,0 +1,149 @@
+//! Walking a path through both layers, and listing a directory of both.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+
+use cap_primitives::fs::{self, FileType, Metadata};
+
+use super::Overlay;
+
+/// Symbolic links in one path, as Linux has it.
+const MAX_LINKS: u32 = 40;
+
+/// Where something lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Layer {
+    Upper,
+    Lower,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(in super::super) struct Found {
+    /// The path from the root of the layers, without links, `.` and `..`; empty for the root.
+    pub(in super::super) path: String,
+    /// What is there; `None` if nothing is, but the directory above it exists.
+    pub(in super::super) at: Option<(Layer, Metadata)>,
+}
+
+impl Found {
+    pub(in super::super) fn is_dir(&self) -> bool {
+        self.at.as_ref().is_some_and(|(_, metadata)| metadata.is_dir())
+    }
+
+    /// What is there, or the error that nothing is.
+    pub(in super::super) fn existing(self) -> io::Result<(String, Layer, Metadata)> {
+        match self.at {
+            Some((layer, metadata)) => Ok((self.path, layer, metadata)),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+impl Overlay {
+    /// Walks `path` from the directory `base`; with `follow`, also through a link in the last place. Never leaves `base`.
+    pub(in super::super) fn find(&self, base: &str, path: &str, follow: bool) -> io::Result<Found> {
+        if path.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if path.starts_with('/') || path.contains('\0') {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let wants_dir = path.ends_with('/') || path.ends_with("/.") || path == ".";
+        let mut here: Vec<String> = base
+            .split('/')
+            .filter(|p| !p.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let floor = here.len();
+        let mut rest: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+        let mut links = 0;
+        while let Some(part) = rest.pop_front() {
+            match part.as_str() {
+                "" | "." => continue,
+                ".." if here.len() > floor => {
+                    here.pop();
+                    continue;
+                }
+                ".." => return Err(io::ErrorKind::PermissionDenied.into()),
+                _ => here.push(part),
+            }
+            let is_last = rest.iter().all(|p| p.is_empty() || p == ".");
+            let at = here.join("/");
+            let Some((layer, metadata)) = self.entry(&at)? else {
+                if is_last && !rest.iter().any(|p| p == ".") {
+                    return Ok(Found { path: at, at: None });
+                }
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            if metadata.is_symlink() && (!is_last || follow || wants_dir) {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "too many symbolic links",
+                    ));
+                }
+                let target = fs::read_link_contents(&self.dir(layer).dir, Path::new(&at))?;
+                let target = target.to_str().filter(|t| !t.starts_with('/'));
+                let target = target.ok_or(io::ErrorKind::PermissionDenied)?;
+                for part in target.rsplit('/') {
+                    rest.push_front(part.to_owned());
+                }
+                here.pop();
+            } else if !is_last && !metadata.is_dir() {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+        }
+        let path = here.join("/");
+        let at = self.entry(&path)?;
+        match &at {
+            Some((_, metadata)) if wants_dir && !metadata.is_dir() => {
+                Err(io::ErrorKind::NotADirectory.into())
+            }
+            _ => Ok(Found { path, at }),
+        }
+    }
+
+    /// What both layers together show at a path without links.
+    fn entry(&self, path: &str) -> io::Result<Option<(Layer, Metadata)>> {
+        if let Some(metadata) = self.stat(Layer::Upper, path)? {
+            return Ok(Some((Layer::Upper, metadata)));
+        }
+        Ok(self.below(path)?.map(|metadata| (Layer::Lower, metadata)))
+    }
+
+    /// The names in a directory and what they are, in order. Names that are not UTF-8 are left out.
+    pub(in super::super) fn list(&self, path: &str) -> io::Result<Vec<(String, FileType)>> {
+        let mut names = BTreeMap::new();
+        if self.below(path)?.is_some_and(|metadata| metadata.is_dir()) {
+            for (name, kind) in self.names(Layer::Lower, path)? {
+                let child = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}/{name}")
+                };
+                if !self.is_hidden(&child)? {
+                    names.insert(name, kind);
+                }
+            }
+        }
+        if self.stat(Layer::Upper, path)?.is_some() {
+            names.extend(self.names(Layer::Upper, path)?);
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    fn names(&self, layer: Layer, path: &str) -> io::Result<Vec<(String, FileType)>> {
+        let path = if path.is_empty() { "." } else { path };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir(layer).dir, Path::new(path))? {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().into_string() {
+                names.push((name, entry.file_type()?));
+            }
+        }
+        Ok(names)
+    }
+}

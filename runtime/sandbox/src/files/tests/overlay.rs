@@ -1,0 +1,371 @@
+//! A directory with an overlay behaves like any other, and the directory itself does not change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use toolcell_core::policy::Limits;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor, NewTimestamp, OpenFlags, PathFlags,
+};
+
+use super::guest::{Guest, borrow, code};
+use crate::files::overlay::{Change, ChangeKind, changes, commit, discard};
+
+struct Scratch {
+    _dir: tempfile::TempDir,
+    host: PathBuf,
+    overlay: PathBuf,
+}
+
+/// A directory with `a/x`, `a/y`, `b/x`, `c` and the link `l` to `c`.
+fn scratch() -> Scratch {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, overlay) = (dir.path().join("host"), dir.path().join("changes"));
+    plant(&host);
+    Scratch {
+        _dir: dir,
+        host,
+        overlay,
+    }
+}
+
+fn plant(host: &Path) {
+    for sub in ["a", "b"] {
+        fs::create_dir_all(host.join(sub)).unwrap();
+    }
+    for file in ["a/x", "a/y", "b/x", "c"] {
+        fs::write(host.join(file), format!("old {file}")).unwrap();
+    }
+    symlink("c", host.join("l")).unwrap();
+}
+
+impl Scratch {
+    fn guest(&self, rights: &str) -> Guest {
+        Guest::layered(&self.host, &self.overlay, rights, &Limits::default())
+    }
+
+    fn changes(&self) -> Vec<String> {
+        shown(&changes(&self.host, &self.overlay).unwrap())
+    }
+}
+
+fn shown(changes: &[Change]) -> Vec<String> {
+    let sign = |kind| match kind {
+        ChangeKind::Added => '+',
+        ChangeKind::Changed => '~',
+        ChangeKind::Deleted => '-',
+    };
+    let line = |c: &Change| format!("{}{}", sign(c.kind), c.path.display());
+    changes.iter().map(line).collect()
+}
+
+/// Everything below a directory: contents of files, targets of links, nothing for directories.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
+    fn walk(root: &Path, at: &Path, found: &mut BTreeMap<PathBuf, Option<String>>) {
+        for entry in fs::read_dir(root.join(at)).unwrap() {
+            let path = at.join(entry.unwrap().file_name());
+            let kind = fs::symlink_metadata(root.join(&path)).unwrap().file_type();
+            let what = match () {
+                () if kind.is_symlink() => Some(format!(
+                    "-> {}",
+                    fs::read_link(root.join(&path)).unwrap().display()
+                )),
+                () if kind.is_dir() => None,
+                () => Some(fs::read_to_string(root.join(&path)).unwrap()),
+            };
+            found.insert(path.clone(), what);
+            if kind.is_dir() {
+                walk(root, &path, found);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(root, Path::new(""), &mut found);
+    found
+}
+
+/// The same as a guest sees it.
+async fn seen(guest: &mut Guest, at: &str, found: &mut BTreeMap<PathBuf, Option<String>>) {
+    for name in guest.list(if at.is_empty() { "." } else { at }).await.unwrap() {
+        let path = if at.is_empty() {
+            name
+        } else {
+            format!("{at}/{name}")
+        };
+        let root = guest.root(0);
+        let target = guest.view().readlink_at(root, path.clone()).await;
+        let what = match code(target) {
+            Ok(target) => Some(format!("-> {target}")),
+            Err(_) => match guest.list(&path).await {
+                Ok(_) => None,
+                Err(_) => Some(String::from_utf8(guest.read(&path).await.unwrap()).unwrap()),
+            },
+        };
+        let is_dir = what.is_none();
+        found.insert(path.clone().into(), what);
+        if is_dir {
+            Box::pin(seen(guest, &path, found)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_are_seen_by_the_guest_and_not_in_the_directory() {
+    let scratch = scratch();
+    let before = tree(&scratch.host);
+    let mut guest = scratch.guest("write");
+    assert_eq!(guest.read("a/x").await.unwrap(), b"old a/x");
+    guest.write("a/x", b"new").await.unwrap();
+    guest.write("d/none", b"").await.unwrap_err();
+    guest.mkdir("d").await.unwrap();
+    guest.write("d/e", b"made").await.unwrap();
+    guest.unlink("c").await.unwrap();
+    guest.unlink("b/x").await.unwrap();
+    guest.rmdir("b").await.unwrap();
+    assert_eq!(guest.read("a/x").await.unwrap(), b"new");
+    assert_eq!(guest.read("c").await, Err(ErrorCode::NoEntry));
+    assert_eq!(guest.list(".").await.unwrap(), ["a", "d", "l"]);
+
+    // The next call sees it, too.
+    let mut next = scratch.guest("read");
+    assert_eq!(next.read("d/e").await.unwrap(), b"made");
+    assert_eq!(next.list("a").await.unwrap(), ["x", "y"]);
+    assert_eq!(next.list(".").await.unwrap(), ["a", "d", "l"]);
+
+    assert_eq!(tree(&scratch.host), before);
+    assert_eq!(scratch.changes(), ["~a/x", "-b", "-c", "+d", "+d/e"]);
+}
+
+#[tokio::test]
+async fn what_was_removed_stays_away_when_it_is_made_anew() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    for path in ["a/x", "a/y"] {
+        guest.unlink(path).await.unwrap();
+    }
+    guest.rmdir("a").await.unwrap();
+    guest.mkdir("a").await.unwrap();
+    assert_eq!(guest.list("a").await.unwrap(), [] as [&str; 0]);
+    guest.write("a/y", b"again").await.unwrap();
+    assert_eq!(guest.list("a").await.unwrap(), ["y"]);
+    assert_eq!(scratch.changes(), ["-a/x", "~a/y"]);
+    commit(&scratch.host, &scratch.overlay).unwrap();
+    assert_eq!(fs::read_to_string(scratch.host.join("a/y")).unwrap(), "again");
+    assert!(!scratch.host.join("a/x").exists());
+}
+
+#[tokio::test]
+async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
+    for carry_out in [true, false] {
+        let scratch = scratch();
+        let before = tree(&scratch.host);
+        let mut guest = scratch.guest("write");
+        guest.write("a/x", b"new").await.unwrap();
+        guest.rename((0, "c"), (0, "a/c")).await.unwrap();
+        guest.symlink("a", "link").await.unwrap();
+        guest.unlink("b/x").await.unwrap();
+        let listed = scratch.changes();
+        assert_eq!(listed, ["+a/c", "~a/x", "-b/x", "-c", "+link"]);
+        let mut visible = BTreeMap::new();
+        seen(&mut guest, "", &mut visible).await;
+        if carry_out {
+            assert_eq!(shown(&commit(&scratch.host, &scratch.overlay).unwrap()), listed);
+            assert_eq!(tree(&scratch.host), visible);
+        } else {
+            discard(&scratch.overlay).unwrap();
+            assert_eq!(tree(&scratch.host), before);
+        }
+        assert_eq!(scratch.changes(), [] as [&str; 0]);
+        let mut after = BTreeMap::new();
+        seen(&mut scratch.guest("read"), "", &mut after).await;
+        assert_eq!(after, tree(&scratch.host));
+    }
+}
+
+#[tokio::test]
+async fn rights_quotas_and_walls_hold_with_an_overlay() {
+    let scratch = scratch();
+    fs::write(scratch.host.parent().unwrap().join("secret"), "secret").unwrap();
+    symlink("../secret", scratch.host.join("out")).unwrap();
+    symlink("loop", scratch.host.join("loop")).unwrap();
+    let denied = Err(ErrorCode::NotPermitted);
+    let mut reader = scratch.guest("read");
+    assert_eq!(reader.write("a/x", b"x").await, denied);
+    assert_eq!(reader.unlink("a/x").await, denied);
+    assert_eq!(reader.mkdir("new").await, denied);
+    assert_eq!(reader.rename((0, "c"), (0, "d")).await, denied);
+
+    let mut guest = scratch.guest("write");
+    for path in [
+        "../secret",
+        "out",
+        "a/../../secret",
+        "/etc/passwd",
+        "../changes/upper",
+        "loop",
+    ] {
+        assert!(guest.read(path).await.is_err(), "{path}");
+        assert!(guest.write(path, b"x").await.is_err(), "{path}");
+        assert!(guest.stat(&format!("{path}/.")).await.is_err(), "{path}");
+    }
+    assert_eq!(guest.symlink("../secret", "mine").await, denied);
+    assert!(guest.rename((0, "out"), (0, "a/out")).await.is_err());
+    assert_eq!(guest.read("l").await.unwrap(), b"old c");
+
+    // Bringing a file up costs what writing it costs.
+    let limits = Limits {
+        file_bytes: 6,
+        ..Limits::default()
+    };
+    let mut small = Guest::layered(&scratch.host, &scratch.overlay, "write", &limits);
+    let opened = small
+        .open("a/x", OpenFlags::empty(), DescriptorFlags::WRITE)
+        .await;
+    assert_eq!(opened.map(drop), Err(ErrorCode::Quota));
+    let opened = small.open("c", OpenFlags::empty(), DescriptorFlags::WRITE).await;
+    assert!(opened.is_ok());
+    assert_eq!(
+        scratch.changes(),
+        [] as [&str; 0],
+        "a file that is the same is no change"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_only_read_is_changed_by_nothing() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    let modified = || fs::metadata(scratch.host.join("c")).unwrap().modified().unwrap();
+    let before = modified();
+    let fd = guest
+        .open("c", OpenFlags::empty(), DescriptorFlags::READ)
+        .await
+        .unwrap();
+    let now = || NewTimestamp::Now;
+    assert!(guest.view().set_times(borrow(&fd), now(), now()).await.is_err());
+    assert!(guest.view().set_size(borrow(&fd), 0).await.is_err());
+    assert!(guest.view().write(borrow(&fd), b"x".to_vec(), 0).await.is_err());
+    let root = guest.root(0);
+    let set = guest
+        .view()
+        .set_times_at(root, PathFlags::SYMLINK_FOLLOW, "l".into(), now(), now())
+        .await;
+    code(set).unwrap();
+    assert_eq!(modified(), before);
+}
+
+#[tokio::test]
+async fn a_directory_of_the_lower_layer_is_copied_and_not_renamed() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    assert_eq!(
+        guest.rename((0, "a"), (0, "z")).await,
+        Err(ErrorCode::CrossDevice)
+    );
+    guest.mkdir("new").await.unwrap();
+    guest.write("new/f", b"f").await.unwrap();
+    guest.rename((0, "new"), (0, "newer")).await.unwrap();
+    assert_eq!(guest.read("newer/f").await.unwrap(), b"f");
+}
+
+/// One thing that a program does.
+#[derive(Debug, Clone)]
+enum Step {
+    Write(usize),
+    Unlink(usize),
+    Mkdir(usize),
+    Rmdir(usize),
+    Rename(usize, usize),
+    Link(usize, usize),
+    Symlink(usize, usize),
+    Read(usize),
+    List(usize),
+}
+
+const PATHS: [&str; 9] = ["a", "b", "c", "a/x", "a/y", "b/x", "l", "a/b", "b/a/x"];
+
+fn step() -> impl Strategy<Value = Step> {
+    let path = || 0..PATHS.len();
+    prop_oneof![
+        3 => path().prop_map(Step::Write),
+        3 => path().prop_map(Step::Unlink),
+        2 => path().prop_map(Step::Mkdir),
+        2 => path().prop_map(Step::Rmdir),
+        3 => (path(), path()).prop_map(|(a, b)| Step::Rename(a, b)),
+        1 => (path(), path()).prop_map(|(a, b)| Step::Link(a, b)),
+        1 => (path(), path()).prop_map(|(a, b)| Step::Symlink(a, b)),
+        1 => path().prop_map(Step::Read),
+        1 => path().prop_map(Step::List),
+    ]
+}
+
+/// Does a step, and says what came of it, as far as it is promised to be the same.
+async fn run(guest: &mut Guest, step: &Step, number: usize) -> Result<String, ErrorCode> {
+    let done = |result: Result<(), ErrorCode>| result.map(|()| String::new());
+    match *step {
+        Step::Write(path) => done(
+            guest
+                .write(PATHS[path], format!("step {number}").as_bytes())
+                .await,
+        ),
+        Step::Unlink(path) => done(guest.unlink(PATHS[path]).await),
+        Step::Mkdir(path) => done(guest.mkdir(PATHS[path]).await),
+        Step::Rmdir(path) => done(guest.rmdir(PATHS[path]).await),
+        Step::Rename(from, to) => done(guest.rename((0, PATHS[from]), (0, PATHS[to])).await),
+        Step::Link(from, to) => done(guest.link((0, PATHS[from]), (0, PATHS[to])).await),
+        Step::Symlink(target, path) => {
+            let name = PATHS[target].rsplit('/').next().unwrap();
+            done(guest.symlink(name, PATHS[path]).await)
+        }
+        Step::Read(path) => guest
+            .read(PATHS[path])
+            .await
+            .map(|b| String::from_utf8(b).unwrap()),
+        Step::List(path) => guest.list(PATHS[path]).await.map(|names| names.join(",")),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_program_does_an_overlay_is_like_the_directory_itself(
+        steps in prop::collection::vec(step(), 0..25)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let scratch = scratch();
+            let before = tree(&scratch.host);
+            let plain = tempfile::tempdir().unwrap();
+            plant(plain.path());
+            let mut expected = Guest::new(&[(plain.path(), "/w", "write")]);
+            let mut guest = scratch.guest("write");
+            for (number, step) in steps.iter().enumerate() {
+                if let Step::Rename(from, _) = step
+                    && fs::symlink_metadata(plain.path().join(PATHS[*from])).is_ok_and(|m| m.is_dir())
+                {
+                    // The one thing that is different: the program would copy.
+                    continue;
+                }
+                let (theirs, ours) = (run(&mut expected, step, number).await, run(&mut guest, step, number).await);
+                prop_assert_eq!(theirs.is_ok(), ours.is_ok(), "{:?}: {:?} {:?}", step, theirs, ours);
+                if let (Ok(theirs), Ok(ours)) = (theirs, ours) {
+                    prop_assert_eq!(theirs, ours, "{:?}", step);
+                }
+            }
+            let mut visible = BTreeMap::new();
+            seen(&mut guest, "", &mut visible).await;
+            prop_assert_eq!(&visible, &tree(plain.path()));
+            prop_assert_eq!(&tree(&scratch.host), &before);
+            let listed = changes(&scratch.host, &scratch.overlay).unwrap();
+            prop_assert_eq!(listed.is_empty(), visible == before, "{:?}", listed);
+            commit(&scratch.host, &scratch.overlay).unwrap();
+            prop_assert_eq!(tree(&scratch.host), visible);
+            prop_assert!(changes(&scratch.host, &scratch.overlay).unwrap().is_empty());
+            Ok(())
+        })?;
+    }
+}
