@@ -9,10 +9,10 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode, OpenFlags};
 
-use super::guard::FilesView;
 use super::open::{self, Mode, Opened};
 use super::overlay::{Found, Layer, Overlay};
 use super::rights::{Place, Right, stays_below};
+use super::view::FilesView;
 
 /// What an operation wants at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,8 +24,9 @@ mod rights;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod view;
 
-#[cfg(test)]
-use guard::MAX_OPEN;
-pub(crate) use guard::{FilesView, add_to_linker};
 pub(crate) use preopen::Files;
+#[cfg(test)]
+use view::MAX_OPEN;
+pub(crate) use view::{FilesView, add_to_linker};

@@ -1,0 +1,204 @@
+//! The files of a call as the checks see them: descriptors with their places, rights, quotas.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_fs_ext::FollowSymlinks;
+use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, OpenFlags};
+use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
+use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
+
+use super::open::{self, Mode, Opened};
+use super::preopen::{Files, Handle};
+use super::rights::{Place, Right, stays_below};
+use super::stream::Writing;
+
+/// Descriptors of the host that one call holds. A process has 1,024 by default, and others want some.
+pub(super) const MAX_OPEN: usize = 128;
+
+/// The files of a call together with the table of its resources.
+pub(crate) struct FilesView<'a> {
+    pub(crate) files: &'a mut Files,
+    pub(crate) table: &'a mut ResourceTable,
+}
+
+/// Says to the linker what the host functions work on.
+struct HasFiles;
+
+impl HasData for HasFiles {
+    type Data<'a> = FilesView<'a>;
+}
+
+/// Replaces `wasi:filesystem`. The linker must allow shadowing.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    view: fn(&mut T) -> FilesView<'_>,
+) -> wasmtime::Result<()> {
+    preopens::add_to_linker::<T, HasFiles>(linker, view)?;
+    types::add_to_linker::<T, HasFiles>(linker, view)
+}
+
+impl FilesView<'_> {
+    pub(super) fn upstream(&mut self) -> WasiFilesystemCtxView<'_> {
+        WasiFilesystemCtxView {
+            ctx: &mut self.files.upstream,
+            table: self.table,
+        }
+    }
+
+    pub(super) fn handle(&self, fd: &Resource<Descriptor>) -> FsResult<&Handle> {
+        let handle = self.files.open.get(&fd.rep());
+        handle.ok_or_else(|| ErrorCode::BadDescriptor.into())
+    }
+
+    pub(super) fn place(&self, fd: &Resource<Descriptor>) -> FsResult<Place> {
+        Ok(self.handle(fd)?.place.clone())
+    }
+
+    /// The place of `path` below a directory, if the guest has the right there.
+    pub(super) fn permit(&self, fd: &Resource<Descriptor>, path: &str, right: Right) -> FsResult<Place> {
+        let place = self.handle(fd)?.place.join(path);
+        if place.check(right) {
+            Ok(place)
+        } else {
+            Err(ErrorCode::NotPermitted.into())
+        }
+    }
+
+    pub(super) fn dir(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+        match self.table.get(fd)? {
+            Descriptor::Dir(dir) => Ok(dir.dir.clone()),
+            Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
+        }
+    }
+
+    pub(super) fn file(&self, fd: &Resource<Descriptor>) -> FsResult<Arc<std::fs::File>> {
+        match self.table.get(fd)? {
+            Descriptor::File(file) => Ok(file.file.clone()),
+            Descriptor::Dir(_) => Err(ErrorCode::BadDescriptor.into()),
+        }
+    }
+
+    pub(super) fn push(&mut self, descriptor: Descriptor, handle: Handle) -> FsResult<Resource<Descriptor>> {
+        let fd = self.table.push(descriptor)?;
+        self.files.open.insert(fd.rep(), handle);
+        Ok(fd)
+    }
+
+    /// One more descriptor of the host, if there is room.
+    pub(super) fn count(&self) -> FsResult<Arc<()>> {
+        let counted = self.files.open_count.clone();
+        // This clone and the one in `files` stand beside those of the open descriptors.
+        if Arc::strong_count(&counted) > MAX_OPEN + 1 {
+            return Err(ErrorCode::InsufficientMemory.into());
+        }
+        Ok(counted)
+    }
+
+    pub(super) fn take_bytes(&self, bytes: u64) -> FsResult<()> {
+        let taken = self.files.quota.take_bytes(bytes);
+        taken.map_err(|_| ErrorCode::Quota.into())
+    }
+
+    pub(super) fn take_file(&self) -> FsResult<()> {
+        self.files.quota.take_file().map_err(|_| ErrorCode::Quota.into())
+    }
+
+    /// Runs what makes a file, and gives its unit of the quota back where it did not.
+    pub(super) fn made<T>(&self, result: FsResult<T>) -> FsResult<T> {
+        result.inspect_err(|_| self.files.quota.return_file())
+    }
+
+    /// Opens an existing file or makes a new one, and says which.
+    pub(super) fn open_or_make(
+        &self,
+        dir: &std::fs::File,
+        place: &Place,
+        path: &str,
+        oflags: OpenFlags,
+        mode: Mode,
+    ) -> FsResult<(Opened, bool)> {
+        let exclusive = oflags.contains(OpenFlags::EXCLUSIVE);
+        if oflags.contains(OpenFlags::CREATE) && place.has(Right::Create) {
+            self.take_file()?;
+            let made = open::open(dir, path, Mode { new: true, ..mode });
+            match self.made(made.map_err(FsError::from)) {
+                Err(error) if !exclusive && is(&error, ErrorCode::Exist) => {}
+                other => return other.map(|opened| (opened, true)),
+            }
+        } else if oflags.contains(OpenFlags::CREATE) && (exclusive || !open::exists(dir, path)) {
+            place.check(Right::Create);
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        if (mode.write || mode.truncate) && !place.check(Right::Write) {
+            return Err(ErrorCode::NotPermitted.into());
+        }
+        Ok((open::open(dir, path, mode)?, false))
+    }
+}
+
+impl FilesView<'_> {
+    /// Puts the quota before a stream that was just made.
+    pub(super) fn counting(
+        &mut self,
+        stream: Resource<DynOutputStream>,
+        file: Arc<std::fs::File>,
+        position: Option<u64>,
+        counted: Option<Arc<()>>,
+    ) -> FsResult<Resource<DynOutputStream>> {
+        let stream: DynOutputStream = Box::new(Writing {
+            inner: self.table.delete(stream)?,
+            file,
+            position,
+            quota: self.files.quota.clone(),
+            _counted: counted,
+        });
+        Ok(self.table.push(stream)?)
+    }
+
+    /// The places of two directories of which one has an overlay; both have the same, or nothing moves between them.
+    pub(super) fn shared_overlay(
+        &self,
+        fd: &Resource<Descriptor>,
+        other: &Resource<Descriptor>,
+    ) -> FsResult<Option<(Place, Place)>> {
+        let (from, to) = (self.place(fd)?, self.place(other)?);
+        if from.root.overlay.is_none() && to.root.overlay.is_none() {
+            return Ok(None);
+        }
+        if !Arc::ptr_eq(&from.root, &to.root) {
+            return Err(ErrorCode::CrossDevice.into());
+        }
+        Ok(Some((from, to)))
+    }
+
+    /// Whether there is something at a path.
+    pub(super) fn exists(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
+        let place = self.place(fd)?;
+        Ok(match &place.root.overlay {
+            Some(overlay) => overlay.find(&place.below, path, false)?.at.is_some(),
+            None => open::exists(&*self.dir(fd)?, path),
+        })
+    }
+
+    /// Whether moving is safe: a symbolic link that goes up would point elsewhere afterwards, perhaps outside.
+    pub(super) fn may_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
+        let place = self.place(fd)?;
+        if let Some(overlay) = &place.root.overlay {
+            return Ok(Self::may_move_layered(overlay, &place, path)?);
+        }
+        let dir = self.dir(fd)?;
+        let path = Path::new(path.trim_end_matches('/'));
+        let is_link = cap_primitives::fs::stat(&dir, path, FollowSymlinks::No)
+            .is_ok_and(|metadata| metadata.file_type().is_symlink());
+        let target = || cap_primitives::fs::read_link_contents(&dir, path);
+        Ok(!is_link || target().is_ok_and(|t| t.to_str().is_some_and(stays_below)))
+    }
+}
+
+/// Whether an error is the one with this code.
+pub(super) fn is(error: &FsError, code: ErrorCode) -> bool {
+    error.downcast_ref().is_some_and(|found| *found == code)
+}
