@@ -105,3 +105,8 @@ pub mod __private {
     pub use crate::schema::Parameters;
     pub use crate::tool::define;
 }
+
+/// The example of the README, which is compiled and run like every other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -25,6 +25,7 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
     let mut page = Readability::new(html, Some(url.as_str()), Some(config))
         .map_err(|error| ToolError::failed(format_args!("the page cannot be read: {error}")))?;
     let title = page.get_article_title().trim().to_owned();
+    remove_noise(&page.doc);
     if !whole
         && let Ok(article) = page.parse()
         && !article.text_content.trim().is_empty()
@@ -38,6 +39,7 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
     // Looking for the main content has changed the document.
     let page = Readability::new(html, Some(url.as_str()), None)
         .map_err(|error| ToolError::failed(format_args!("the page cannot be read: {error}")))?;
+    remove_noise(&page.doc);
     for (selector, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
         for node in page.doc.select(selector).nodes() {
             if let Some(target) = node.attr(attribute).and_then(|target| url.join(&target).ok()) {
@@ -53,6 +55,18 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
         text: tidy(&page.doc.md(Some(&skip))),
         is_main: false,
     })
+}
+
+/// Takes away what costs a model tokens and tells it nothing: tooltips, marks that link to their own heading, pictures
+/// that are part of the page's own bytes.
+fn remove_noise(page: &dom_query::Document) {
+    page.select("a[title], img[title]").remove_attr("title");
+    page.select("img[src^='data:']").remove();
+    for mark in page.select("a[href^='#']").nodes() {
+        if mark.text().trim().chars().count() < 2 {
+            mark.remove_from_parent();
+        }
+    }
 }
 
 /// No more than one empty line in a row, and none at the ends.
@@ -127,6 +141,19 @@ mod tests {
             short.text.contains("[next](https://example.org/dir/next)"),
             "{}",
             short.text
+        );
+    }
+
+    #[test]
+    fn noise_is_left_out() {
+        let noisy = read_page(
+            "<h2 id=h><a href=#h>\u{a7}</a>Head</h2><p><a href=x title=tip>link</a> <a href=#h>up there</a>\
+             <img src='data:image/png;base64,AAAA' alt=dot></p>",
+            true,
+        );
+        assert_eq!(
+            noisy.text,
+            "## Head\n\n[link](https://example.org/dir/x) [up there](https://example.org/dir/page#h)"
         );
     }
 

@@ -7,8 +7,11 @@ use toolcell_sdk::{Result, ToolError, tool};
 
 use crate::replace::replace;
 
-/// Largest file that is edited, in bytes.
-const MAX_FILE: u64 = 32 << 20;
+/// Largest file that is edited, in bytes: it is in memory up to four times.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Largest file in which something like the text is looked for, in bytes.
+const MAX_COMPARED: usize = 4 << 20;
 
 /// Most lines named in an answer.
 const MAX_LINES: usize = 10;
@@ -189,6 +192,9 @@ fn lines_of(text: &Text, found: &[usize]) -> String {
 /// Says that a text does not stand in a file, and what stands there that is like it.
 fn not_found(path: &str, text: &Text, old: &str) -> String {
     let said = format!("`old` does not stand in `{path}`; nothing changed");
+    if text.bytes.len() > MAX_COMPARED {
+        return said;
+    }
     let lines = text.lines();
     let wanted: Vec<String> = old.lines().map(squeeze).collect();
     let squeezed: Vec<String> = lines.iter().map(|line| squeeze(line)).collect();
