@@ -20,6 +20,16 @@ pub trait Provider: Send + Sync {
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>>;
 }
 
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn info(&self) -> &ProviderInfo {
+        (**self).info()
+    }
+
+    fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
+        (**self).stream(request)
+    }
+}
+
 /// Which model a provider stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderInfo {

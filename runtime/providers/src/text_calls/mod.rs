@@ -11,10 +11,13 @@
 //! also be an ordinary answer (bare JSON, a Python call) counts only when it is the whole answer and names a tool that
 //! is offered; what is read as a call is not shown.
 
+mod bare;
 mod format;
 mod names;
 mod scan;
 mod syntax;
+mod tags;
+mod tokens;
 mod value;
 
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! certain.
 
 use super::TextFormat;
+use super::bare::bare;
 use super::names::Offered;
-use super::syntax::{Found, SYNTAXES, Syntax, Written, bare};
+use super::syntax::{Found, SYNTAXES, Syntax, Written};
 use super::value::end_of_value;
 
 /// Marks around reasoning that a model writes into its answer.

@@ -1,9 +1,11 @@
-//! The formats in which models write calls.
+//! The formats in which models write calls, by their markers, and the object that most of them hold.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::names::Offered;
-use super::value::{end_of_value, keywords, read};
+use super::tags::{enclosed, function_tag};
+use super::tokens::{deepseek, kimi, mistral, to_the_end, vertex};
+use super::value::{end_of_value, read};
 
 /// A call as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,61 +101,8 @@ impl Syntax {
     }
 }
 
-/// Calls between two tags. A model that stops at the end of its last call leaves the second tag out.
-fn enclosed(text: &str, close: &str, offered: &Offered, is_end: bool) -> Found {
-    let start = text.find('>').map_or(text.len(), |at| at + 1);
-    let (body, end) = match body_end(text, start, close) {
-        Some(at) => (&text[start..at], at + close.len()),
-        None if is_end => (&text[start..], text.len()),
-        None => return Found::Pending,
-    };
-    match body_calls(body.trim(), offered) {
-        Some(calls) => Found::Calls(end, calls),
-        None => Found::Text(end),
-    }
-}
-
-/// Where the closing tag stands; one inside a JSON string is none.
-fn body_end(text: &str, start: usize, close: &str) -> Option<usize> {
-    let body = &text[start..];
-    let lead = body.len() - body.trim_start().len();
-    let after_value = match body.trim_start().starts_with(['{', '[']) {
-        true => end_of_value(&body[lead..]).map_or(0, |end| lead + end),
-        false => 0,
-    };
-    body[after_value..].find(close).map(|at| start + after_value + at)
-}
-
-fn body_calls(body: &str, offered: &Offered) -> Option<Vec<Written>> {
-    if body.starts_with("<function=") {
-        let mut calls = Vec::new();
-        let mut rest = body;
-        while let Some(at) = rest.find("<function=") {
-            match function_tag(&rest[at..], offered, true) {
-                Found::Calls(end, found) => {
-                    calls.extend(found);
-                    rest = &rest[at + end..];
-                }
-                _ => break,
-            }
-        }
-        return (!calls.is_empty()).then_some(calls);
-    }
-    if body.starts_with('<') {
-        return xml(body, offered).map(|call| vec![call]);
-    }
-    // `name{…}` and `name\n{…}`: GLM and others.
-    if !body.starts_with(['{', '['])
-        && let Some(at) = body.find('{')
-        && let Some(name) = offered.resolve(&body[..at])
-    {
-        return Some(vec![written(name, &body[at..])]);
-    }
-    objects(body, offered)
-}
-
 /// One or more JSON objects, alone, in an array, or one after another.
-fn objects(body: &str, offered: &Offered) -> Option<Vec<Written>> {
+pub(super) fn objects(body: &str, offered: &Offered) -> Option<Vec<Written>> {
     let mut calls = Vec::new();
     let mut rest = body.trim();
     while !rest.is_empty() {
@@ -187,8 +136,8 @@ fn objects(body: &str, offered: &Offered) -> Option<Vec<Written>> {
 }
 
 /// The fields that name a tool, and those that hold its arguments.
-const NAME_FIELDS: &[&str] = &["name", "tool_name", "tool", "function", "action"];
-const ARGUMENT_FIELDS: &[&str] = &[
+pub(super) const NAME_FIELDS: &[&str] = &["name", "tool_name", "tool", "function", "action"];
+pub(super) const ARGUMENT_FIELDS: &[&str] = &[
     "arguments",
     "parameters",
     "params",
@@ -212,7 +161,7 @@ fn broken_name(text: &str) -> Option<&str> {
 
 /// A call as a JSON object. The name need not be that of a tool: markers say that a call is meant, and who runs calls
 /// tells the model which names there are.
-fn object(value: &Value, offered: &Offered) -> Option<Written> {
+pub(super) fn object(value: &Value, offered: &Offered) -> Option<Written> {
     // `{"type": "function", "function": {"name": …, "arguments": …}}`
     if let Some(inner @ Value::Object(_)) = value.get("function") {
         return object(inner, offered);
@@ -230,7 +179,7 @@ fn object(value: &Value, offered: &Offered) -> Option<Written> {
 }
 
 /// A call with arguments that should be JSON.
-fn written(name: &str, arguments: &str) -> Written {
+pub(super) fn written(name: &str, arguments: &str) -> Written {
     let arguments = arguments.trim();
     Written {
         name: name.to_owned(),
@@ -240,304 +189,4 @@ fn written(name: &str, arguments: &str) -> Written {
             None => arguments.to_owned(),
         },
     }
-}
-
-/// `<tool_name>…</tool_name><arguments>…</arguments>`, the arguments as JSON or as an element each.
-fn xml(body: &str, offered: &Offered) -> Option<Written> {
-    let name = element(body, "tool_name").or_else(|| element(body, "name"))?;
-    let name = offered.resolve(name).unwrap_or(name.trim());
-    let inner = element(body, "arguments")
-        .or_else(|| element(body, "parameters"))
-        .unwrap_or_default()
-        .trim();
-    if inner.starts_with('{') {
-        return Some(written(name, inner));
-    }
-    let mut arguments = Map::new();
-    let mut rest = inner;
-    while let Some(start) = rest.find('<') {
-        let (tag, after) = rest[start + 1..].split_once('>')?;
-        let (value, after) = after.split_once(&format!("</{tag}>"))?;
-        arguments.insert(tag.to_owned(), offered.typed(name, tag, &unescaped(value)));
-        rest = after;
-    }
-    Some(Written {
-        name: name.to_owned(),
-        arguments: Value::Object(arguments).to_string(),
-    })
-}
-
-fn element<'a>(body: &'a str, tag: &str) -> Option<&'a str> {
-    let (_, rest) = body.split_once(&format!("<{tag}>"))?;
-    rest.split_once(&format!("</{tag}>")).map(|(inner, _)| inner)
-}
-
-/// The five entities of XML; a bare `&` stays.
-fn unescaped(text: &str) -> String {
-    let text = text.trim();
-    let text = text
-        .strip_prefix("<![CDATA[")
-        .and_then(|t| t.strip_suffix("]]>"))
-        .unwrap_or(text);
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&apos;", "'")
-        .replace("&amp;", "&")
-}
-
-/// `<function=name>` with `<parameter=key>value</parameter>` or JSON inside.
-fn function_tag(text: &str, offered: &Offered, is_end: bool) -> Found {
-    let close = "</function>";
-    let (inner, end) = match text.find(close) {
-        Some(at) => (&text[..at], at + close.len()),
-        None if is_end => (text, text.len()),
-        None => return Found::Pending,
-    };
-    let Some((name, body)) = inner["<function=".len()..].split_once('>') else {
-        return Found::Text(end);
-    };
-    let name = offered.resolve(name).unwrap_or(name.trim());
-    let body = body.trim();
-    if !body.contains("<parameter=") {
-        return Found::Calls(end, vec![written(name, body)]);
-    }
-    let mut arguments = Map::new();
-    for piece in body.split("<parameter=").skip(1) {
-        let Some((key, value)) = piece.split_once('>') else {
-            return Found::Text(end);
-        };
-        let value = value.split_once("</parameter>").map_or(value, |(value, _)| value);
-        // One line end after the tag and one before the next belong to the layout.
-        let value = value.strip_prefix('\n').unwrap_or(value);
-        let value = value.strip_suffix('\n').unwrap_or(value);
-        arguments.insert(key.trim().to_owned(), offered.typed(name, key.trim(), value));
-    }
-    let call = Written {
-        name: name.to_owned(),
-        arguments: Value::Object(arguments).to_string(),
-    };
-    Found::Calls(end, vec![call])
-}
-
-fn mistral(text: &str, offered: &Offered, is_end: bool) -> Found {
-    let body = &text["[TOOL_CALLS]".len()..];
-    let lead = body.len() - body.trim_start().len();
-    let start = text.len() - body.len() + lead;
-    let body = &text[start..];
-    if body.starts_with('[') {
-        return match end_of_value(body) {
-            Some(end) => match objects(&body[..end], offered) {
-                Some(calls) => Found::Calls(start + end, calls),
-                None => Found::Text(start + end),
-            },
-            None => unfinished(text, body, offered, is_end),
-        };
-    }
-    let Some(at) = body.find('{') else {
-        return if is_end {
-            Found::Text(text.len())
-        } else {
-            Found::Pending
-        };
-    };
-    let Some(end) = end_of_value(&body[at..]) else {
-        return unfinished(text, body, offered, is_end);
-    };
-    let name = body[..at].trim().trim_end_matches("[ARGS]");
-    let name = name.split_once("[CALL_ID]").map_or(name, |(name, _)| name);
-    let call = written(offered.resolve(name).unwrap_or(name), &body[at..at + end]);
-    Found::Calls(start + at + end, vec![call])
-}
-
-/// A body that never ended: a call that is told to be broken where its name is known, else text.
-fn unfinished(text: &str, body: &str, offered: &Offered, is_end: bool) -> Found {
-    if !is_end {
-        return Found::Pending;
-    }
-    match objects(body, offered) {
-        Some(calls) => Found::Calls(text.len(), calls),
-        None => Found::Text(text.len()),
-    }
-}
-
-fn to_the_end(text: &str, ends: &[&str], offered: &Offered, is_end: bool) -> Found {
-    let start = text.find('>').map_or(text.len(), |at| at + 1);
-    let close = ends
-        .iter()
-        .filter_map(|end| Some((text.find(end)?, end.len())))
-        .min();
-    let (body, end) = match close {
-        Some((at, length)) => (&text[start..at], at + length),
-        None if is_end => (&text[start..], text.len()),
-        None => return Found::Pending,
-    };
-    match objects(body, offered) {
-        Some(calls) => Found::Calls(end, calls),
-        None => Found::Text(end),
-    }
-}
-
-fn deepseek(text: &str, offered: &Offered, is_end: bool) -> Found {
-    let close = "<｜tool▁calls▁end｜>";
-    let (body, end) = match text.find(close) {
-        Some(at) => (&text[..at], at + close.len()),
-        None if is_end => (text, text.len()),
-        None => return Found::Pending,
-    };
-    let mut calls = Vec::new();
-    for piece in body.split("<｜tool▁call▁begin｜>").skip(1) {
-        let piece = piece.split("<｜tool▁call▁end｜>").next().unwrap_or_default();
-        let Some((first, second)) = piece.split_once("<｜tool▁sep｜>") else {
-            return Found::Text(end);
-        };
-        // `function<sep>name`, a fence around the JSON; newer models `name<sep>{…}`.
-        let (name, arguments) = match first.trim() {
-            "function" => second.split_once('\n').unwrap_or((second, "")),
-            name => (name, second),
-        };
-        let arguments = arguments
-            .trim()
-            .trim_start_matches("```json")
-            .trim_end_matches("```");
-        calls.push(written(offered.resolve(name).unwrap_or(name.trim()), arguments));
-    }
-    Found::Calls(end, calls)
-}
-
-fn kimi(text: &str, close: &str, offered: &Offered, is_end: bool) -> Found {
-    let (body, end) = match text.find(close) {
-        Some(at) => (&text[..at], at + close.len()),
-        None if is_end => (text, text.len()),
-        None => return Found::Pending,
-    };
-    let mut calls = Vec::new();
-    for piece in body.split("<|tool_call_begin|>").skip(1) {
-        let piece = piece.split("<|tool_call_end|>").next().unwrap_or_default();
-        let Some((name, arguments)) = piece.split_once("<|tool_call_argument_begin|>") else {
-            return Found::Text(end);
-        };
-        calls.push(written(offered.resolve(name).unwrap_or(name.trim()), arguments));
-    }
-    Found::Calls(end, calls)
-}
-
-fn vertex(text: &str, offered: &Offered, is_end: bool) -> Found {
-    let Some(line_end) = text.find('\n') else {
-        return if is_end {
-            Found::Text(text.len())
-        } else {
-            Found::Pending
-        };
-    };
-    let name = text["TOOL_CALL:".len()..line_end].trim();
-    let rest = &text[line_end..];
-    let lead = rest.len() - rest.trim_start().len();
-    let marker = "ARGUMENTS:";
-    let rest = rest.trim_start();
-    if !rest.starts_with(marker) {
-        return match marker.starts_with(rest) && !is_end {
-            true => Found::Pending,
-            // Half a call is none.
-            false => Found::Text(line_end),
-        };
-    }
-    let body = &rest[marker.len()..];
-    let start = line_end + lead + marker.len() + (body.len() - body.trim_start().len());
-    let body = body.trim_start();
-    let call = |arguments: &str| vec![written(offered.resolve(name).unwrap_or(name), arguments)];
-    match end_of_value(body) {
-        Some(end) if body.starts_with('{') => Found::Calls(start + end, call(&body[..end])),
-        _ if !is_end => Found::Pending,
-        _ => Found::Calls(text.len(), call(body)),
-    }
-}
-
-/// An answer that is nothing but calls without markers: JSON objects, or Python calls in brackets. Every name must be
-/// that of a tool that is offered, and nothing may be left over.
-pub(super) fn bare(text: &str, offered: &Offered) -> Option<Vec<Written>> {
-    let text = text.trim();
-    if let Some(calls) = python(text, offered) {
-        return Some(calls);
-    }
-    let mut values = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest
-            .starts_with(['{', '['])
-            .then(|| end_of_value(rest))
-            .flatten()?;
-        match read(&rest[..end])? {
-            Value::Array(items) => values.extend(items),
-            value => values.push(value),
-        }
-        rest = rest[end..].trim_start_matches(|c: char| c.is_whitespace() || c == ';');
-    }
-    let mut calls = Vec::new();
-    for value in &values {
-        let fields = value.as_object()?;
-        let known = |field: &String| {
-            NAME_FIELDS.contains(&field.as_str())
-                || ARGUMENT_FIELDS.contains(&field.as_str())
-                || matches!(field.as_str(), "type" | "id" | "server_name")
-        };
-        let has_arguments = fields
-            .keys()
-            .any(|f| ARGUMENT_FIELDS.contains(&f.as_str()) || f == "function");
-        if !has_arguments || !fields.keys().all(known) {
-            return None;
-        }
-        // The format's way to say that nothing is called.
-        if fields
-            .get("action")
-            .is_some_and(|action| action == "none" || action == "")
-        {
-            continue;
-        }
-        let call = object(value, offered)?;
-        offered.resolve(&call.name)?;
-        calls.push(call);
-    }
-    (!values.is_empty()).then_some(calls)
-}
-
-fn python(text: &str, offered: &Offered) -> Option<Vec<Written>> {
-    let mut rest = text.strip_prefix('[')?.strip_suffix(']')?.trim();
-    let mut calls = Vec::new();
-    while !rest.is_empty() {
-        let open = rest.find('(')?;
-        let close = open + end_of_parentheses(&rest[open..])?;
-        let name = offered.resolve(&rest[..open])?;
-        let arguments = keywords(&rest[open + 1..close - 1])?;
-        calls.push(Written {
-            name: name.to_owned(),
-            arguments: Value::Object(arguments).to_string(),
-        });
-        rest = rest[close..].trim_start().trim_start_matches(',').trim_start();
-    }
-    (!calls.is_empty()).then_some(calls)
-}
-
-fn end_of_parentheses(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
-    let mut quote = None;
-    let mut escaped = false;
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            _ if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), _) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(') => depth += 1,
-            (None, ')') => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }

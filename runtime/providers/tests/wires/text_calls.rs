@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use toolcell_core::provider::{Delta, StopReason, ToolChoice};
-use toolcell_core::{Content, Message, Part, Provider, ToolName};
+use toolcell_core::{Content, Message, Part, ToolName};
 use toolcell_providers::scripted::{Script, Scripted};
 use toolcell_providers::text_calls::{TextCalls, TextFormat};
 
@@ -10,21 +10,6 @@ use crate::conversation::*;
 
 fn scripted(steps: &serde_json::Value) -> Scripted {
     Scripted::new(Script::parse(&serde_json::json!({ "steps": steps }).to_string()).unwrap())
-}
-
-struct Recorded(std::sync::Arc<Scripted>);
-
-impl Provider for Recorded {
-    fn info(&self) -> &toolcell_core::provider::ProviderInfo {
-        self.0.info()
-    }
-
-    fn stream(
-        &self,
-        request: toolcell_core::provider::Request,
-    ) -> toolcell_core::BoxStream<'_, Result<Delta, toolcell_core::ProviderError>> {
-        self.0.stream(request)
-    }
 }
 
 fn offering(messages: Vec<Message>) -> toolcell_core::provider::Request {
@@ -100,7 +85,7 @@ async fn tools_calls_and_results_go_out_as_text() {
         TextFormat::Heimdall,
     ] {
         let inner = std::sync::Arc::new(scripted(&serde_json::json!([{"text": "ok"}])));
-        let provider = TextCalls::new(Recorded(inner.clone()), format);
+        let provider = TextCalls::new(inner.clone(), format);
         play(&provider, conversation()).await.1.unwrap();
         let request = &inner.requests()[0];
         assert!(request.tools.is_empty());
@@ -186,7 +171,7 @@ async fn what_it_writes_it_also_reads() {
         TextFormat::Heimdall,
     ] {
         let inner = std::sync::Arc::new(scripted(&serde_json::json!([{"text": "ok"}])));
-        let provider = TextCalls::new(Recorded(inner.clone()), format);
+        let provider = TextCalls::new(inner.clone(), format);
         let arguments = r#"{"city":"a \"b\" </tool_call> {","unit":"c"}"#;
         let conversation = offering(vec![
             Message::user("?"),
@@ -269,7 +254,7 @@ async fn where_nothing_may_be_called_nothing_is_read() {
 #[tokio::test]
 async fn a_choice_of_tools_is_said_in_words() {
     let inner = std::sync::Arc::new(scripted(&serde_json::json!([{"text": "ok"}])));
-    let provider = TextCalls::new(Recorded(inner.clone()), TextFormat::Hermes);
+    let provider = TextCalls::new(inner.clone(), TextFormat::Hermes);
     let mut conversation = offering(vec![Message::user("?")]);
     conversation.tool_choice = ToolChoice::Tool(ToolName::new("weather").unwrap());
     conversation.parallel_calls = Some(false);
@@ -289,7 +274,7 @@ async fn a_watched_provider_keeps_its_own_calls_and_those_in_its_text_are_found(
         {"text": "One.", "calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
         {"text": "<tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>", "calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]},
     ])));
-    let provider = TextCalls::watching(Recorded(inner.clone()));
+    let provider = TextCalls::watching(inner.clone());
     let ask = || offering(vec![Message::user("?")]);
     let rome = ("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned());
     let oslo = ("weather".to_owned(), r#"{"city":"Oslo"}"#.to_owned());
