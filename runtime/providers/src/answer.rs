@@ -107,6 +107,29 @@ impl Answer {
         }
     }
 
+    /// What the provider must get back with its reasoning as a whole, where it sends that beside its parts: `first` goes
+    /// with the first one, which is made up where there is none, `each` with all others.
+    pub(crate) fn all_reasoning_opaque(&mut self, first: Value, each: &Value) {
+        if !self
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Reasoning { .. }))
+        {
+            let empty = Part::Reasoning {
+                text: String::new(),
+                opaque: Value::Null,
+            };
+            self.parts.insert(0, empty);
+            self.calls.iter_mut().for_each(|at| *at += 1);
+        }
+        let mut first = Some(first);
+        for part in &mut self.parts {
+            if let Part::Reasoning { opaque, .. } = part {
+                *opaque = first.take().unwrap_or_else(|| each.clone());
+            }
+        }
+    }
+
     /// What follows is a part of its own, also when it is of the same kind.
     pub(crate) fn close(&mut self) {
         self.closed = true;
@@ -298,6 +321,26 @@ mod tests {
         let mut distinct: HashSet<&str> = ids.iter().map(String::as_str).collect();
         distinct.insert("call_taken");
         assert_eq!(distinct.len(), proposed.len() + 1, "{ids:?}");
+    }
+
+    #[test]
+    fn what_goes_with_reasoning_as_a_whole_finds_its_parts() {
+        let mut answer = answer();
+        let call = answer.call(None, "f");
+        answer.all_reasoning_opaque(1.into(), &2.into());
+        answer.arguments(call, "{}");
+        answer.reasoning("later");
+        answer.all_reasoning_opaque(3.into(), &4.into());
+        let parts = answer.complete(StopReason::Complete, None).parts;
+        let opaque: Vec<Option<Value>> = parts
+            .iter()
+            .map(|part| match part {
+                Part::Reasoning { opaque, .. } => Some(opaque.clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(opaque, [Some(3.into()), None, Some(4.into())]);
+        assert!(matches!(&parts[1], Part::Call(call) if call.arguments == "{}"));
     }
 
     #[test]

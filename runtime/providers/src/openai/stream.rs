@@ -1,6 +1,6 @@
 //! The stream of a Chat Completions answer, as OpenAI and the servers that speak the same send it.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, ProviderErrorKind, StopReason, Usage};
 
@@ -64,7 +64,6 @@ impl ChatDecoder {
                 // Some servers send the same text in both fields.
                 if *self.reasoning_field.get_or_insert(field) == field {
                     answer.reasoning(text);
-                    self.keep_reasoning(answer);
                 }
             }
         }
@@ -74,7 +73,6 @@ impl ChatDecoder {
             for detail in details {
                 join_detail(&mut self.reasoning_details, detail);
             }
-            self.keep_reasoning(answer);
         }
         match delta.get("content") {
             Some(Value::String(text)) => answer.text(text),
@@ -97,15 +95,23 @@ impl ChatDecoder {
         }
     }
 
-    fn keep_reasoning(&self, answer: &mut Answer) {
+    /// What goes back with the reasoning: the field that it came in, and the details as they came.
+    fn keep_reasoning(&mut self, answer: &mut Answer) {
+        if self.reasoning_field.is_none() && self.reasoning_details.is_empty() {
+            return;
+        }
         let mut kept = serde_json::Map::new();
         if let Some(field) = self.reasoning_field {
             kept.insert("field".into(), field.into());
         }
+        let each = opaque::of(WIRE, kept.clone().into());
         if !self.reasoning_details.is_empty() {
-            kept.insert("details".into(), json!(self.reasoning_details));
+            kept.insert(
+                "details".into(),
+                std::mem::take(&mut self.reasoning_details).into(),
+            );
         }
-        answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
+        answer.all_reasoning_opaque(opaque::of(WIRE, kept.into()), &each);
     }
 
     fn call(&mut self, call: &Value, answer: &mut Answer) {
@@ -214,6 +220,7 @@ impl Decoder for ChatDecoder {
                 )));
             }
         }
+        self.keep_reasoning(answer);
         let stop = match self.finish.as_deref() {
             _ if self.refused => StopReason::Refused,
             None | Some("stop" | "tool_calls" | "function_call" | "eos" | "") => StopReason::Complete,

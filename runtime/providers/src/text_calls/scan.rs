@@ -20,6 +20,10 @@ const FENCE: &str = "```";
 /// Names of code blocks that may hold a call when they are the whole answer.
 const CALL_BLOCKS: &[&str] = &["", "json", "tool_call", "tool_code", "tool", "xml"];
 
+/// From this length on, in bytes, what is held back is looked at again only when it has grown by an eighth: a long call
+/// that comes in small pieces would be read as often as it has pieces.
+const LONG: usize = 4096;
+
 /// One piece of an answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
@@ -51,6 +55,8 @@ pub(super) struct Scanner {
     /// Nothing was shown yet: the whole answer may be a call.
     is_pristine: bool,
     seen: Vec<Seen>,
+    /// The length of what is held from which on it is worth another look.
+    look_again_at: usize,
 }
 
 /// Something that ends plain text.
@@ -73,6 +79,7 @@ impl Scanner {
             is_after_call: false,
             is_pristine: true,
             seen: Vec::new(),
+            look_again_at: 0,
         }
     }
 
@@ -184,6 +191,10 @@ impl Scanner {
     }
 
     fn open(&mut self, end: Option<bool>) -> bool {
+        if end.is_none() && self.held.len() < self.look_again_at {
+            return false;
+        }
+        self.look_again_at = 0;
         let Some((at, mark)) = self.next_mark() else {
             let kept = if end.is_some() { 0 } else { self.may_begin_mark() };
             self.show(self.held.len() - kept);
@@ -236,7 +247,11 @@ impl Scanner {
                 self.seen.extend(calls.into_iter().map(Seen::Call));
             }
             (Found::Text(length), _) => self.show(length.max(1)),
-            (Found::Pending, None) => return false,
+            (Found::Pending, None) => {
+                let length = self.held.len();
+                self.look_again_at = if length < LONG { 0 } else { length + length / 8 };
+                return false;
+            }
             (Found::Pending, Some(false)) => self.show(self.held.len()),
             // The beginning of a call that never came is not shown.
             (Found::Pending, Some(true)) => self.held.clear(),
@@ -502,6 +517,21 @@ mod tests {
             false,
         );
         assert_eq!((shown.as_str(), calls.len()), ("Hello", 0));
+    }
+
+    #[test]
+    fn a_long_call_in_small_pieces_is_read_without_reading_all_of_it_for_each() {
+        let text = format!(
+            "<tool_call>{{\"name\":\"weather\",\"arguments\":{{\"city\":\"{}\"}}}}</tool_call> done",
+            "x".repeat(500_000)
+        );
+        let pieces: Vec<&str> = text
+            .as_bytes()
+            .chunks(5)
+            .map(|c| std::str::from_utf8(c).unwrap())
+            .collect();
+        let (shown, _, calls) = scan(TextFormat::Hermes, &pieces, false);
+        assert_eq!((shown.as_str(), calls.len()), ("done", 1));
     }
 
     #[test]
