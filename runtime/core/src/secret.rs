@@ -24,6 +24,7 @@ use crate::redact::Redactor;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct SecretBinding {
     /// Name of the secret, such as `github`.
     pub name: String,
@@ -31,20 +32,17 @@ pub struct SecretBinding {
     /// port, compared exactly. A binding is not a grant: the request must be granted as well.
     pub origins: Vec<String>,
     /// How it is added.
-    #[serde(flatten)]
     pub placement: SecretPlacement,
 }
 
 /// How a secret is added to a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretPlacement {
     /// As a header of every request to the origins; one that the guest has set is replaced.
     Header {
         /// Name of the header, such as `authorization`.
         header: String,
         /// Its value, with `{}` for the secret; `{}` alone by default.
-        #[serde(default = "whole_value")]
         template: String,
     },
     /// In place of a text that the guest writes in the value of any header, such as `{{github}}`.
@@ -162,8 +160,59 @@ impl fmt::Display for SecretPlacement {
     }
 }
 
-fn whole_value() -> String {
-    "{}".into()
+/// A binding as it stands in a configuration file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    origins: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    header: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    template: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    placeholder: Option<String>,
+}
+
+impl TryFrom<Written> for SecretBinding {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let placement = match (written.header, written.template, written.placeholder) {
+            (Some(header), template, None) => SecretPlacement::Header {
+                header,
+                template: template.unwrap_or_else(|| "{}".into()),
+            },
+            (None, None, Some(placeholder)) => SecretPlacement::Placeholder { placeholder },
+            _ => {
+                return Err(format!(
+                    "the binding of the secret `{}` has either a `header`, perhaps with a `template`, or a `placeholder`",
+                    written.name.escape_debug()
+                ));
+            }
+        };
+        Ok(Self {
+            name: written.name,
+            origins: written.origins,
+            placement,
+        })
+    }
+}
+
+impl From<SecretBinding> for Written {
+    fn from(binding: SecretBinding) -> Self {
+        let (header, template, placeholder) = match binding.placement {
+            SecretPlacement::Header { header, template } => (Some(header), Some(template), None),
+            SecretPlacement::Placeholder { placeholder } => (None, None, Some(placeholder)),
+        };
+        Self {
+            name: binding.name,
+            origins: binding.origins,
+            header,
+            template,
+            placeholder,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +246,38 @@ mod tests {
             if let Err(error) = inserted {
                 assert!(!error.to_string().contains(&value), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_binding_is_read_as_it_is_written_and_a_wrong_one_is_an_error() {
+        for text in [
+            r#"{"name":"a","origins":["https://x.example"],"header":"x-key","template":"k {}"}"#,
+            r#"{"name":"a","origins":[],"placeholder":"{{a}}"}"#,
+        ] {
+            let binding: SecretBinding = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&binding).unwrap(), text);
+        }
+        for (text, reason) in [
+            (r#"{"name":"a","origins":[]}"#, "either a `header`"),
+            (
+                r#"{"name":"a","origins":[],"header":"x","placeholder":"{{a}}"}"#,
+                "either a `header`",
+            ),
+            (
+                r#"{"name":"a","origins":[],"placeholder":"{{a}}","template":"{}"}"#,
+                "either a `header`",
+            ),
+            (
+                r#"{"name":"a","origins":[],"header":"x","vaule":"y"}"#,
+                "unknown field `vaule`",
+            ),
+            (r#"{"name":"a","header":"x"}"#, "missing field `origins`"),
+        ] {
+            let error = serde_json::from_str::<SecretBinding>(text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 

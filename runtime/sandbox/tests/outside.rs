@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use toolcell_core::policy::{DirGrant, Grants};
 use toolcell_core::{BoxFuture, Content, Grant, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
-use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions};
+use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
 const SECRET: &str = "s3cret-value-of-the-person";
 
@@ -327,6 +327,55 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
         let says = |d: &toolcell_core::receipt::Denial| d.target == "more than 10 bytes written in one call";
         assert_eq!(heard.receipt().denials.iter().any(says), !fits);
     }
+}
+
+#[tokio::test]
+async fn a_tool_works_on_an_overlay_as_on_the_directory_itself() {
+    let options = SandboxOptions {
+        slots: 8,
+        optimize: false,
+        ..SandboxOptions::default()
+    };
+    let component = shipped("files", options).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (host, changes) = (dir.path().join("host"), dir.path().join("changes"));
+    fs::create_dir(&host).unwrap();
+    fs::write(host.join("notes.txt"), "one\ntwo\n").unwrap();
+    let mut policy = policy(&[&format!("write={}:/work", path_text(&host))]);
+    policy.grants.dirs[0].overlay = Some(changes.clone());
+    let tools = component.tools(Arc::new(policy));
+    let edit = json!({"path": "/work/notes.txt", "old": "two", "new": "three"});
+    call(named(&tools, "files_edit"), edit).await.0.unwrap();
+    let new = json!({"path": "/work/a/b.txt", "content": "b\n", "parents": true});
+    call(named(&tools, "files_write"), new).await.0.unwrap();
+
+    let (listed, _) = call(named(&tools, "files_list"), json!({"path": "/work", "depth": 3})).await;
+    let listed = text(&listed.unwrap());
+    assert!(
+        listed.contains("notes.txt") && listed.contains("b.txt"),
+        "{listed}"
+    );
+    let (found, _) = call(
+        named(&tools, "files_search"),
+        json!({"path": "/work", "pattern": "three|b"}),
+    )
+    .await;
+    let found = text(&found.unwrap());
+    assert!(found.contains("three") && found.contains("a/b.txt"), "{found}");
+
+    assert_eq!(fs::read_to_string(host.join("notes.txt")).unwrap(), "one\ntwo\n");
+    let paths = |list: Vec<overlay::Change>| list.into_iter().map(|c| c.path).collect::<Vec<_>>();
+    let listed = paths(overlay::changes(&host, &changes).unwrap());
+    assert_eq!(
+        listed,
+        [Path::new("a"), Path::new("a/b.txt"), Path::new("notes.txt")]
+    );
+    assert_eq!(paths(overlay::commit(&host, &changes).unwrap()), listed);
+    assert_eq!(
+        fs::read_to_string(host.join("notes.txt")).unwrap(),
+        "one\nthree\n"
+    );
+    assert_eq!(fs::read_to_string(host.join("a/b.txt")).unwrap(), "b\n");
 }
 
 fn path_text(path: &Path) -> String {
