@@ -164,6 +164,16 @@ mod tests {
         assert!(error.message().ends_with("has a.md, b.txt, src/"), "{error}");
     }
 
+    #[test]
+    fn a_file_is_no_directory() {
+        let root = tree();
+        let error = testing::call::<files_list>(json!({"path": root.path().join("b.txt")})).unwrap_err();
+        assert!(
+            error.message().ends_with("b.txt` is a file and not a directory"),
+            "{error}"
+        );
+    }
+
     #[cfg(unix)]
     #[test]
     fn links_are_listed_and_not_followed() {

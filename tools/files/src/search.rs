@@ -6,7 +6,7 @@ use std::path::Path;
 
 use regex::{Regex, RegexBuilder};
 use toolcell_sdk::files::{self, Lines, TextReader};
-use toolcell_sdk::{Result, ToolError, log, tool};
+use toolcell_sdk::{Result, ToolError, log, progress, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
@@ -21,6 +21,9 @@ const MAX_SHOWN: usize = 400;
 
 /// Files up to this many bytes are searched as one text first: most files have no match and need no look at lines.
 const MAX_WHOLE: u64 = 8 << 20;
+
+/// Files between two reports of progress.
+const PROGRESS: u64 = 500;
 
 /// Memory for a compiled regular expression, in bytes.
 const MAX_REGEX: usize = 4 << 20;
@@ -128,6 +131,9 @@ impl Search {
             }
         };
         self.files += 1;
+        if self.files.is_multiple_of(PROGRESS) {
+            progress::report_with(self.files, None, "files searched");
+        }
         if self.whole_first && reader.len() <= MAX_WHOLE {
             let text = files::read_text(path, u64::MAX)?;
             if !self.regex.is_match(&text) {

@@ -59,6 +59,12 @@ impl Walk {
     /// Calls `visit` for everything below a directory, files before directories, each sorted by name. `visit` stops the
     /// walk with `false`.
     pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<Walked> {
+        if fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
+            return Err(ToolError::failed(format_args!(
+                "`{}` is a file and not a directory",
+                start.display()
+            )));
+        }
         let mut state = State::default();
         let is_top = matches!(start.to_str(), Some("." | "/" | "./" | ""));
         let complete = if is_top && fs::metadata(start).is_err() {
