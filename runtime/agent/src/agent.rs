@@ -144,7 +144,9 @@ impl Agent {
 }
 
 impl AgentBuilder {
-    /// Adds tools.
+    /// Adds tools. Calls of one answer run at the same time, but for those of tools that claim to be destructive or have
+    /// the annotation `exclusive`: they wait for what came before them, and what comes after waits for them. Tools with
+    /// the annotation `polling` may repeat the same call.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
@@ -262,9 +264,11 @@ impl AgentBuilder {
         let facts = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
             let name = spec.name.as_str();
+            let says = |claim: &str| spec.annotations.get(claim) == Some(&Value::Bool(true));
             let facts = ToolFacts {
                 idempotent: spec.hints.idempotent,
-                polling: spec.annotations.get("polling") == Some(&Value::Bool(true)),
+                exclusive: spec.hints.destructive || says("exclusive"),
+                polling: says("polling"),
                 flow: self.flows.get(name).copied().unwrap_or_default(),
                 control: controls.iter().copied().find(|kind| control::name(*kind) == name),
             };

@@ -23,7 +23,8 @@ pub struct LoopPolicy {
     pub max_steps: u32,
     /// What happens when they are used up.
     pub on_limit: OnLimit,
-    /// Most calls that run at one time; 1 runs them one after the other, in order.
+    /// Most calls that run at one time; 1 runs them one after the other, in order. Tools that are destructive run alone
+    /// in any case.
     pub concurrency: usize,
     /// How many calls of one answer are executed.
     pub calls_per_step: CallsPerStep,

@@ -95,22 +95,34 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    /// Starts what may start, in the order of the calls.
+    /// Starts what may start, in the order of the calls. An exclusive call begins when all before it have ended, and none
+    /// after it begins before it has: a file that is written and then read is read as it was written.
     pub(super) fn start_ready(&mut self) {
         if self.one_at_a_time() {
             return self.start_next();
         }
-        let ids: Vec<String> = self.turn().calls.iter().map(|c| c.request.id.clone()).collect();
-        for id in ids {
-            let calls = self.turn().calls.iter();
-            let running = calls.filter(|call| matches!(call.stage, Stage::Running { .. }));
-            if running.count() >= self.machine.policy.concurrency {
+        let mut open_before = false;
+        for (id, stage) in self.open_calls() {
+            let exclusive = self.facts(&self.tool_of(&id)).exclusive;
+            if (exclusive && open_before) || self.running() >= self.machine.policy.concurrency {
                 return;
             }
-            if let Some(Stage::Ready { arguments, approved }) = self.stage_of(&id) {
+            if let Stage::Ready { arguments, approved } = stage {
                 self.start(&id, arguments, approved);
             }
+            let open = self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_)));
+            if exclusive && open {
+                return;
+            }
+            open_before |= open;
         }
+    }
+
+    fn running(&self) -> usize {
+        let calls = self.turn().calls.iter();
+        calls
+            .filter(|call| matches!(call.stage, Stage::Running { .. }))
+            .count()
     }
 
     /// With one call at a time a call is not even looked at before the one in front of it has ended: hooks see the calls
@@ -122,10 +134,7 @@ impl Step<'_> {
                 Stage::Ready { arguments, approved } => self.start(&id, arguments, approved),
                 Stage::Held { .. } | Stage::Running { .. } | Stage::Finished(_) => return,
             }
-            if self
-                .stage_of(&id)
-                .is_some_and(|stage| !matches!(stage, Stage::Finished(_)))
-            {
+            if self.is_at(&id, |stage| !matches!(stage, Stage::Finished(_))) {
                 return;
             }
         }
@@ -394,10 +403,6 @@ impl Step<'_> {
             .filter(|call| call.finished().is_none())
             .map(|call| (call.request.id.clone(), call.stage.clone()))
             .collect()
-    }
-
-    fn stage_of(&self, id: &str) -> Option<Stage> {
-        self.turn().call(id).map(|call| call.stage.clone())
     }
 
     fn is_at(&self, id: &str, stage: impl Fn(&Stage) -> bool) -> bool {

@@ -52,6 +52,8 @@ pub struct Machine {
 pub struct ToolFacts {
     /// A call whose outcome is unknown may be run again.
     pub idempotent: bool,
+    /// Its calls run alone: not while one before it runs, and none after it before its end.
+    pub exclusive: bool,
     /// Repeating the same call is normal.
     pub polling: bool,
     /// What its calls touch.

@@ -88,6 +88,7 @@ fn plots() -> impl Strategy<Value = Plot> {
 fn machine(plot: &Plot) -> Machine {
     let facts = |idempotent, flow, control| ToolFacts {
         idempotent,
+        exclusive: false,
         polling: false,
         flow,
         control,
@@ -113,7 +114,13 @@ fn machine(plot: &Plot) -> Machine {
         tools: BTreeMap::from([
             ("again".into(), facts(true, flow(1), None)),
             ("once".into(), facts(false, flow(6), None)),
-            ("asks".into(), facts(false, flow(0), None)),
+            (
+                "asks".into(),
+                ToolFacts {
+                    exclusive: true,
+                    ..facts(false, flow(0), None)
+                },
+            ),
             ("denied".into(), facts(false, flow(0), None)),
             (
                 "task_completion".into(),
@@ -347,11 +354,15 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
         if state.turn.as_ref().is_none_or(Turn::settled) {
             assert_paired(&state.messages);
         }
-        let running = state.turn.iter().flat_map(|turn| &turn.calls);
-        let running = running
+        let running: Vec<&Call> = state
+            .turn
+            .iter()
+            .flat_map(|turn| &turn.calls)
             .filter(|call| matches!(call.stage, Stage::Running { .. }))
-            .count();
-        prop_assert!(running <= plot.concurrency);
+            .collect();
+        prop_assert!(running.len() <= plot.concurrency);
+        let alone = running.iter().any(|call| call.request.name == "asks");
+        prop_assert!(!alone || running.len() == 1, "an exclusive call has company");
         if plot.crashes.contains(&number) {
             state = world.folded.clone();
             world.pending.clear();
@@ -382,8 +393,6 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn each_call_has_exactly_one_result_in_any_interleaving_and_after_any_crash(plot in plots()) {
         play(&plot)?;

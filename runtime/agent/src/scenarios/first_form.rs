@@ -153,6 +153,39 @@ async fn no_more_calls_run_at_one_time_than_the_policy_allows() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() {
+    let calls = [
+        ("1", "read"),
+        ("2", "read"),
+        ("3", "write"),
+        ("4", "read"),
+        ("5", "write"),
+    ];
+    let calls = calls.map(|(id, name)| (id, name, "{}".to_owned())).into();
+    let script = Script::new([Say::Calls("", calls), Say::Text("Done.")]);
+    let heard = Heard::default();
+    let read = slow_tool("read", Duration::from_millis(5), |_| Ok("ok".into()));
+    let hints = Hints {
+        destructive: true,
+        ..Hints::default()
+    };
+    let write = tool_with("write", r#"{"type":"object"}"#, hints, |_| Ok("ok".into()));
+    let mut session = agent(&script).tools([read, write]).build().unwrap().session();
+    session.run(Message::user("Go"), &heard, never()).await.unwrap();
+    let order: Vec<String> = heard
+        .all()
+        .iter()
+        .filter_map(|event| match event {
+            Event::CallStarted { id, .. } => Some(format!("+{id}")),
+            Event::CallFinished { id, .. } => Some(format!("-{id}")),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order[..2], ["+1", "+2"]);
+    assert_eq!(order[4..], ["+3", "-3", "+4", "-4", "+5", "-5"]);
+}
+
 #[tokio::test]
 async fn the_step_limit_is_followed_by_one_answer_without_tools() {
     let ask = |i: u32| call(["1", "2", "3"][i as usize], "echo", &json!({"i": i}));
