@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -28,7 +28,8 @@ pub(crate) struct Cells {
     pub(crate) engine: Engine,
     /// One permit for each slot of the pool; as many as one likes without a pool.
     pub(crate) slots: Arc<Semaphore>,
-    pub(crate) turns: Turns,
+    /// Made by the first call, which knows the runtime.
+    pub(crate) turns: OnceLock<Turns>,
 }
 
 /// One call before it runs.
@@ -79,8 +80,9 @@ impl Cells {
         let Ok(Ok(_slot)) = tokio::time::timeout(wall, slot).await else {
             return Err(failure::busy());
         };
+        let turns = self.turns.get_or_init(Turns::of_this_runtime);
         let call = self.call(order, job, filing);
-        match tokio::time::timeout(wall, Metered::new(call, meter, self.turns.clone())).await {
+        match tokio::time::timeout(wall, Metered::new(call, meter, turns.clone())).await {
             Ok(result) => result,
             Err(_) => Err(ToolError::Limit {
                 limit: Limit::WallTimeMs(millis(wall)),

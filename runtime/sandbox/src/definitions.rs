@@ -31,7 +31,7 @@ pub(crate) fn bare_policy() -> Policy {
     Policy {
         limits: Limits {
             fuel: 1_000_000_000,
-            wall_ms: 5_000,
+            wall_ms: 10_000,
             log: 0,
             ..Limits::default()
         },

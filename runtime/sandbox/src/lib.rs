@@ -31,6 +31,23 @@
 //! | its files | `files` |
 //! | what a guest can say and ask | `voice`, `sockets`, `ledger` |
 //!
+//! # What holds
+//!
+//! | what | how much | test in `tests/` |
+//! |---|---|---|
+//! | a component | 32 MiB, and no more parts, functions and instances than `shape` says | `load`, `attacks` |
+//! | compiling it | [`CompileLimits`], in a process of its own where [`Compiler::Child`] is set | `compile_child` |
+//! | reading its definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
+//! | one call | [`toolcell_core::Limits`] | `limits` |
+//! | WebAssembly stack | 512 KiB | `attacks` |
+//! | what passes to the host at once | the output limit and 1 MiB | `limits` |
+//! | random bytes at once | 1 MiB | `wasi` |
+//! | log lines of a call | 1,000 of 8 KiB each, within the log limit | `limits`, `wasi` |
+//! | time until a cancelled call is gone | one tick of 10 ms | `limits` |
+//! | memory of the host for hostile calls | their limit and 32 MiB | `crowd` |
+//! | calls of others while 200 hostile ones run | twice their usual time | `crowd` |
+//! | any bytes as a component | an error or a tool, no panic | `any_bytes` |
+//!
 //! The crate reads no environment and prints nothing.
 
 mod cache;

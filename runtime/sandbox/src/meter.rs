@@ -1,7 +1,8 @@
 //! The processor time of a call, and its turn on the processor.
 //!
-//! A call that has run longer than a tick is *long*. Long calls take turns on all processors but one, so that short
-//! calls always find a thread, however many long ones there are.
+//! A call that has run longer than a tick is *long*. Long calls take turns on all worker threads of the runtime but one,
+//! so that short calls always find a thread, however many long ones there are. A program that wants long calls to use
+//! every processor gives its runtime one worker more than there are processors.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -69,10 +70,10 @@ impl Meter {
 pub(crate) struct Turns(Arc<Semaphore>);
 
 impl Turns {
-    /// All processors but one, and at least one.
-    pub(crate) fn new() -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self(Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))))
+    /// All workers of the runtime that this is called from but one, and at least one.
+    pub(crate) fn of_this_runtime() -> Self {
+        let workers = tokio::runtime::Handle::current().metrics().num_workers();
+        Self(Arc::new(Semaphore::new(workers.saturating_sub(1).max(1))))
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
     async fn a_panic_ends_the_call_and_nothing_else() {
         let meter = Arc::new(Meter::start());
         let call = async { if true { panic!("planted") } else { Ok(()) } };
-        let result = Metered::new(call, meter, Turns::new()).await;
+        let result = Metered::new(call, meter, Turns::of_this_runtime()).await;
         assert_eq!(result, Err(panicked()));
     }
 
@@ -161,7 +162,9 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(30)).await;
             Ok(inner.cpu())
         };
-        let seen_inside = Metered::new(call, meter.clone(), Turns::new()).await.unwrap();
+        let seen_inside = Metered::new(call, meter.clone(), Turns::of_this_runtime())
+            .await
+            .unwrap();
         assert!(seen_inside >= Duration::from_millis(5), "{seen_inside:?}");
         assert!(meter.cpu() >= seen_inside);
         assert!(meter.wall() >= meter.cpu() + Duration::from_millis(25));

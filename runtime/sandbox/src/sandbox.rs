@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
@@ -21,7 +21,6 @@ use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::imports;
-use crate::meter::Turns;
 use crate::shape;
 use crate::state::{self, CellState};
 
@@ -146,7 +145,7 @@ impl Sandbox {
             cells: Arc::new(Cells {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
-                turns: Turns::new(),
+                turns: OnceLock::new(),
             }),
             linker,
             cache,

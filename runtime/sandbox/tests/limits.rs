@@ -356,6 +356,23 @@ async fn a_flood_of_log_messages_is_cut_and_the_call_goes_on() {
     assert_eq!(heard.receipt().log_bytes, 500_000);
 }
 
+#[tokio::test]
+async fn what_a_guest_passes_to_the_host_at_once_is_bounded() {
+    let probe = |megabytes: u32| {
+        logging(&format!(
+            "(drop (memory.grow (i32.const 1700)))
+             (call $log (i32.const 2) (i32.const 65536) (i32.const {})) {DONE}",
+            megabytes << 20
+        ))
+    };
+    let (result, heard) = run(&probe(1), Policy::default()).await;
+    result.unwrap();
+    assert_eq!(heard.receipt().log_bytes, 1 << 20);
+    let (result, heard) = run(&probe(100), Policy::default()).await;
+    assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
+    assert_eq!(heard.receipt().log_bytes, 0);
+}
+
 /// Panics when it hears something.
 struct Fragile;
 
