@@ -1,7 +1,8 @@
 //! The agent loop of Toolcell.
 //!
 //! A loop is a serialisable state machine ([`machine`]): a state, and what follows from each thing that happens. A
-//! driver on tokio does what the machine asks for. Styles of loop are values of one [`LoopPolicy`].
+//! driver does what the machine asks for, on a tokio runtime with its timer enabled. Styles of loop are values of one
+//! [`LoopPolicy`].
 //!
 //! | concept | module |
 //! |---|---|

@@ -268,13 +268,20 @@ impl<'a> Driver<'a> {
                 None => std::future::pending().await,
             }
         };
+        let notes = &mut self.notes.1;
+        // Taken fairly: a call that never stops telling does not keep the others from ending.
+        let something = async move {
+            tokio::select! {
+                Some(note) = notes.recv() => Happening::Note(note),
+                happening = done => happening,
+                heard = heard => Happening::Heard(heard),
+            }
+        };
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Happening::Cancelled,
             ms = deadline => Happening::Deadline(ms),
-            Some(note) = self.notes.1.recv() => Happening::Note(note),
-            happening = done => happening,
-            heard = heard => Happening::Heard(heard),
+            happening = something => happening,
         }
     }
 

@@ -10,7 +10,7 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::tool::LogLine;
-use toolcell_core::tool::{Hints, LogLevel, LogSource};
+use toolcell_core::tool::{Hints, LogLevel, LogSource, Progress};
 use toolcell_core::{
     BoxFuture, CallContext, Event, Message, Part, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
 };
@@ -503,6 +503,49 @@ async fn logs_and_progress_come_between_start_and_end_of_their_call() {
             "call_finished"
         ]
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_never_stops_telling_does_not_keep_others_from_ending() {
+    struct Flood(ToolSpec, Arc<AtomicU32>);
+    impl Tool for Flood {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+            Box::pin(async move {
+                while self.1.load(Ordering::SeqCst) == 0 {
+                    cx.observer.progress(Progress {
+                        done: 0,
+                        total: None,
+                        message: None,
+                    });
+                    tokio::task::yield_now().await;
+                }
+                Ok(ToolOutput::text("stopped"))
+            })
+        }
+    }
+    let script = Script::new([
+        Say::Calls("", vec![("1", "flood", "{}".into()), ("2", "quick", "{}".into())]),
+        Say::Text("Done."),
+    ]);
+    let ended = Arc::new(AtomicU32::new(0));
+    let seen = ended.clone();
+    let sink = move |event: &Event| {
+        if matches!(event, Event::CallFinished { id, .. } if id == "2") {
+            seen.store(1, Ordering::SeqCst);
+        }
+    };
+    let spec = tool("flood", |_| Ok(String::new())).spec().clone();
+    let quick = tool("quick", |_| Ok("ok".into()));
+    let mut session = agent(&script)
+        .tools([Arc::new(Flood(spec, ended)) as _, quick])
+        .build()
+        .unwrap()
+        .session();
+    let report = session.run(Message::user("Go"), &sink, never()).await.unwrap();
+    assert_eq!(report.outcome, TurnOutcome::Completed);
 }
 
 #[tokio::test]
