@@ -21,7 +21,18 @@ pub struct Price {
     pub output: f64,
 }
 
-/// Prices by name of the model. A name that ends in `*` stands for all that begin like it; the longest one counts.
+/// Prices by name of the model.
+///
+/// ```
+/// use toolcell_core::provider::Usage;
+/// use toolcell_providers::price::PriceTable;
+///
+/// let table: PriceTable = serde_json::from_str(r#"{"gpt-5*": {"input": 1.25, "output": 10.0}}"#)?;
+/// let usage = Usage { input: 2_000, output: 500, ..Usage::default() };
+/// assert_eq!(table.cost("gpt-5-mini", &usage), Some(0.0075));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+/// A name that ends in `*` stands for all that begin like it; the longest one counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PriceTable(pub BTreeMap<String, Price>);

@@ -42,7 +42,7 @@ pub struct Options {
     pub api_key: Option<ApiKey>,
     /// Most tokens of an answer where the request names no limit; this wire demands one. Default: 16 384.
     pub max_output_tokens: u64,
-    /// How long the cache keeps the stable part of a request: `5m`, `1h`, or `None` for no cache. Default: `5m`.
+    /// How long the service's cache keeps the stable part of a request; `None` sets no breakpoints. Default: five minutes.
     pub cache: Option<CacheTime>,
     /// Names of beta features (`anthropic-beta`).
     pub betas: Vec<String>,
@@ -76,6 +76,16 @@ impl Options {
 }
 
 /// A model behind the Messages endpoint.
+///
+/// ```
+/// use toolcell_providers::ApiKey;
+/// use toolcell_providers::anthropic::{Anthropic, Options};
+///
+/// let mut options = Options::new("claude-sonnet-4-5");
+/// options.api_key = Some(ApiKey::new("the key"));
+/// let model = Anthropic::new(options)?;
+/// # Ok::<(), toolcell_providers::SetupError>(())
+/// ```
 #[derive(Debug)]
 pub struct Anthropic {
     info: ProviderInfo,

@@ -86,6 +86,16 @@ impl Options {
 }
 
 /// A model behind a `generateContent` endpoint.
+///
+/// ```
+/// use toolcell_providers::ApiKey;
+/// use toolcell_providers::gemini::{Gemini, Options};
+///
+/// let mut options = Options::vertex("gemini-2.5-flash", "my-project", "europe-west4");
+/// options.api_key = Some(ApiKey::new("an access token"));
+/// let model = Gemini::new(options)?;
+/// # Ok::<(), toolcell_providers::SetupError>(())
+/// ```
 #[derive(Debug)]
 pub struct Gemini {
     info: ProviderInfo,

@@ -32,6 +32,9 @@ const MAX_WHOLE_BODY: usize = 64 << 20;
 /// nor close the connection; what may still come is the usage.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// Most times that one request is changed because a server refuses a part of it.
+const MAX_ADAPTATIONS: u32 = 8;
+
 /// What goes over the wire.
 pub(crate) struct Outgoing {
     pub(crate) url: String,
@@ -107,6 +110,7 @@ impl Http {
         let deadline = self.options.deadline.map(|d| Instant::now() + d);
         let mut attempt = 1;
         let mut retries = 0;
+        let mut adaptations = 0;
         loop {
             let failure = match self.attempt(&wire, deadline, out).await {
                 Ok(completion) => return Ok(completion),
@@ -115,7 +119,8 @@ impl Http {
             if out.has_emitted() {
                 return Err(failure.error);
             }
-            let pause = if wire.adapt(&failure.error) {
+            let pause = if adaptations < MAX_ADAPTATIONS && wire.adapt(&failure.error) {
+                adaptations += 1;
                 Duration::ZERO
             } else {
                 retries += 1;

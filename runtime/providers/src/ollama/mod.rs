@@ -61,6 +61,15 @@ impl Options {
 }
 
 /// A model behind an Ollama server.
+///
+/// ```
+/// use toolcell_providers::ollama::{Ollama, Options};
+///
+/// let mut options = Options::new("qwen3");
+/// options.context = Some(32_768);
+/// let model = Ollama::new(options)?;
+/// # Ok::<(), toolcell_providers::SetupError>(())
+/// ```
 #[derive(Debug)]
 pub struct Ollama {
     info: ProviderInfo,

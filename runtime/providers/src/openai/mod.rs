@@ -63,6 +63,15 @@ impl Options {
 }
 
 /// A model behind a Chat Completions endpoint.
+///
+/// ```
+/// use toolcell_providers::openai::{OpenAi, Options};
+///
+/// let mut options = Options::new("llama3.2");
+/// options.base_url = "http://localhost:11434/v1".into();
+/// let model = OpenAi::new(options)?;
+/// # Ok::<(), toolcell_providers::SetupError>(())
+/// ```
 #[derive(Debug)]
 pub struct OpenAi {
     info: ProviderInfo,

@@ -60,6 +60,16 @@ impl Options {
 }
 
 /// A model behind the Responses endpoint.
+///
+/// ```
+/// use toolcell_providers::ApiKey;
+/// use toolcell_providers::responses::{OpenAiResponses, Options};
+///
+/// let mut options = Options::new("gpt-5-mini");
+/// options.api_key = Some(ApiKey::new("the key"));
+/// let model = OpenAiResponses::new(options)?;
+/// # Ok::<(), toolcell_providers::SetupError>(())
+/// ```
 #[derive(Debug)]
 pub struct OpenAiResponses {
     info: ProviderInfo,

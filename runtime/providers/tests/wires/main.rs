@@ -11,4 +11,5 @@ mod ollama;
 mod openai;
 mod responses;
 mod scripted;
+mod secrets;
 mod text_calls;
