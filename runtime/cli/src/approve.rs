@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,8 @@ struct Asking {
     digests: BTreeMap<String, String>,
     file: Option<PathBuf>,
     remembered: Mutex<Vec<Remembered>>,
+    /// Whether the session is kept, so that another process can ask again.
+    is_kept: bool,
 }
 
 impl AtTerminal {
@@ -81,6 +84,7 @@ impl AtTerminal {
         console: &Console,
         approvals: Approvals,
         digests: BTreeMap<String, String>,
+        is_kept: bool,
     ) -> Option<Arc<Self>> {
         let terminals = environment.terminals;
         if !terminals.stdin || !terminals.stderr {
@@ -100,6 +104,7 @@ impl AtTerminal {
             digests,
             file,
             remembered: Mutex::new(remembered),
+            is_kept,
         }))))
     }
 }
@@ -165,13 +170,17 @@ impl Asking {
                 s.err.styled(NAME, "t")?;
                 s.err.text(" always, with any   ")?;
             }
+            if self.is_kept {
+                s.err.styled(NAME, "l")?;
+                s.err.text(" later   ")?;
+            }
             s.err.styled(NAME, "n")?;
             s.err.text(" no: ")?;
             s.err.flush()
         })
     }
 
-    fn answer(&self, request: &ApprovalRequest) -> Decision {
+    fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
         let deny = |reason: Option<String>| Decision::Deny { reason };
         let rule_alone = self.is_asked_by_a_rule_alone(request);
         if rule_alone && self.is_remembered(request) {
@@ -183,7 +192,7 @@ impl Asking {
                 return deny(Some("there is nobody to ask".into()));
             }
             let mut line = String::new();
-            match io::stdin().lock().read_line(&mut line) {
+            match read_line(&mut line, withdrawn) {
                 Ok(0) | Err(_) => {
                     let _ = self.console.write(|s| s.err.end_line());
                     return deny(Some("there is nobody to ask".into()));
@@ -200,6 +209,7 @@ impl Asking {
                     self.remember(request, None);
                     return Decision::Approve;
                 }
+                "l" if self.is_kept => return Decision::Later,
                 "n" | "no" => return deny(None),
                 _ => {}
             }
@@ -212,11 +222,53 @@ impl Approver for AtTerminal {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         let (asking, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
-            // Reading a line blocks its thread. When the turn is cancelled, the answer is not waited for.
-            let asked = tokio::task::spawn_blocking(move || asking.answer(&request));
+            // Reading a line blocks its thread. When the turn is cancelled this future is dropped, and the question with it.
+            let withdrawn = Withdrawn::default();
+            let flag = withdrawn.0.clone();
+            let asked = tokio::task::spawn_blocking(move || asking.answer(&request, &flag));
             asked.await.unwrap_or(Decision::Deny { reason: None })
         })
     }
+}
+
+/// Set when nobody waits for the answer any more.
+#[derive(Default)]
+struct Withdrawn(Arc<AtomicBool>);
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads a line, and stops to wait for it when the question is withdrawn, so that the next line is somebody else's.
+#[cfg(unix)]
+fn read_line(line: &mut String, withdrawn: &AtomicBool) -> io::Result<usize> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdin = io::stdin();
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+    loop {
+        let ready = match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&tick)) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        if withdrawn.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        if ready > 0 {
+            // A terminal hands over whole lines.
+            return stdin.lock().read_line(line);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn read_line(line: &mut String, _: &AtomicBool) -> io::Result<usize> {
+    io::stdin().lock().read_line(line)
 }
 
 fn read(file: &Path) -> io::Result<Vec<Remembered>> {
@@ -240,10 +292,13 @@ fn write(file: &Path, remembered: &[Remembered]) -> io::Result<()> {
         std::fs::create_dir_all(dir)?;
     }
     let new = file.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(
-        &new,
-        serde_json::to_vec_pretty(remembered).map_err(io::Error::other)?,
-    )?;
+    let text = serde_json::to_vec_pretty(remembered).map_err(io::Error::other)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // What a person allowed is nobody else's business.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&new)?.write_all(&text)?;
     std::fs::rename(&new, file)
 }
 
@@ -263,6 +318,7 @@ mod tests {
             digests: BTreeMap::from([("files_write".to_owned(), digest.to_owned())]),
             file: Some(file.to_owned()),
             remembered: Mutex::new(read(file).unwrap()),
+            is_kept: false,
         }
     }
 

@@ -41,7 +41,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::Run),
+    Chat(commands::chat::Chat),
     Call(commands::call::Call),
+    /// List, show, go on with, fork, export and delete sessions.
+    #[command(subcommand)]
+    Session(commands::session::Session),
     /// List and inspect tools.
     #[command(subcommand)]
     Tool(commands::tool::Tool),

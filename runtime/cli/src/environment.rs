@@ -23,6 +23,8 @@ pub(crate) struct Environment {
     pub(crate) cache_dir: Option<PathBuf>,
     /// Where sessions and remembered approvals are kept.
     pub(crate) state_dir: Option<PathBuf>,
+    /// This program, to start it again for compiling.
+    pub(crate) program: Option<PathBuf>,
     /// Whether standard input, output and error are terminals.
     pub(crate) terminals: Terminals,
 }
@@ -34,6 +36,24 @@ pub(crate) struct Terminals {
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
 }
+
+/// This program. On Linux by the link that leads to it even after an update has replaced its file.
+fn program() -> Option<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Some(PathBuf::from("/proc/self/exe"));
+    }
+    std::env::current_exe().ok()
+}
+
+/// Whether this process was started to compile a component, and for nothing else.
+pub(crate) fn is_compile_child() -> bool {
+    std::env::args_os()
+        .nth(1)
+        .is_some_and(|argument| argument == COMPILE_CHILD)
+}
+
+/// The hidden argument that starts a compiling process.
+pub(crate) const COMPILE_CHILD: &str = "__compile";
 
 impl Environment {
     /// Reads the surroundings of this process.
@@ -60,6 +80,7 @@ impl Environment {
             state_dir: dirs
                 .as_ref()
                 .map(|d| d.state_dir().unwrap_or_else(|| d.data_local_dir()).to_owned()),
+            program: program(),
             terminals: Terminals {
                 stdin: std::io::stdin().is_terminal(),
                 stdout: std::io::stdout().is_terminal(),
@@ -120,6 +141,7 @@ impl Environment {
             config_dir: None,
             cache_dir: None,
             state_dir: None,
+            program: None,
             terminals: Terminals::default(),
         }
     }

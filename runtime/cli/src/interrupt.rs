@@ -1,24 +1,60 @@
 //! Ctrl-C: once cancels, twice ends the process at once.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
 use crate::render::Console;
 
-/// Cancels `token` at the first SIGINT or SIGTERM, and ends the process at the second.
-pub(crate) fn watch(token: CancellationToken, console: Console) {
-    tokio::spawn(async move {
-        let Ok(mut signals) = Signals::new() else {
-            // The default of the system holds: the first signal ends the process.
-            return;
-        };
-        signals.next().await;
-        token.cancel();
-        console.note("cancelling; once more ends it at once");
-        signals.next().await;
-        console.note("ended");
-        std::process::exit(Exit::Cancelled as i32);
-    });
+/// Hears SIGINT and SIGTERM for as long as the process lives.
+#[derive(Clone)]
+pub(crate) struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
+
+/// While it lives, the first signal cancels.
+pub(crate) struct Guard(Interrupts);
+
+impl Interrupts {
+    /// Starts to listen. A signal while nothing can be cancelled, or once it was cancelled, ends the process.
+    pub(crate) fn watch(console: Console) -> Self {
+        let interrupts = Self(Arc::default());
+        // Without a handler the default of the system holds: the first signal ends the process.
+        if let Ok(mut signals) = Signals::new() {
+            let heard = interrupts.clone();
+            tokio::spawn(async move {
+                loop {
+                    signals.next().await;
+                    match heard.current().take() {
+                        Some(token) => {
+                            token.cancel();
+                            console.note("cancelling; once more ends it at once");
+                        }
+                        None => {
+                            console.note("ended");
+                            std::process::exit(Exit::Cancelled as i32);
+                        }
+                    }
+                }
+            });
+        }
+        interrupts
+    }
+
+    /// Lets the next signal cancel `token`, until the guard is dropped.
+    pub(crate) fn cancel_next(&self, token: CancellationToken) -> Guard {
+        *self.current() = Some(token);
+        Guard(self.clone())
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        *self.0.current() = None;
+    }
 }
 
 #[cfg(unix)]

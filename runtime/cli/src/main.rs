@@ -5,6 +5,7 @@
 
 mod approve;
 mod args;
+mod assemble;
 mod commands;
 mod config;
 mod environment;
@@ -22,12 +23,16 @@ mod report;
 mod shipped;
 mod terminal;
 mod toolbox;
+mod turns;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    if environment::is_compile_child() {
+        return toolcell_sandbox::compile_child_main();
+    }
     let cli = args::Cli::parse();
     let environment = match environment::Environment::read() {
         Ok(environment) => environment,

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::policy::DirAccess;
 use toolcell_core::{Grant, Limit, Receipt, Tool, ToolError};
-use toolcell_sandbox::{Ability, CompileEvent, Component, LoadError, Sandbox, SandboxOptions};
+use toolcell_sandbox::{
+    Ability, CompileCommand, CompileEvent, Compiler, Component, LoadError, Sandbox, SandboxOptions,
+};
 
 use crate::config::{ComponentSource, Origin, Settings, Sourced, ToolSettings};
-use crate::environment::Environment;
+use crate::environment::{COMPILE_CHILD, Environment};
 use crate::near::nearest;
 use crate::quote;
 use crate::render::{Console, receipt};
@@ -188,7 +190,7 @@ impl<'a> Toolbox<'a> {
         let (label, loaded) = match &settings.component {
             ComponentSource::Shipped(shipped) => (
                 settings.name.clone(),
-                self.sandbox.load(&settings.name, shipped.bytes).await,
+                self.sandbox.load_trusted(&settings.name, shipped.bytes).await,
             ),
             ComponentSource::File(path) => {
                 let label = self.environment.shown(&path.value);
@@ -249,7 +251,16 @@ impl<'a> Toolbox<'a> {
 pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
     let activities = Mutex::new(BTreeMap::new());
     let shown = console.clone();
+    let compiler = match &environment.program {
+        // Components come from anybody: the compiler runs in a process of its own, with limits.
+        Some(program) => Compiler::Child(CompileCommand {
+            program: program.clone(),
+            args: vec![COMPILE_CHILD.into()],
+        }),
+        None => Compiler::InProcess,
+    };
     let options = SandboxOptions {
+        compiler,
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
         max_component_bytes: MAX_COMPONENT_BYTES,

@@ -14,7 +14,7 @@ use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput}
 use crate::args::PolicyFlags;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
-use crate::interrupt;
+use crate::interrupt::Interrupts;
 use crate::lock;
 use crate::near::nearest;
 use crate::render::{Activity, Console, content, receipt, turn};
@@ -56,9 +56,9 @@ pub(crate) struct Call {
 }
 
 /// How a call ended.
-struct Outcome {
-    result: Result<ToolOutput, ToolError>,
-    receipt: Option<Receipt>,
+pub(crate) struct Outcome {
+    pub(crate) result: Result<ToolOutput, ToolError>,
+    pub(crate) receipt: Option<Receipt>,
 }
 
 impl Call {
@@ -155,7 +155,7 @@ fn error_object(error: &ToolError) -> Value {
 }
 
 /// The tool that was meant.
-fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
+pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
     let names: Vec<&str> = loaded
         .tools
         .iter()
@@ -202,10 +202,36 @@ fn check(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
     }
 }
 
+/// Checks and runs one call with arguments that are parsed already.
+pub(crate) async fn execute_sample(
+    tool: Arc<dyn Tool>,
+    sample: &Map<String, Value>,
+    console: &Console,
+) -> Outcome {
+    let text = Value::Object(sample.clone()).to_string();
+    match check(tool.as_ref(), &text) {
+        Ok(arguments) => observe(&tool, arguments, console, &CancellationToken::new()).await,
+        Err(error) => Outcome {
+            result: Err(error),
+            receipt: None,
+        },
+    }
+}
+
 /// Runs the call; Ctrl-C drops it.
 async fn execute(tool: &Arc<dyn Tool>, arguments: Map<String, Value>, console: &Console) -> Outcome {
     let cancel = CancellationToken::new();
-    interrupt::watch(cancel.clone(), console.clone());
+    let interrupts = Interrupts::watch(console.clone());
+    let _guard = interrupts.cancel_next(cancel.clone());
+    observe(tool, arguments, console, &cancel).await
+}
+
+async fn observe(
+    tool: &Arc<dyn Tool>,
+    arguments: Map<String, Value>,
+    console: &Console,
+    cancel: &CancellationToken,
+) -> Outcome {
     let name = &tool.spec().name;
     let watcher = Arc::new(Watcher {
         console: console.clone(),

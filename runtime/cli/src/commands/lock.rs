@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::args::PolicyFlags;
-use crate::commands::run;
+use crate::assemble;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::lock::{self, LockFile};
@@ -46,7 +46,7 @@ impl Lock {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
-        let loaded = run::load(&toolbox, &self.tools, console).await?;
+        let loaded = assemble::load(&toolbox, &self.tools, console).await?;
         if self.check {
             lock::check(&loaded, environment)?;
             console.note(&format!("the tools are what `{}` says", lock::FILE));

@@ -1,12 +1,14 @@
 //! One file for each command.
 
 pub(crate) mod call;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod lock;
 pub(crate) mod policy;
 pub(crate) mod run;
+pub(crate) mod session;
 pub(crate) mod tool;
 
 use crate::args::{Cli, Command};
@@ -32,6 +34,8 @@ pub(crate) async fn dispatch(
     };
     match cli.command {
         Command::Run(command) => command.run(overrides, environment, console).await,
+        Command::Chat(command) => command.run(overrides, environment, console).await,
+        Command::Session(command) => command.run(overrides, environment, console).await,
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
         Command::Policy(command) => command.run(overrides, environment, console).await,

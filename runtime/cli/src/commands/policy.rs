@@ -7,7 +7,7 @@ use serde_json::json;
 use toolcell_core::event::Flow;
 
 use crate::args::PolicyFlags;
-use crate::commands::run;
+use crate::assemble;
 use crate::config::file::FlowRule;
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
@@ -78,7 +78,7 @@ impl Explain {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
-        let loaded = run::load(&toolbox, &self.tools, console).await?;
+        let loaded = assemble::load(&toolbox, &self.tools, console).await?;
         let rows: Vec<Row> = loaded.iter().map(row).collect();
         let paths = combinations(&rows);
         if self.json {

@@ -147,6 +147,19 @@ pub(crate) fn shown(name: &str, value: u64) -> String {
     }
 }
 
+/// A value in a form that reads back as exactly this value, in the largest unit that divides it.
+pub(crate) fn exactly(name: &str, value: u64) -> String {
+    let units: &[(&str, u64)] = match unit_of(name) {
+        Unit::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
+        Unit::Time => &[("s", 1_000), ("ms", 1)],
+        Unit::Count => &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)],
+    };
+    match units.iter().find(|(_, size)| value > 0 && value % size == 0) {
+        Some((unit, size)) => format!("{} {unit}", value / size),
+        None => value.to_string(),
+    }
+}
+
 /// The limits that a table sets, each with its place.
 pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> Vec<(NamedLimit, Origin)> {
     let bytes =
@@ -210,6 +223,22 @@ mod tests {
         }
         let fields = serde_json::to_value(Limits::default()).unwrap();
         assert_eq!(fields.as_object().unwrap().len(), NAMES.len());
+    }
+
+    #[test]
+    fn a_value_that_is_written_exactly_reads_back_as_it_was() {
+        for (name, value, written) in [
+            ("memory", 12_800 << 10, "12800 KiB"),
+            ("memory", 1 << 30, "1 GiB"),
+            ("memory", 1_001, "1001"),
+            ("wall", 6_100, "6100 ms"),
+            ("wall", 60_000, "60 s"),
+            ("fuel", 500_000_000, "500 M"),
+        ] {
+            assert_eq!(exactly(name, value), written);
+            let read: FlagLimit = format!("{name}={written}").parse().unwrap();
+            assert_eq!(read.limit.value, value);
+        }
     }
 
     #[test]

@@ -69,6 +69,18 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             format!("the turn was ended by a budget: {reason}"),
             "raise the budget in your configuration",
         ),
+        TurnOutcome::AwaitingApproval { calls } => {
+            Err(
+                Failure::new(Exit::Denied, "the turn waits for a decision").why(format!(
+                    "{} for it",
+                    if calls.len() == 1 {
+                        "one call waits".to_owned()
+                    } else {
+                        format!("{} calls wait", calls.len())
+                    }
+                )),
+            )
+        }
         TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
         TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
         TurnOutcome::HostFailed { message } => {

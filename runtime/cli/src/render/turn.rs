@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -18,9 +18,11 @@ use crate::toolbox::AllowHints;
 /// Shows a turn while it runs.
 pub(crate) struct TurnView {
     console: Console,
-    hints: AllowHints,
+    hints: Arc<AllowHints>,
     /// Cancelled when nobody reads the output any more.
     gone: CancellationToken,
+    /// Whether the turn was recorded and is shown afterwards: its text comes whole, and what the person said is shown.
+    is_past: bool,
     state: Mutex<State>,
 }
 
@@ -38,24 +40,44 @@ struct State {
 
 impl TurnView {
     /// Shows on `console`; cancels `gone` when standard output is closed.
-    pub(crate) fn new(console: Console, hints: AllowHints, gone: CancellationToken) -> Self {
+    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
         Self {
             console,
             hints,
             gone,
+            is_past: false,
             state: Mutex::default(),
+        }
+    }
+
+    /// Shows turns that were recorded.
+    pub(crate) fn of_the_past(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
+        Self {
+            is_past: true,
+            ..Self::new(console, hints, gone)
         }
     }
 
     fn show(&self, event: &Event) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::TurnStarted { model, .. } => {
+            Event::TurnStarted { model, message, .. } => {
+                if self.is_past {
+                    self.console.write(|s| {
+                        s.out.styled(NAME, "› ")?;
+                        s.out.styled(STRONG, &message.text())?;
+                        s.out.end_line()
+                    })?;
+                }
                 state.model.clone_from(model);
                 state.started = Some(Instant::now());
+                state.calls = 0;
             }
             Event::StepStarted { .. } => {
                 state.streamed.clear();
+                if self.is_past {
+                    return Ok(());
+                }
                 state.waiting = Some(self.console.activity(&format!("waiting for {}", state.model)));
             }
             Event::TextDelta { text } => {
@@ -75,6 +97,13 @@ impl TurnView {
             }
             Event::StepFinished { .. } | Event::StepInterrupted { .. } => {
                 state.waiting = None;
+                if let (true, Event::StepFinished { message, .. }) = (self.is_past, event) {
+                    let text = message.text();
+                    if !text.is_empty() {
+                        state.streamed.clone_from(&text);
+                        self.stream(&text)?;
+                    }
+                }
                 self.end_text(&mut state)?;
                 // Where there was nothing of an answer, the outcome says all.
                 if let Event::StepInterrupted {
@@ -184,7 +213,11 @@ impl TurnView {
                         Count(usage.output)
                     ));
                 }
-                parts.extend(state.started.map(|started| Span(started.elapsed()).to_string()));
+                let took = state
+                    .started
+                    .filter(|_| !self.is_past)
+                    .map(|started| Span(started.elapsed()));
+                parts.extend(took.map(|took| took.to_string()));
                 self.console.note(&parts.join(" · "));
             }
             _ => {}

@@ -1,5 +1,6 @@
 //! `toolcell tool`: what tools there are, and what they are.
 
+pub(crate) mod calibrate;
 pub(crate) mod inspect;
 pub(crate) mod list;
 
@@ -15,6 +16,7 @@ use crate::report::{Exit, Failure};
 pub(crate) enum Tool {
     List(list::List),
     Inspect(inspect::Inspect),
+    Calibrate(calibrate::Calibrate),
 }
 
 impl Tool {
@@ -27,6 +29,7 @@ impl Tool {
         match self {
             Self::List(command) => command.run(overrides, environment, console).await,
             Self::Inspect(command) => command.run(overrides, environment, console).await,
+            Self::Calibrate(command) => command.run(overrides, environment, console).await,
         }
     }
 }

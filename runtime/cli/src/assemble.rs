@@ -1,0 +1,270 @@
+//! An agent put together for a command: tools under their policies, a model, rules, a person to ask, a store.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use toolcell_agent::{Agent, LoopPolicy, SqliteStore, preset};
+use toolcell_core::{SessionStore, Tool};
+
+use crate::approve::{self, AtTerminal};
+use crate::args::PolicyFlags;
+use crate::config::file::FlowRule;
+use crate::config::units::Span;
+use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
+use crate::environment::Environment;
+use crate::flow;
+use crate::lock;
+use crate::model::{self, ProviderName};
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::toolbox::{AllowHints, Loaded, Toolbox};
+
+/// Everything that decides what an agent is.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AgentFlags {
+    /// Offer only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// What happens to the call with which the session would have read private data, read what strangers can write, and
+    /// be able to send outside [default: ask].
+    #[arg(long, value_name = "WHAT")]
+    flow: Option<FlowRule>,
+
+    /// Refuse tools that differ from `toolcell.lock`.
+    #[arg(long)]
+    locked: bool,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+/// Which model is asked, and how far a turn may go.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
+struct ModelFlags {
+    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `ollama`, `scripted`, `offline`.
+    #[arg(long, value_name = "NAME")]
+    provider: Option<ProviderName>,
+
+    /// Name of the model; for `scripted`, the file with its turns.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// Where the provider listens, such as `http://localhost:11434/v1`.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+
+    /// The environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY].
+    #[arg(long, value_name = "VARIABLE")]
+    api_key_env: Option<String>,
+
+    /// Requests to the model in one turn [default: 50].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+
+    /// Wall time of one turn, such as `90s` or `5m` [default: none].
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Span>,
+
+    /// The style of the loop: `heimdall`, `waterfell`, `vertex`, `forge`.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+/// An agent, and what is needed to show what it does.
+pub(crate) struct Assembled {
+    /// The agent.
+    pub(crate) agent: Agent,
+    /// Which model it asks and why, on one line.
+    pub(crate) note: String,
+    /// What would allow what is denied to its tools.
+    pub(crate) hints: Arc<AllowHints>,
+    /// Whether its sessions are kept.
+    pub(crate) is_kept: bool,
+}
+
+impl AgentFlags {
+    /// Puts the flags into the last layer of the configuration.
+    fn apply(&self, overrides: &mut Overrides) {
+        self.policy.apply(overrides);
+        overrides.flow = self.flow;
+        let model = &self.model;
+        overrides.provider = model.provider;
+        overrides.model.clone_from(&model.model);
+        overrides.base_url.clone_from(&model.base_url);
+        overrides.api_key_env.clone_from(&model.api_key_env);
+        overrides.max_steps = model.max_steps;
+        overrides.deadline = model.deadline.map(|span| span.0);
+        overrides.preset.clone_from(&model.preset);
+    }
+
+    /// Puts an agent together.
+    ///
+    /// # Errors
+    /// When the configuration, the model or a tool cannot be used.
+    pub(crate) async fn assemble(
+        &self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+        store: Option<Arc<dyn SessionStore>>,
+    ) -> Result<Assembled, Failure> {
+        self.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let chosen = model::choose(&settings, environment)?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let loaded = load(&toolbox, &self.tools, console).await?;
+        if self.locked {
+            lock::check(&loaded, environment)?;
+        }
+        let tools: Vec<Arc<dyn Tool>> = loaded
+            .iter()
+            .flat_map(|loaded| loaded.tools.iter().cloned())
+            .collect();
+        let approvals = approve::rules(&settings);
+        let mut agent = Agent::builder(chosen.provider)
+            .tools(tools)
+            .policy(loop_policy(&settings))
+            .approvals(approvals.clone());
+        for (tool, flow) in flow::of_tools(&loaded) {
+            agent = agent.flow(tool, flow);
+        }
+        let is_kept = store.is_some();
+        if let Some(store) = store {
+            agent = agent.store(store);
+        }
+        if let Some(approver) = AtTerminal::new(environment, console, approvals, digests(&loaded), is_kept) {
+            agent = agent.approver(approver);
+        }
+        let agent = agent.build().map_err(|e| {
+            Failure::new(Exit::Config, "the tools cannot be offered together")
+                .because(e)
+                .hint("choose among them with --tool")
+        })?;
+        Ok(Assembled {
+            agent,
+            note: chosen.note,
+            hints: Arc::new(AllowHints::new(&loaded, environment)),
+            is_kept,
+        })
+    }
+}
+
+/// Where sessions are kept.
+fn store_path(environment: &Environment) -> Option<PathBuf> {
+    environment
+        .state_dir
+        .as_ref()
+        .map(|dir| dir.join("sessions.sqlite"))
+}
+
+/// Opens the person's sessions.
+///
+/// # Errors
+/// When there is no place for them, or the file cannot be used.
+pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
+    let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
+    let path = store_path(environment).ok_or_else(|| fail().why("there is no home directory"))?;
+    let open = || -> Result<SqliteStore, Box<dyn std::error::Error + Send + Sync>> {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir)?;
+        }
+        Ok(SqliteStore::open(&path)?)
+    };
+    match open() {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(fail()
+            .why(format!("`{}`", environment.shown(&path)))
+            .because(error)),
+    }
+}
+
+/// The rules of the loop, with what configuration says.
+fn loop_policy(settings: &Settings) -> LoopPolicy {
+    let preset = settings
+        .preset
+        .as_ref()
+        .and_then(|preset| preset::named(&preset.value));
+    let mut policy = preset.unwrap_or_default();
+    if let Some(steps) = &settings.max_steps {
+        policy.max_steps = steps.value;
+    }
+    if let Some(deadline) = &settings.deadline {
+        policy.deadline_ms = Some(u64::try_from(deadline.value.as_millis()).unwrap_or(u64::MAX));
+    }
+    policy
+}
+
+/// The digest of the component behind each tool.
+fn digests(loaded: &[Loaded]) -> BTreeMap<String, String> {
+    let of_component = |loaded: &Loaded| {
+        let digest = loaded.component.digest().to_string();
+        let names: Vec<String> = loaded
+            .tools
+            .iter()
+            .map(|tool| tool.spec().name.to_string())
+            .collect();
+        names.into_iter().map(move |name| (name, digest.clone()))
+    };
+    loaded.iter().flat_map(of_component).collect()
+}
+
+/// Loads the components that were named, or all that are switched on.
+pub(crate) async fn load(
+    toolbox: &Toolbox<'_>,
+    named: &[String],
+    console: &Console,
+) -> Result<Vec<Loaded>, Failure> {
+    let mut wanted: Vec<ToolSettings> = Vec::new();
+    if named.is_empty() {
+        for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
+            if tool.is_of_project() {
+                console.note(&format!(
+                    "the project brings the tool `{0}`; offer it with --tool {0}",
+                    tool.name
+                ));
+            } else {
+                wanted.push(tool.clone());
+            }
+        }
+    }
+    for name in named {
+        let found = toolbox.find(name).await?;
+        if let Some(tool) = &found.tool {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("`--tool {name}` names one tool of a component"),
+            )
+            .why(format!(
+                "`{tool}` comes with everything else in `{}`",
+                found.settings.name
+            ))
+            .hint(format!(
+                "offer the whole component: --tool {}",
+                crate::quote::shell(&component_of(&found.settings, name))
+            )));
+        }
+        if !wanted.iter().any(|known| known.name == found.settings.name) {
+            wanted.push(found.settings);
+        }
+    }
+    toolbox.check_flags(&wanted)?;
+    let mut loaded = Vec::new();
+    for settings in &wanted {
+        loaded.push(toolbox.load(settings).await?);
+    }
+    Ok(loaded)
+}
+
+fn component_of(settings: &ToolSettings, written: &str) -> String {
+    match (&settings.component, written.rsplit_once('#')) {
+        (ComponentSource::File(_), Some((path, _))) => path.to_owned(),
+        _ => settings.name.clone(),
+    }
+}

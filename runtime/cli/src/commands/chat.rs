@@ -1,0 +1,246 @@
+//! `toolcell chat`: turn after turn, until the person leaves.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Editor, Helper};
+use toolcell_agent::Session;
+
+use crate::assemble::{self, AgentFlags};
+use crate::config::Overrides;
+use crate::environment::Environment;
+use crate::near::nearest;
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::terminal::{FAINT, NAME, STRONG};
+use crate::turns::{Turns, store_failure};
+
+/// Longest history that is kept, in lines.
+const MAX_HISTORY: usize = 1_000;
+
+/// What a person can say to `toolcell` instead of to the model.
+const COMMANDS: [(&str, &str); 6] = [
+    ("/help", "show this"),
+    ("/tools", "list the tools that are offered"),
+    ("/session", "show the identifier of the session"),
+    ("/new", "begin a new session"),
+    ("/resume", "go on with a turn that was interrupted"),
+    ("/quit", "leave; Ctrl-D does the same"),
+];
+
+/// Talk with a model that has tools.
+///
+/// A line that ends in `\` goes on in the next one. Ctrl-C ends the running turn and not the program; `/help` shows what
+/// else can be said.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell chat --grant read=.
+  toolcell chat --provider ollama --model llama3.2 --tool files --grant write=.
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Chat {
+    #[command(flatten)]
+    agent: AgentFlags,
+
+    /// Go on with this session instead of a new one.
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+
+    /// Keep nothing of it on disk.
+    #[arg(long, conflicts_with = "session")]
+    no_session: bool,
+}
+
+impl Chat {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let store = if self.no_session {
+            None
+        } else {
+            Some(assemble::open_store(environment)?)
+        };
+        let assembled = self
+            .agent
+            .assemble(overrides, environment, console, store)
+            .await?;
+        console.note(&assembled.note);
+        let mut turns = Turns::new(assembled, console, false);
+        let mut session = match &self.session {
+            Some(id) => turns.agent().load(id).await.map_err(store_failure)?,
+            None => turns.agent().session(),
+        };
+        let mut lines = Lines::new(environment)?;
+        if lines.is_terminal() {
+            console.note("/help shows what can be said; Ctrl-D leaves");
+        }
+        let mut last = Exit::Ok;
+        while let Some(line) = lines.next()? {
+            let line = line.trim();
+            match line.split_whitespace().next() {
+                None => continue,
+                Some("/quit" | "/exit") => break,
+                Some("/new") => {
+                    session = turns.agent().session();
+                    console.note("a new session begins");
+                }
+                Some("/resume") => last = tell(console, turns.turn(&mut session, None).await),
+                Some(command) if command.starts_with('/') => answer(command, &turns, &session, console)?,
+                Some(_) => last = tell(console, turns.turn(&mut session, Some(line.to_owned())).await),
+            }
+            if turns.is_gone() {
+                return Ok(Exit::Ok);
+            }
+        }
+        // At a terminal the person has read how each turn ended; a script wants the exit code.
+        Ok(if lines.is_terminal() { Exit::Ok } else { last })
+    }
+}
+
+/// Tells a turn that failed, and goes on.
+fn tell(console: &Console, ended: Result<Exit, Failure>) -> Exit {
+    ended.unwrap_or_else(|failure| {
+        console.tell(&failure);
+        failure.exit
+    })
+}
+
+fn answer(command: &str, turns: &Turns, session: &Session, console: &Console) -> io::Result<()> {
+    console.write(|s| {
+        match command {
+            "/help" => {
+                for (name, what) in COMMANDS {
+                    s.err.styled(NAME, &format!("  {name:10}"))?;
+                    s.err.line(what)?;
+                }
+            }
+            "/tools" => {
+                for spec in turns.agent().tools() {
+                    s.err.styled(STRONG, &format!("  {}", spec.name))?;
+                    s.err.styled(
+                        FAINT,
+                        &format!("  {}", spec.description.lines().next().unwrap_or_default()),
+                    )?;
+                    s.err.end_line()?;
+                }
+            }
+            "/session" => s.err.line(&format!("  {}", session.id()))?,
+            other => {
+                let known = COMMANDS.map(|(name, _)| name);
+                let hint = match nearest(other, &known).first() {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "`/help` shows what there is".into(),
+                };
+                s.err.line(&format!("  there is no `{other}`; {hint}"))?;
+            }
+        }
+        s.err.flush()
+    })
+}
+
+/// Where lines come from.
+enum Lines {
+    Terminal {
+        editor: Box<Editor<MultiLine, FileHistory>>,
+        history: Option<PathBuf>,
+    },
+    Pipe(io::Lines<io::StdinLock<'static>>),
+}
+
+/// A line that ends in a backslash goes on.
+struct MultiLine;
+
+impl Helper for MultiLine {}
+
+impl rustyline::completion::Completer for MultiLine {
+    type Candidate = String;
+}
+
+impl rustyline::hint::Hinter for MultiLine {
+    type Hint = String;
+}
+
+impl rustyline::highlight::Highlighter for MultiLine {}
+
+impl Validator for MultiLine {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(if context.input().ends_with('\\') {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
+    }
+}
+
+impl Lines {
+    fn new(environment: &Environment) -> Result<Self, Failure> {
+        if !environment.terminals.stdin || !environment.terminals.stderr {
+            return Ok(Self::Pipe(io::stdin().lines()));
+        }
+        let fail = |e: ReadlineError| Failure::new(Exit::Internal, "the terminal cannot be used").because(e);
+        let config = rustyline::Config::builder()
+            .max_history_size(MAX_HISTORY)
+            .map_err(fail)?
+            .auto_add_history(true)
+            .behavior(rustyline::Behavior::PreferTerm)
+            .build();
+        let mut editor = Editor::with_config(config).map_err(fail)?;
+        editor.set_helper(Some(MultiLine));
+        let history = environment.state_dir.as_ref().map(|dir| dir.join("history"));
+        if let Some(history) = &history {
+            // The first time there is none.
+            let _ = editor.load_history(history);
+        }
+        Ok(Self::Terminal {
+            editor: Box::new(editor),
+            history,
+        })
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal { .. })
+    }
+
+    /// The next line; `None` at the end.
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        let fail = |e: Box<dyn std::error::Error + Send + Sync>| {
+            Failure::new(Exit::Internal, "the input cannot be read").because(e)
+        };
+        match self {
+            Self::Pipe(lines) => {
+                let Some(line) = lines.next() else {
+                    return Ok(None);
+                };
+                let mut line = line.map_err(|e| fail(e.into()))?;
+                while let Some(before) = line.strip_suffix('\\') {
+                    let Some(next) = lines.next() else { break };
+                    line = format!("{before}\n{}", next.map_err(|e| fail(e.into()))?);
+                }
+                Ok(Some(line))
+            }
+            Self::Terminal { editor, history } => loop {
+                match editor.readline("› ") {
+                    Ok(line) => {
+                        if let Some(history) = history {
+                            // A history that is not kept is no reason to stop.
+                            let _ = editor.append_history(history);
+                        }
+                        return Ok(Some(line.replace("\\\n", "\n")));
+                    }
+                    // Ctrl-C empties the line, as in a shell.
+                    Err(ReadlineError::Interrupted) => {}
+                    Err(ReadlineError::Eof) => return Ok(None),
+                    Err(error) => return Err(fail(error.into())),
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! `toolcell session`: conversations that were kept.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolcell_core::store::SessionInfo;
+use toolcell_core::{EventSink as _, SessionStore};
+
+use crate::assemble::{self, AgentFlags};
+use crate::config::Overrides;
+use crate::config::units::Span;
+use crate::environment::Environment;
+use crate::render::Console;
+use crate::render::turn::TurnView;
+use crate::report::{Exit, Failure};
+use crate::terminal::{FAINT, NAME, STRONG};
+use crate::toolbox::AllowHints;
+use crate::turns::{self, Turns, store_failure};
+
+/// List, show, go on with, fork, export and delete sessions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    List(List),
+    Show(Show),
+    Resume(Resume),
+    Fork(Fork),
+    Export(Export),
+    Delete(Delete),
+}
+
+/// List all sessions, the one used last first.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell session list
+  toolcell session list --json")]
+pub(crate) struct List {
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show what happened in a session.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell session show last")]
+pub(crate) struct Show {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Go on with a session: with its open turn, or with a message.
+///
+/// Calls that have finished are not run again. Offer the same tools with the same grants as before.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell session resume last
+  toolcell session resume last \"And how many lines?\" --grant read=.
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    which: Which,
+
+    /// What to say; needed where no turn is open.
+    message: Option<String>,
+
+    #[command(flatten)]
+    agent: AgentFlags,
+
+    /// Print every event as one line of JSON on standard output, as it is.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make a new session that begins like another one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell session fork last
+  toolcell session fork last --events 12")]
+pub(crate) struct Fork {
+    #[command(flatten)]
+    which: Which,
+
+    /// Take only this many events from the beginning.
+    #[arg(long, value_name = "N")]
+    events: Option<u64>,
+}
+
+/// Print a session as JSON lines, one event a line.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell session export last > session.jsonl")]
+pub(crate) struct Export {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Delete a session.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell session delete 0199f3c2")]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// A session as a person names it.
+#[derive(Debug, Args)]
+struct Which {
+    /// Identifier of the session, the beginning or end of it, or `last`.
+    #[arg(value_name = "SESSION")]
+    session: String,
+}
+
+impl Which {
+    /// The whole identifier.
+    async fn find(&self, store: &dyn SessionStore) -> Result<String, Failure> {
+        let wanted = self.session.as_str();
+        let all = store.list().await.map_err(store_failure)?;
+        if wanted == "last" {
+            return all.first().map(|info| info.id.clone()).ok_or_else(|| {
+                Failure::new(Exit::Usage, "there is no session yet")
+                    .hint("toolcell run \"…\" and toolcell chat make one")
+            });
+        }
+        if all.iter().any(|info| info.id == wanted) {
+            return Ok(wanted.to_owned());
+        }
+        let fits = |info: &&SessionInfo| info.id.starts_with(wanted) || info.id.ends_with(wanted);
+        match all.iter().filter(fits).collect::<Vec<_>>().as_slice() {
+            [one] => Ok(one.id.clone()),
+            [] => Err(
+                Failure::new(Exit::Usage, format!("there is no session `{wanted}`"))
+                    .hint("`toolcell session list` shows all"),
+            ),
+            several => Err(Failure::new(
+                Exit::Usage,
+                format!("`{wanted}` stands for {} sessions", several.len()),
+            )
+            .hint("write more of the identifier")),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let store = assemble::open_store(environment)?;
+        match self {
+            Self::List(command) => command.run(&*store, console).await,
+            Self::Show(command) => command.run(&*store, console).await,
+            Self::Resume(command) => command.run(store, overrides, environment, console).await,
+            Self::Fork(command) => command.run(&*store).await,
+            Self::Export(command) => command.run(&*store).await,
+            Self::Delete(command) => command.run(&*store, console).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
+        let all = store.list().await.map_err(store_failure)?;
+        if self.json {
+            let mut out = io::stdout().lock();
+            writeln!(out, "{}", json!(all))?;
+            out.flush()?;
+            return Ok(Exit::Ok);
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        console.write(|s| {
+            for info in &all {
+                let age = now.saturating_sub(Duration::from_millis(info.used_ms));
+                let age = match age.as_secs() {
+                    0..60 => "just now".into(),
+                    seconds => format!("{} ago", Span(Duration::from_secs(seconds))),
+                };
+                s.out.styled(NAME, &info.id)?;
+                s.out.styled(FAINT, &format!("  {age:>15}  "))?;
+                s.out.styled(STRONG, &crate::terminal::inert_line(&info.title))?;
+                if let Some(parent) = &info.parent {
+                    s.out.styled(FAINT, &format!("  forked from {parent}"))?;
+                }
+                s.out.end_line()?;
+            }
+            s.out.flush()
+        })?;
+        if all.is_empty() {
+            console.note("there is no session yet");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Show {
+    async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
+        let id = self.which.find(store).await?;
+        let events = store.load(&id).await.map_err(store_failure)?;
+        let gone = CancellationToken::new();
+        let view = TurnView::of_the_past(console.clone(), Arc::new(AllowHints::default()), gone.clone());
+        for event in &events {
+            view.event(event);
+            if gone.is_cancelled() {
+                break;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Resume {
+    async fn run(
+        self,
+        store: Arc<dyn SessionStore>,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let id = self.which.find(&*store).await?;
+        let assembled = self
+            .agent
+            .assemble(overrides, environment, console, Some(store))
+            .await?;
+        if !self.json {
+            console.note(&assembled.note);
+        }
+        let mut turns = Turns::new(assembled, console, self.json);
+        let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
+        if session.is_open() {
+            let ended = turns.turn(&mut session, None).await?;
+            if self.message.is_none() || turns.is_gone() {
+                return Ok(ended);
+            }
+        }
+        match self.message {
+            Some(message) => {
+                turns::check_prompt(&message)?;
+                turns.turn(&mut session, Some(message)).await
+            }
+            None => Err(
+                Failure::new(Exit::Usage, format!("the session `{id}` has no open turn"))
+                    .hint(format!("say something: toolcell session resume {id} \"…\"")),
+            ),
+        }
+    }
+}
+
+impl Fork {
+    async fn run(self, store: &dyn SessionStore) -> Result<Exit, Failure> {
+        let id = self.which.find(store).await?;
+        let new = uuid::Uuid::now_v7().to_string();
+        store.fork(&id, &new, self.events).await.map_err(store_failure)?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{new}")?;
+        out.flush()?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Export {
+    async fn run(self, store: &dyn SessionStore) -> Result<Exit, Failure> {
+        let id = self.which.find(store).await?;
+        let lines = store.export(&id).await.map_err(store_failure)?;
+        let mut out = io::stdout().lock();
+        out.write_all(lines.as_bytes())?;
+        out.flush()?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Delete {
+    async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
+        let id = self.which.find(store).await?;
+        store.delete(&id).await.map_err(store_failure)?;
+        console.note(&format!("`{id}` is deleted"));
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,296 @@
+//! `toolcell tool calibrate`: limits from what a tool really uses.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+use toolcell_core::json::parse_value;
+use toolcell_core::{Limits, Receipt};
+
+use crate::args::PolicyFlags;
+use crate::commands::call;
+use crate::config::{self, Overrides, limits};
+use crate::environment::Environment;
+use crate::quote;
+use crate::render::{Console, receipt};
+use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, GOOD, NAME};
+use crate::toolbox::Toolbox;
+
+/// Run a tool on sample arguments, measure what it uses, and propose limits with a margin.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool calibrate text_count samples.json
+  toolcell tool calibrate ./my.wasm samples.json --grant read=. --margin 10
+
+The file holds a JSON array of arguments, such as [{{\"text\": \"a\"}}, {{\"text\": \"a long one\"}}], or one object a line.
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Calibrate {
+    /// A tool, as for `toolcell call`.
+    tool: String,
+
+    /// A file with sample arguments.
+    #[arg(value_name = "FILE")]
+    samples: PathBuf,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// The proposed limits are this many times what was used at most.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    margin: u64,
+
+    /// How often each sample runs.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Largest file of samples, in bytes.
+const MAX_SAMPLES_BYTES: u64 = 64 << 20;
+
+/// Below these a limit would only be in the way: a start of the runtime of the language, a slow moment of the machine.
+const FLOOR: [(&str, u64); 4] = [
+    ("fuel", 10_000_000),
+    ("wall", 1_000),
+    ("memory", 4 << 20),
+    ("output", 16 << 10),
+];
+
+/// What was used at most, by the name of the limit.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Most {
+    fuel: u64,
+    wall_us: u64,
+    memory: u64,
+    output: u64,
+}
+
+impl Most {
+    fn note(&mut self, receipt: &Receipt) {
+        self.fuel = self.fuel.max(receipt.fuel);
+        self.wall_us = self.wall_us.max(receipt.wall_us);
+        self.memory = self.memory.max(receipt.peak_memory);
+        self.output = self.output.max(receipt.bytes_out);
+    }
+
+    /// Proposals by the name of the limit, in the unit of the limit, rounded up to two digits.
+    fn proposals(&self, margin: u64) -> Vec<(&'static str, u64)> {
+        FLOOR
+            .into_iter()
+            .map(|(name, floor)| {
+                let used = match name {
+                    "fuel" => self.fuel,
+                    "wall" => self.wall_us.div_ceil(1_000),
+                    "memory" => self.memory,
+                    _ => self.output,
+                };
+                let unit = if matches!(name, "memory" | "output") {
+                    64 << 10
+                } else {
+                    1
+                };
+                (name, rounded_up(used.saturating_mul(margin).max(floor), unit))
+            })
+            .collect()
+    }
+}
+
+/// Rounds up to whole units, and to two digits of them.
+fn rounded_up(value: u64, unit: u64) -> u64 {
+    let units = value.div_ceil(unit);
+    let digits = units.checked_ilog10().unwrap_or(0);
+    let step = 10_u64.pow(digits.saturating_sub(1));
+    units.div_ceil(step).saturating_mul(step).saturating_mul(unit)
+}
+
+impl Calibrate {
+    pub(crate) async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        self.policy.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let samples = read_samples(&environment.path(&self.samples.to_string_lossy(), &environment.cwd))?;
+        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let wanted = toolbox.find(&self.tool).await?;
+        toolbox.check_flags([&wanted.settings])?;
+        let loaded = toolbox.load(&wanted.settings).await?;
+        let tool = call::pick(&loaded, wanted.tool.as_deref())?;
+        let mut most = Most::default();
+        let (mut answered, mut failed) = (0_u32, Vec::new());
+        for (i, sample) in samples.iter().enumerate() {
+            for _ in 0..self.runs {
+                let outcome = call::execute_sample(Arc::clone(tool), sample, console).await;
+                if let Some(receipt) = &outcome.receipt {
+                    most.note(receipt);
+                }
+                match outcome.result {
+                    Ok(_) => answered += 1,
+                    Err(error) => {
+                        failed.push(format!("sample {}: {error}", i + 1));
+                        break;
+                    }
+                }
+            }
+        }
+        self.show(&loaded.settings.name, &most, answered, &failed, console)?;
+        Ok(if answered == 0 { Exit::Failed } else { Exit::Ok })
+    }
+
+    fn show(
+        &self,
+        component: &str,
+        most: &Most,
+        answered: u32,
+        failed: &[String],
+        console: &Console,
+    ) -> io::Result<()> {
+        let proposals = most.proposals(self.margin);
+        let default = Limits::default();
+        let used = Receipt {
+            fuel: most.fuel,
+            wall_us: most.wall_us,
+            peak_memory: most.memory,
+            ..Receipt::default()
+        };
+        if self.json {
+            let proposed: Map<String, Value> = proposals
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), json!(value)))
+                .collect();
+            let mut out = io::stdout().lock();
+            let object = json!({
+                "answered": answered,
+                "failed": failed,
+                "used": { "fuel": most.fuel, "wall_us": most.wall_us, "memory": most.memory, "output": most.output },
+                "proposed": proposed,
+            });
+            writeln!(out, "{object}")?;
+            return out.flush();
+        }
+        console.write(|s| {
+            s.err.styled(
+                if failed.is_empty() { GOOD } else { BAD },
+                &format!("{answered} calls answered, {} samples failed", failed.len()),
+            )?;
+            s.err.end_line()?;
+            for failure in failed {
+                s.err.line(&format!("  {failure}"))?;
+            }
+            s.err
+                .styled(FAINT, &format!("used at most: {}", receipt::line(&used)))?;
+            s.err.end_line()?;
+            s.err.flush()?;
+            s.out.styled(NAME, &format!("[tools.{component}.limits]"))?;
+            s.out.end_line()?;
+            for (name, value) in &proposals {
+                let shown = limits::exactly(name, *value);
+                s.out.text(&format!("{name} = {}", quote::toml(&shown)))?;
+                let before = limits::get(&default, name);
+                s.out.styled(
+                    FAINT,
+                    &format!("  # the default is {}", limits::shown(name, before)),
+                )?;
+                s.out.end_line()?;
+            }
+            s.out.flush()
+        })
+    }
+}
+
+/// Reads samples: a JSON array of objects, or one object a line.
+fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
+    let fail = || {
+        Failure::new(
+            Exit::Usage,
+            format!("the samples `{}` cannot be used", path.display()),
+        )
+    };
+    let metadata = std::fs::metadata(path).map_err(|e| fail().because(e))?;
+    if !metadata.is_file() || metadata.len() > MAX_SAMPLES_BYTES {
+        return Err(fail().why(format!(
+            "it is no file of at most {} MiB",
+            MAX_SAMPLES_BYTES >> 20
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| fail().because(e))?;
+    let values = match parse_value(&text) {
+        Ok(Value::Array(values)) => values,
+        Ok(other) => vec![other],
+        Err(whole) => text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(parse_value)
+            .collect::<Result<_, _>>()
+            .map_err(|_| fail().because(whole))?,
+    };
+    let objects: Option<Vec<Map<String, Value>>> = values
+        .into_iter()
+        .map(|value| match value {
+            Value::Object(map) => Some(map),
+            _ => None,
+        })
+        .collect();
+    match objects {
+        Some(objects) if !objects.is_empty() => Ok(objects),
+        _ => Err(fail()
+            .why("it holds no objects with arguments")
+            .hint("write a JSON array such as [{\"text\": \"a\"}], or one object a line")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proposals_have_their_margin_and_are_never_below_the_floor() {
+        let mut most = Most::default();
+        for (fuel, wall_us) in [(123_456_789, 2_000), (1, 1_500_001)] {
+            most.note(&Receipt {
+                fuel,
+                wall_us,
+                peak_memory: 3 << 20,
+                ..Receipt::default()
+            });
+        }
+        assert_eq!(
+            most.proposals(4),
+            [
+                ("fuel", 500_000_000),
+                ("wall", 6_100),
+                ("memory", 200 * (64 << 10)),
+                ("output", 64 << 10)
+            ]
+        );
+        assert_eq!(Most::default().proposals(4)[0], ("fuel", 10_000_000));
+    }
+
+    #[test]
+    fn samples_are_an_array_or_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        for (text, count) in [
+            ("[{}, {\"a\": 1}]", 2),
+            ("{\"a\":1}\n\n{\"a\":2}\n", 2),
+            ("{}", 1),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read_samples(&path).unwrap().len(), count, "{text}");
+        }
+        for text in ["", "[]", "[1]", "{"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read_samples(&path).is_err(), "{text}");
+        }
+    }
+}

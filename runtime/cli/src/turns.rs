@@ -1,0 +1,149 @@
+//! Runs turns of a session and shows them.
+
+use tokio_util::sync::CancellationToken;
+use toolcell_agent::{Agent, AgentError, Session, TurnReport};
+use toolcell_core::event::{EventSink, TurnOutcome};
+use toolcell_core::{Message, StoreError};
+
+use crate::assemble::Assembled;
+use crate::interrupt::Interrupts;
+use crate::render::lines::JsonLines;
+use crate::render::turn::TurnView;
+use crate::render::{Console, failure};
+use crate::report::{Exit, Failure};
+
+/// Runs turns, one after the other.
+pub(crate) struct Turns {
+    assembled: Assembled,
+    console: Console,
+    sink: Box<dyn EventSink>,
+    /// Cancelled when nobody reads the output any more.
+    gone: CancellationToken,
+    interrupts: Interrupts,
+}
+
+impl Turns {
+    /// Shows turns for people, or as JSON lines.
+    pub(crate) fn new(assembled: Assembled, console: &Console, json: bool) -> Self {
+        let gone = CancellationToken::new();
+        let sink: Box<dyn EventSink> = if json {
+            Box::new(JsonLines { gone: gone.clone() })
+        } else {
+            Box::new(TurnView::new(
+                console.clone(),
+                assembled.hints.clone(),
+                gone.clone(),
+            ))
+        };
+        Self {
+            assembled,
+            console: console.clone(),
+            sink,
+            gone,
+            interrupts: Interrupts::watch(console.clone()),
+        }
+    }
+
+    /// The agent.
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.assembled.agent
+    }
+
+    /// Runs one turn of a session, and nothing more.
+    ///
+    /// # Errors
+    /// When it did not end with an answer.
+    pub(crate) async fn begin(&mut self, mut session: Session, prompt: String) -> Result<Exit, Failure> {
+        self.turn(&mut session, Some(prompt)).await
+    }
+
+    /// Runs one turn: with a message, or going on with the one that is open.
+    ///
+    /// # Errors
+    /// When it did not end with an answer.
+    pub(crate) async fn turn(
+        &mut self,
+        session: &mut Session,
+        message: Option<String>,
+    ) -> Result<Exit, Failure> {
+        let cancel = self.gone.child_token();
+        let _interrupts = self.interrupts.cancel_next(cancel.clone());
+        let report = match message {
+            Some(message) => {
+                session
+                    .run(Message::user(message), self.sink.as_ref(), cancel)
+                    .await
+            }
+            None => session.resume(self.sink.as_ref(), cancel).await,
+        };
+        if self.gone.is_cancelled() {
+            return Ok(Exit::Ok);
+        }
+        self.ended(session.id(), report)
+    }
+
+    /// Whether nobody reads the output any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.is_cancelled()
+    }
+
+    fn ended(&self, id: &str, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
+        let report = report.map_err(|error| cannot_go_on(id, error))?;
+        let is_over = matches!(report.outcome, TurnOutcome::Completed);
+        let ended = failure::of_outcome(&report.outcome);
+        if !self.assembled.is_kept || is_over {
+            return ended;
+        }
+        let go_on = if matches!(report.outcome, TurnOutcome::Asked { .. }) {
+            format!("answer with: toolcell session resume {id} \"…\"")
+        } else {
+            format!("go on with: toolcell session resume {id}")
+        };
+        match ended {
+            Ok(exit) => {
+                self.console.note(&go_on);
+                Ok(exit)
+            }
+            Err(failure) => Err(failure.hint(go_on)),
+        }
+    }
+}
+
+/// Refuses a prompt that says nothing.
+pub(crate) fn check_prompt(prompt: &str) -> Result<(), Failure> {
+    if prompt.trim().is_empty() {
+        return Err(
+            Failure::new(Exit::Usage, "the prompt is empty").hint("say what to do: toolcell run \"…\"")
+        );
+    }
+    Ok(())
+}
+
+fn cannot_go_on(id: &str, error: AgentError) -> Failure {
+    let hint = match &error {
+        AgentError::TurnOpen { .. } => Some(format!("go on with it first: toolcell session resume {id}")),
+        AgentError::NoTurn { .. } => Some(format!("say something: toolcell session resume {id} \"…\"")),
+        _ => None,
+    };
+    let exit = match &error {
+        AgentError::TurnOpen { .. } | AgentError::NoTurn { .. } => Exit::Usage,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, format!("the turn of session `{id}` could not be run"))
+        .because(error)
+        .hints(hint)
+}
+
+/// What a person is told when the store refuses.
+pub(crate) fn store_failure(error: StoreError) -> Failure {
+    let exit = match &error {
+        StoreError::NotFound { .. } | StoreError::Exists { .. } => Exit::Usage,
+        StoreError::InUse { .. } => Exit::Failed,
+        _ => Exit::Internal,
+    };
+    let hint =
+        matches!(error, StoreError::NotFound { .. }).then(|| "`toolcell session list` shows all".to_owned());
+    Failure::new(exit, "the session cannot be used")
+        .because(error)
+        .hints(hint)
+}
