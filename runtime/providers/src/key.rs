@@ -14,15 +14,27 @@ impl ApiKey {
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
+}
 
-    /// `text` with every occurrence of the key replaced by `***`.
-    pub(crate) fn redact(&self, text: &str) -> String {
-        if self.0.is_empty() {
-            text.to_owned()
-        } else {
-            text.replace(&self.0, "***")
+/// Shortest beginning of a secret that is cut out at the end of a text; most secrets share their first bytes (`sk-`).
+const MIN_BEGINNING: usize = 4;
+
+/// `text` with every occurrence of `secret` replaced by `***`, also one whose end was cut off with the text.
+pub(crate) fn redact(secret: &str, text: &str) -> String {
+    if secret.is_empty() {
+        return text.to_owned();
+    }
+    let mut redacted = text.replace(secret, "***");
+    if let Some(kept) = redacted.strip_suffix('…') {
+        let cut = (MIN_BEGINNING..secret.len())
+            .rev()
+            .filter_map(|length| secret.get(..length))
+            .find_map(|beginning| kept.strip_suffix(beginning));
+        if let Some(before) = cut {
+            redacted = format!("{before}***…");
         }
     }
+    redacted
 }
 
 impl std::fmt::Debug for ApiKey {
@@ -44,8 +56,11 @@ mod tests {
 
     #[test]
     fn a_key_is_cut_out_of_a_text_that_repeats_it() {
-        let key = ApiKey::new("sk-planted");
-        assert_eq!(key.redact("bad key sk-planted!"), "bad key ***!");
-        assert_eq!(ApiKey::new("").redact("unchanged"), "unchanged");
+        let redact = |text: &str| redact("sk-planted", text);
+        assert_eq!(redact("bad key sk-planted!"), "bad key ***!");
+        assert_eq!(redact("bad key sk-plan…"), "bad key ***…");
+        assert_eq!(redact("bad key sk-p…"), "bad key ***…");
+        assert_eq!(redact("a task-…"), "a task-…");
+        assert_eq!(super::redact("", "unchanged"), "unchanged");
     }
 }

@@ -20,6 +20,7 @@ use super::{HttpOptions, failure};
 use crate::answer::Answer;
 use crate::emit::Emitter;
 use crate::framing::{Event, Framing, FramingError, Reader};
+use crate::key::redact;
 use crate::{ApiKey, SetupError};
 
 /// Longest body of an error that is read, in bytes; the rest is not waited for.
@@ -365,12 +366,12 @@ impl Http {
     /// A server may repeat the key that it was sent.
     fn without_secrets(&self, mut failure: Failure) -> Failure {
         if let Some(key) = &self.key {
-            failure.error.message = key.redact(&failure.error.message);
+            failure.error.message = redact(key.expose(), &failure.error.message);
         }
         for (_, value) in &self.options.headers {
             // Short values are words such as `true` rather than secrets.
             if value.len() >= 8 {
-                failure.error.message = failure.error.message.replace(value.as_str(), "***");
+                failure.error.message = redact(value, &failure.error.message);
             }
         }
         failure

@@ -50,6 +50,10 @@ async fn no_error_no_delta_and_no_debug_output_holds_a_key() {
         Reply::new(200, "text/html", told.clone()),
         Reply::events(&[&error]),
         Reply::new(200, "application/x-ndjson", format!("{error}\n")),
+        Reply::json(
+            400,
+            json!({"error": {"message": format!("{}{KEY}", "x".repeat(485))}}).to_string(),
+        ),
         Reply::sse(format!("data: {told}\n\n")),
         Reply::sse(format!("data: {{\"{told}\":1}}\n\n")),
     ];
