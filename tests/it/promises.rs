@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 use crate::house::{root, rust_files};
 
 /// Documents in which the last column of each table row names the tests that hold it, in backticks.
-const DOCUMENTS: &[&str] = &[
-    "runtime/SPECIFICATION.md",
-    "runtime/ARCHITECTURE.md",
-    "runtime/agent/LOOPS.md",
-];
+const DOCUMENTS: &[&str] = &["runtime/SPECIFICATION.md", "runtime/ARCHITECTURE.md"];
 
 /// Every function of the tree that is a test.
 fn tests() -> BTreeSet<String> {
