@@ -104,7 +104,8 @@ impl Agent {
         self.session_from(LoopState::new(id))
     }
 
-    /// A session that goes on from a state, such as one that was stored.
+    /// A session that goes on from a state that the embedder kept. With a store, [`Agent::load`] is what goes on with a
+    /// session: the journal holds more than a state.
     pub fn session_from(&self, state: LoopState) -> Session {
         Session::new(self.inner.clone(), state)
     }
@@ -116,8 +117,9 @@ impl Agent {
         id: impl Into<String>,
         messages: impl IntoIterator<Item = Message>,
     ) -> Session {
-        let messages = messages.into_iter().map(Arc::new).collect();
-        self.session_from(LoopState::with_messages(id, normalise(messages)))
+        let messages = normalise(messages.into_iter().map(Arc::new).collect());
+        let messages = messages.iter().map(|message| (**message).clone()).collect();
+        self.session_from(LoopState::with_messages(id, messages))
     }
 
     /// Loads a session from the store. If its last turn is open, [`Session::resume`] goes on with it.

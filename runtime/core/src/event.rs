@@ -35,6 +35,11 @@ pub enum Event {
         /// What the person said.
         message: Message,
     },
+    /// The session begins with a conversation from elsewhere. Comes before the first turn.
+    Imported {
+        /// The conversation.
+        messages: Vec<Message>,
+    },
     /// Hooks changed what goes to the model in this turn.
     PromptChanged {
         /// What stands for the person's message in the conversation from now on.

@@ -4,6 +4,7 @@
 //! Every call runs in a task of its own, so that calls use all processors. A call that is cancelled is dropped; the
 //! driver waits until it is gone, at most [`GRACE`], so that its receipt is known.
 
+mod call;
 mod listen;
 mod observer;
 mod tasks;

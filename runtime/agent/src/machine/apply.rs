@@ -25,6 +25,11 @@ impl LoopState {
     /// Takes one event into account. Events that do not fit the state, and kinds that are not known, change nothing.
     pub fn apply(&mut self, event: &Event) {
         match event {
+            Event::Imported { messages } => {
+                let ids = messages.iter().flat_map(Message::calls);
+                self.call_ids.extend(ids.map(|call| call.id.clone()));
+                self.messages.extend(messages.iter().cloned().map(Arc::new));
+            }
             Event::TurnStarted { message, .. } => self.turn_started(message),
             Event::PromptChanged {
                 message,

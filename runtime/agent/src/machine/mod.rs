@@ -284,6 +284,13 @@ impl Step<'_> {
     }
 
     fn begin(&mut self, message: Message, provider: ProviderInfo) {
+        if self.state.turns == 0 && !self.state.messages.is_empty() {
+            // The state has them already; the journal has not.
+            let messages = self.state.messages.iter().map(|message| (**message).clone());
+            self.effects.push(Effect::Emit(Event::Imported {
+                messages: messages.collect(),
+            }));
+        }
         self.emit(Event::TurnStarted {
             version: EVENT_VERSION,
             session: self.state.session.clone(),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Content, Message, Plan, ToolError};
+use toolcell_core::{Content, Event, Message, Plan, ToolError};
 
 use crate::budget::Spent;
 
@@ -166,14 +166,10 @@ impl LoopState {
     }
 
     /// A session that begins with a conversation in which each call has its result.
-    pub(crate) fn with_messages(session: impl Into<String>, messages: Vec<Arc<Message>>) -> Self {
-        let ids = messages.iter().flat_map(|message| message.calls());
-        Self {
-            session: session.into(),
-            call_ids: ids.map(|call| call.id.clone()).collect(),
-            messages,
-            ..Self::default()
-        }
+    pub(crate) fn with_messages(session: impl Into<String>, messages: Vec<Message>) -> Self {
+        let mut state = Self::new(session);
+        state.apply(&Event::Imported { messages });
+        state
     }
 
     /// Takes back the last message, if it is one of the person's that nobody answered.

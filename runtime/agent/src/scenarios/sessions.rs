@@ -166,6 +166,28 @@ async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
 }
 
 #[tokio::test]
+async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = Script::new([Say::Text("Red."), Say::Text("Green.")]);
+    let agent = agent(&script).store(store(&dir)).build().unwrap();
+    let saved = [
+        Message::user("A colour?"),
+        Message::assistant("Blue."),
+        Message::user("Another?"),
+    ];
+    let mut session = agent.session_with("s", saved);
+    session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    session.ask("And another?").await.unwrap();
+    let loaded = agent.load("s").await.unwrap();
+    assert_eq!(loaded.state(), session.state());
+    let texts: Vec<String> = loaded.messages().iter().map(|m| m.text()).collect();
+    assert_eq!(
+        texts,
+        ["A colour?", "Blue.", "Another?", "Red.", "And another?", "Green."]
+    );
+}
+
+#[tokio::test]
 async fn a_fork_goes_its_own_way() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Text("Sea."), Say::Text("Sky.")]);

@@ -1,0 +1,149 @@
+//! One call in a task of its own: run, cut for the model, reported to hooks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use toolcell_core::event::NoticeLevel;
+use toolcell_core::{CallContext, Content, Event, ToolCall, ToolError, ToolName};
+use tracing::Span;
+
+use super::observer::Observer;
+use super::tasks::Done;
+use crate::agent::Inner;
+use crate::dispatch::{self, Attempt};
+use crate::hook::{CallReport, Failure, FailurePhase, HookContext};
+use crate::machine::CallOutcome;
+use crate::policy::Control;
+use crate::results::{ReadResult, Shelf};
+use crate::spans;
+
+/// A call in its task.
+pub(super) struct Run {
+    pub(super) inner: Arc<Inner>,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) cx: HookContext,
+    pub(super) observer: Arc<Observer>,
+    pub(super) id: String,
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+}
+
+impl Run {
+    pub(super) async fn run(self) -> Done {
+        let begun = Instant::now();
+        let mut outcome = self.outcome().await;
+        if let Some(error) = &outcome.error {
+            spans::failed(&Span::current(), error.kind());
+        }
+        if !self.inner.hooks.is_empty() {
+            outcome = self.report(outcome, begun.elapsed()).await;
+        }
+        Done::Returned {
+            id: self.id,
+            outcome: Box::new(outcome),
+        }
+    }
+
+    async fn outcome(&self) -> CallOutcome {
+        let output = match self.attempt() {
+            Ok(attempt) => {
+                let (id, observer) = (&self.id, &self.observer);
+                dispatch::run(attempt, |attempt, delay_ms, error| {
+                    observer.note(Event::CallRetried {
+                        id: id.clone(),
+                        attempt,
+                        delay_ms,
+                        reason: error.to_string(),
+                    });
+                })
+                .await
+            }
+            Err(error) => Err(error),
+        };
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                return CallOutcome {
+                    error: Some(error),
+                    ..CallOutcome::default()
+                };
+            }
+        };
+        let (content, structured) = dispatch::readable(output);
+        let policy = &self.inner.machine.policy;
+        let readable = policy.control.contains(&Control::ReadResult);
+        let cut = crate::cut::cut(content, policy.result_bytes, readable.then_some(&self.id));
+        if let Some(whole) = cut.whole
+            && readable
+            && let Err(error) = self.shelf.keep(&self.id, whole).await
+        {
+            self.cx.notify(
+                NoticeLevel::Warning,
+                format!(
+                    "the whole result of `{}` is kept in memory alone: {error}",
+                    self.id
+                ),
+            );
+        }
+        CallOutcome {
+            content: cut.content,
+            structured,
+            ..CallOutcome::default()
+        }
+    }
+
+    /// # Errors
+    /// When the tool is no longer there, as after a restart with other tools.
+    fn attempt(&self) -> Result<Attempt, ToolError> {
+        let facts = self.inner.machine.tools.get(&self.tool);
+        let tool = match facts.and_then(|facts| facts.control) {
+            Some(Control::ReadResult) => Arc::new(ReadResult::of(self.shelf.clone())),
+            _ => self.inner.registry.get(&self.tool)?,
+        };
+        let Value::Object(arguments) = &self.arguments else {
+            return Err(ToolError::invalid("the arguments are no object"));
+        };
+        let name =
+            ToolName::new(self.tool.as_str()).map_err(|error| ToolError::invalid(error.to_string()))?;
+        let policy = &self.inner.machine.policy;
+        Ok(Attempt {
+            tool,
+            call: ToolCall {
+                id: self.id.clone(),
+                name,
+                arguments: arguments.clone(),
+            },
+            context: CallContext {
+                values: self.inner.values.clone(),
+                observer: self.observer.clone(),
+            },
+            timeout: policy.call_timeout_ms.map(Duration::from_millis),
+            retry: policy.tool_retry,
+        })
+    }
+
+    async fn report(&self, outcome: CallOutcome, took: Duration) -> CallOutcome {
+        let report = CallReport {
+            id: self.id.clone(),
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            content: match &outcome.error {
+                Some(error) => vec![Content::text(error.for_model())],
+                None => outcome.content.clone(),
+            },
+            error: outcome.error.clone(),
+            receipt: self.observer.peek_receipt(),
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.inner.hooks.after_call(&report, &self.cx).await;
+        if let Some(error) = &report.error {
+            let failure = Failure {
+                phase: FailurePhase::Call,
+                message: format!("{}: {error}", self.tool),
+            };
+            self.inner.hooks.on_error(&failure, &self.cx).await;
+        }
+        outcome
+    }
+}
