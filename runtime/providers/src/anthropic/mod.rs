@@ -104,12 +104,8 @@ impl Anthropic {
     /// [`SetupError::MissingKey`] for Anthropic itself without a key, and what is wrong with URL, proxy or headers.
     pub fn new(options: Options) -> Result<Self, SetupError> {
         let endpoint = endpoint(&options.base_url)?;
-        if endpoint.host == "api.anthropic.com" && options.api_key.is_none() {
-            return Err(SetupError::MissingKey {
-                provider: options.provider,
-                host: endpoint.host,
-            });
-        }
+        let is_own = endpoint.host == "api.anthropic.com";
+        endpoint.check_key(is_own, &options.provider, options.api_key.as_ref())?;
         let mut headers = vec![header("anthropic-version", VERSION, false)?];
         if let Some(key) = &options.api_key {
             headers.push(header("x-api-key", key.expose(), true)?);

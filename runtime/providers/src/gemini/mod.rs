@@ -15,7 +15,7 @@ use toolcell_core::{BoxStream, Provider, ProviderError};
 use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint, header};
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::GeminiDecoder;
 
@@ -113,20 +113,12 @@ impl Gemini {
     /// [`SetupError::MissingKey`] for Google itself without a key, and what is wrong with URL, proxy or headers.
     pub fn new(options: Options) -> Result<Self, SetupError> {
         let endpoint = endpoint(&options.base_url)?;
-        if endpoint.host.ends_with(".googleapis.com") && options.api_key.is_none() {
-            return Err(SetupError::MissingKey {
-                provider: options.provider,
-                host: endpoint.host,
-            });
-        }
+        let is_own = endpoint.host.ends_with(".googleapis.com");
+        endpoint.check_key(is_own, &options.provider, options.api_key.as_ref())?;
         let authorization = match (&options.api_key, options.access) {
             (None, _) => None,
             (Some(key), Access::Key) => Some(header("x-goog-api-key", key.expose(), true)?),
-            (Some(key), Access::Token) => Some(header(
-                "authorization",
-                &format!("Bearer {}", key.expose()),
-                true,
-            )?),
+            (Some(key), Access::Token) => Some(bearer(key)?),
         };
         Ok(Self {
             http: Http::new(&options.provider, options.http, options.api_key)?,

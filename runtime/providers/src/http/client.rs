@@ -9,7 +9,7 @@ use rustls::RootCertStore;
 use url::Url;
 
 use super::HttpOptions;
-use crate::SetupError;
+use crate::{ApiKey, SetupError};
 
 /// A base URL that was checked.
 #[derive(Debug, Clone)]
@@ -19,6 +19,22 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
+    /// Refuses to go on without a key where the provider itself listens, which answers nobody without one.
+    pub(crate) fn check_key(
+        &self,
+        is_own: bool,
+        provider: &str,
+        key: Option<&ApiKey>,
+    ) -> Result<(), SetupError> {
+        if is_own && key.is_none() {
+            return Err(SetupError::MissingKey {
+                provider: provider.into(),
+                host: self.host.clone(),
+            });
+        }
+        Ok(())
+    }
+
     /// The URL of a path below the base.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("{}/{path}", self.base)
@@ -69,6 +85,11 @@ pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<(HeaderNam
     let mut value: HeaderValue = value.parse().map_err(|_| refused())?;
     value.set_sensitive(secret);
     Ok((header, value))
+}
+
+/// The header of a key or token that is sent as `Authorization: Bearer` (RFC 6750).
+pub(crate) fn bearer(key: &ApiKey) -> Result<(HeaderName, HeaderValue), SetupError> {
+    header("authorization", &format!("Bearer {}", key.expose()), true)
 }
 
 /// Builds the client.

@@ -6,7 +6,7 @@ mod failure;
 mod options;
 mod retry;
 
-pub(crate) use client::{Endpoint, endpoint, header};
+pub(crate) use client::{Endpoint, bearer, endpoint, header};
 pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Wire, error_in_stream, malformed};
 pub use options::HttpOptions;
 pub(crate) use retry::Failure;

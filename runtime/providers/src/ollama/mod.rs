@@ -15,7 +15,7 @@ use toolcell_core::{BoxStream, Provider, ProviderError};
 use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint};
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::OllamaDecoder;
 
@@ -88,14 +88,7 @@ impl Ollama {
     /// # Errors
     /// What is wrong with URL, proxy or headers.
     pub fn new(options: Options) -> Result<Self, SetupError> {
-        let authorization = match &options.api_key {
-            Some(key) => Some(header(
-                "authorization",
-                &format!("Bearer {}", key.expose()),
-                true,
-            )?),
-            None => None,
-        };
+        let authorization = options.api_key.as_ref().map(bearer).transpose()?;
         Ok(Self {
             endpoint: endpoint(&options.base_url)?,
             http: Http::new(&options.provider, options.http, options.api_key)?,

@@ -17,7 +17,7 @@ use toolcell_core::{BoxStream, Provider, ProviderError};
 use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint};
 use crate::{ApiKey, HttpOptions, SetupError};
 use request::Dialect;
 pub use schemas::ToolSchemas;
@@ -91,20 +91,8 @@ impl OpenAi {
     pub fn new(options: Options) -> Result<Self, SetupError> {
         let endpoint = endpoint(&options.base_url)?;
         let is_openai = endpoint.host == "api.openai.com";
-        if is_openai && options.api_key.is_none() {
-            return Err(SetupError::MissingKey {
-                provider: options.provider,
-                host: endpoint.host,
-            });
-        }
-        let authorization = match &options.api_key {
-            Some(key) => Some(header(
-                "authorization",
-                &format!("Bearer {}", key.expose()),
-                true,
-            )?),
-            None => None,
-        };
+        endpoint.check_key(is_openai, &options.provider, options.api_key.as_ref())?;
+        let authorization = options.api_key.as_ref().map(bearer).transpose()?;
         Ok(Self {
             http: Http::new(&options.provider, options.http, options.api_key)?,
             info: ProviderInfo {

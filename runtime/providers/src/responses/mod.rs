@@ -13,7 +13,7 @@ use toolcell_core::{BoxStream, Provider, ProviderError};
 use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint, header};
 use crate::openai::{OPENAI_BASE_URL, ToolSchemas};
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::ResponsesDecoder;
@@ -86,19 +86,11 @@ impl OpenAiResponses {
     /// [`SetupError::MissingKey`] for OpenAI itself without a key, and what is wrong with URL, proxy or headers.
     pub fn new(options: Options) -> Result<Self, SetupError> {
         let endpoint = endpoint(&options.base_url)?;
-        if endpoint.host == "api.openai.com" && options.api_key.is_none() {
-            return Err(SetupError::MissingKey {
-                provider: options.provider,
-                host: endpoint.host,
-            });
-        }
+        let is_own = endpoint.host == "api.openai.com";
+        endpoint.check_key(is_own, &options.provider, options.api_key.as_ref())?;
         let mut headers = Vec::new();
         if let Some(key) = &options.api_key {
-            headers.push(header(
-                "authorization",
-                &format!("Bearer {}", key.expose()),
-                true,
-            )?);
+            headers.push(bearer(key)?);
         }
         for (name, value) in [
             ("openai-organization", &options.organization),
