@@ -408,3 +408,192 @@ impl<F: Fn(&Event) + Send + Sync> EventSink for F {
         self(event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PlanStep;
+    use crate::provider::ProviderErrorKind;
+    use crate::tool::{LogLevel, LogSource};
+    use serde_json::json;
+
+    fn all() -> Vec<Event> {
+        let id = || "c1".to_owned();
+        let message = || Message::user("hello");
+        vec![
+            Event::Imported {
+                messages: vec![message(), Message::assistant("hi")],
+            },
+            Event::TurnStarted {
+                version: EVENT_VERSION,
+                session: "s".into(),
+                provider: "p".into(),
+                model: "m".into(),
+                message: message(),
+            },
+            Event::PromptChanged {
+                message: message(),
+                instructions: String::new(),
+            },
+            Event::StepStarted { step: 1 },
+            Event::TextDelta { text: "x".into() },
+            Event::ReasoningDelta { text: "x".into() },
+            Event::Retry {
+                attempt: 2,
+                delay_ms: 500,
+                reason: "busy".into(),
+            },
+            Event::StepFinished {
+                step: 1,
+                message: Message::assistant("hi"),
+                stop: StopReason::Other("odd".into()),
+                usage: Some(Usage::default()),
+            },
+            Event::StepInterrupted {
+                step: 1,
+                message: None,
+                reason: "cut".into(),
+            },
+            Event::Reminder {
+                kind: ReminderKind::NoToolCall,
+                text: "go on".into(),
+                stored: false,
+            },
+            Event::Closing {
+                outcome: TurnOutcome::StepLimit { steps: 5 },
+            },
+            Event::ApprovalRequested {
+                id: id(),
+                tool: "t".into(),
+                arguments: json!({"a": [1, null]}),
+                reason: "rule".into(),
+            },
+            Event::ApprovalDecided {
+                id: id(),
+                approved: false,
+                reason: Some("no".into()),
+            },
+            Event::CallStarted {
+                id: id(),
+                tool: "t".into(),
+                arguments: json!("{broken"),
+            },
+            Event::CallLog {
+                id: id(),
+                line: LogLine {
+                    level: LogLevel::Warn,
+                    source: LogSource::Stderr,
+                    message: "careful".into(),
+                },
+            },
+            Event::CallProgress {
+                id: id(),
+                progress: Progress {
+                    done: 1,
+                    total: Some(2),
+                    message: None,
+                },
+            },
+            Event::CallRetried {
+                id: id(),
+                attempt: 2,
+                delay_ms: 0,
+                reason: "again".into(),
+            },
+            Event::CallFinished {
+                id: id(),
+                tool: "t".into(),
+                content: vec![Content::text("x")],
+                structured: Some(json!({"n": 1})),
+                error: Some(ToolError::Limit {
+                    limit: crate::Limit::Fuel(7),
+                }),
+                receipt: Some(Receipt::default()),
+            },
+            Event::FlowChanged {
+                id: id(),
+                flow: Flow {
+                    reads_private: true,
+                    ..Flow::default()
+                },
+            },
+            Event::PlanUpdated {
+                plan: Plan {
+                    goal: "g".into(),
+                    steps: vec![PlanStep {
+                        description: "d".into(),
+                        completed: true,
+                        result: None,
+                    }],
+                },
+            },
+            Event::SummaryStarted {
+                messages: 4,
+                tokens: 100,
+            },
+            Event::Compacted {
+                removed: 4,
+                replacement: vec![message()],
+                usage: None,
+            },
+            Event::ResultsPruned {
+                calls: vec![id()],
+                bytes: 10,
+            },
+            Event::Notice {
+                level: NoticeLevel::Info,
+                text: "so".into(),
+            },
+            Event::TurnFinished {
+                outcome: TurnOutcome::ProviderFailed {
+                    error: ProviderError::new("p", ProviderErrorKind::Timeout, "late"),
+                },
+                text: String::new(),
+                result: Some(json!([1])),
+                steps: 1,
+                usage: Usage::default(),
+            },
+        ]
+    }
+
+    #[test]
+    fn every_event_comes_back_from_json_as_it_was() {
+        for event in all() {
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_a_newer_version_added_does_not_disturb_an_older_reader() {
+        let text = r#"{"type":"step_started","step":3,"added_later":{"x":1}}"#;
+        assert_eq!(
+            serde_json::from_str::<Event>(text).unwrap(),
+            Event::StepStarted { step: 3 }
+        );
+    }
+
+    #[test]
+    fn only_pieces_and_progress_are_transient() {
+        let transient: Vec<Event> = all().into_iter().filter(Event::is_transient).collect();
+        assert_eq!(transient.len(), 4);
+        assert!(transient.iter().all(|event| matches!(
+            event,
+            Event::TextDelta { .. }
+                | Event::ReasoningDelta { .. }
+                | Event::Retry { .. }
+                | Event::CallProgress { .. }
+        )));
+    }
+
+    #[test]
+    fn a_flow_is_complete_when_all_three_kinds_are_in_it() {
+        let of = |reads_private, untrusted_content, can_send_out| Flow {
+            reads_private,
+            untrusted_content,
+            can_send_out,
+        };
+        assert!(!of(true, true, false).union(of(true, false, false)).is_complete());
+        assert!(of(true, true, false).union(of(false, false, true)).is_complete());
+    }
+}
