@@ -5,6 +5,7 @@
 //! texts, numbers, dates, cities), asks for one call or two, and passes on what the tool says. It knows no tool by name,
 //! understands no language, and says in every answer what it is.
 
+mod fill;
 mod plan;
 mod things;
 mod tool;

@@ -1,5 +1,6 @@
 //! The things that a request names: addresses, paths, quoted texts, numbers, dates, places.
 
+use super::words::stem;
 use super::zones;
 
 /// One thing.
@@ -136,6 +137,13 @@ pub(super) fn is_date(token: &str) -> bool {
             }
         })
         && (bytes.len() == 10 || bytes[10] == b'T')
+}
+
+/// Whether a number before this word is a length of time.
+pub(super) fn is_unit_of_time(unit: &str) -> bool {
+    ["second", "minute", "hour", "day", "week", "month", "year"]
+        .iter()
+        .any(|name| stem(name) == stem(unit))
 }
 
 /// A token with a slash or with an ending, such as `src/lib.rs`, `README.md`, `.gitignore`, `..`.
