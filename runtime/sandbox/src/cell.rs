@@ -14,6 +14,7 @@ use crate::contract::{Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
 use crate::ledger::Ledger;
+use crate::limiter::Budget;
 use crate::meter::{Meter, Metered, Turns};
 use crate::state::CellState;
 
@@ -28,6 +29,7 @@ pub(crate) struct Cells {
     pub(crate) engine: Engine,
     /// One permit for each slot of the pool; as many as one likes without a pool.
     pub(crate) slots: Arc<Semaphore>,
+    pub(crate) budget: Budget,
     /// Made by the first call, which knows the runtime.
     pub(crate) turns: OnceLock<Turns>,
 }
@@ -92,7 +94,13 @@ impl Cells {
 
     async fn call<J: Job>(&self, order: Order<'_>, job: J, mut filing: Filing) -> Result<J::Done, ToolError> {
         let limits = &order.policy.limits;
-        let state = CellState::new(order.policy, order.egress, filing.ledger.clone(), order.observer)?;
+        let state = CellState::new(
+            order.policy,
+            order.egress,
+            self.budget.clone(),
+            filing.ledger.clone(),
+            order.observer,
+        )?;
         let store = filing.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
         store

@@ -38,6 +38,9 @@ const FIBER_STACK: usize = 2 << 20;
 /// Bytes of a memory slot that stay with the process between calls; more is given back to the system after each call.
 const KEEP_RESIDENT: usize = 64 << 10;
 
+/// The same for a table: 2,000 elements.
+const KEEP_TABLE_RESIDENT: usize = 16 << 10;
+
 /// Tables for each slot of the pool. A component has one or two for each of its modules.
 pub(crate) const TABLES_PER_SLOT: u32 = 4;
 
@@ -117,7 +120,7 @@ fn pool(slots: u32) -> InstanceAllocationStrategy {
         .max_component_instance_size(MAX_COMPONENT_INSTANCE_BYTES)
         .table_elements(MAX_TABLE_START as usize)
         .linear_memory_keep_resident(KEEP_RESIDENT)
-        .table_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(KEEP_TABLE_RESIDENT)
         .async_stack_keep_resident(KEEP_RESIDENT);
     InstanceAllocationStrategy::Pooling(pool)
 }

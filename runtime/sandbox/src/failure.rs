@@ -10,7 +10,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::contract::GuestError;
 use crate::engine::WASM_STACK;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Refusal};
 
 /// Longest text that a guest gives for an error, in bytes. The loop cuts further for the model.
 pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
@@ -26,9 +26,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Lim
             Trap::OutOfFuel => limit(Limit::Fuel(limits.fuel)),
             Trap::StackOverflow => limit(Limit::Stack(WASM_STACK as u64)),
             // The standard libraries of most languages trap this way when memory.grow is refused.
-            Trap::UnreachableCodeReached if limiter.refused().is_some() => {
-                limit(limiter.refused().expect("it was looked at just now"))
-            }
+            Trap::UnreachableCodeReached if let Some(refused) = limiter.refused() => refused.into_error(),
             trap => ToolError::Crashed {
                 cause: trap.to_string(),
             },
@@ -45,8 +43,9 @@ pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Lim
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
         return limit(Limit::Handles(u64::from(limits.handles)));
     }
-    if let Some(refused) = untyped_limit(error, limits).or_else(|| limiter.refused()) {
-        return limit(refused);
+    let untyped = untyped_limit(error, limits).map(Refusal::Limit);
+    if let Some(refused) = untyped.or_else(|| limiter.refused()) {
+        return refused.into_error();
     }
     ToolError::Crashed {
         cause: cut(one_line(&format!("{error:#}")), MAX_CAUSE),
@@ -115,12 +114,13 @@ mod tests {
 
     #[test]
     fn a_trap_after_refused_memory_is_a_memory_limit() {
+        use crate::limiter::Budget;
         use wasmtime::ResourceLimiter;
         let limits = Limits {
             memory: 10,
             ..Limits::default()
         };
-        let mut limiter = Limiter::new(&limits);
+        let mut limiter = Limiter::new(&limits, Budget::new(u64::MAX));
         let trap = || wasmtime::Error::from(Trap::UnreachableCodeReached);
         assert!(matches!(
             of_engine(&trap(), &limiter, &limits),

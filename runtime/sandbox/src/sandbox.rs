@@ -21,6 +21,7 @@ use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::imports;
+use crate::limiter::Budget;
 use crate::shape;
 use crate::state::{self, CellState};
 
@@ -32,6 +33,9 @@ pub struct SandboxOptions {
     /// Cells at one time; more calls than that wait. Each slot reserves 4 GiB of addresses (not of memory), and 1,000 of
     /// them take 3 ms to make: a process for one call wants few. 0 means no pool, and each call allocates for itself.
     pub slots: u32,
+    /// Bytes of linear memory of all cells together. A call that would take more ends as if it could not be run at the
+    /// moment.
+    pub memory: u64,
     /// Largest component, in bytes.
     pub max_component_bytes: u64,
     /// Whether compiled code is optimised. Without, compiling takes two thirds of the time and code runs slower.
@@ -108,6 +112,7 @@ impl Default for SandboxOptions {
         Self {
             cache_dir: None,
             slots: 256,
+            memory: 4 << 30,
             max_component_bytes: 32 << 20,
             optimize: true,
             compiler: Compiler::default(),
@@ -145,6 +150,7 @@ impl Sandbox {
             cells: Arc::new(Cells {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
+                budget: Budget::new(options.memory),
                 turns: OnceLock::new(),
             }),
             linker,
@@ -396,6 +402,7 @@ impl fmt::Debug for SandboxOptions {
         f.debug_struct("SandboxOptions")
             .field("cache_dir", &self.cache_dir)
             .field("slots", &self.slots)
+            .field("memory", &self.memory)
             .field("max_component_bytes", &self.max_component_bytes)
             .field("optimize", &self.optimize)
             .field("compiler", &self.compiler)

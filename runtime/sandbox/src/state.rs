@@ -13,7 +13,7 @@ use crate::contract::{log, progress};
 use crate::egress::{CallEgress, Egress};
 use crate::files::{self, Files, FilesView};
 use crate::ledger::Ledger;
-use crate::limiter::Limiter;
+use crate::limiter::{Budget, Limiter};
 use crate::sockets::{self, Denied};
 use crate::voice::{Captured, Voice};
 
@@ -37,6 +37,7 @@ impl CellState {
     pub(crate) fn new(
         policy: &Policy,
         egress: &Arc<Egress>,
+        budget: Budget,
         ledger: Ledger,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
@@ -70,7 +71,7 @@ impl CellState {
             http: WasiHttpCtx::new(),
             egress: egress.call(ledger.clone()),
             files,
-            limiter: Limiter::new(&policy.limits),
+            limiter: Limiter::new(&policy.limits, budget),
             ledger,
             voice,
         })

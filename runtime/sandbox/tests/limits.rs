@@ -15,6 +15,7 @@ use serde_json::json;
 use support::{Probe, call, call_of, listening, load, only_tool, run, sandbox};
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
 use toolcell_core::{CallContext, Limit, Limits, Policy, ToolError, ToolOutput};
+use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const PAGE: u64 = 64 << 10;
 
@@ -92,6 +93,33 @@ async fn memory_is_granted_up_to_the_limit_and_refused_beyond() {
     // Not even the memory that it starts with.
     let (result, _) = call(&*only_tool(&component, limited(|l| l.memory = 2 * PAGE - 1))).await;
     assert_eq!(result, stopped_by(Limit::Memory(2 * PAGE - 1)));
+}
+
+#[tokio::test]
+async fn all_calls_together_have_a_budget_of_memory_and_give_it_back() {
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 4,
+        memory: 5 * PAGE,
+        optimize: false,
+        ..SandboxOptions::default()
+    })
+    .unwrap();
+    // Starts with two pages; the arguments say how many more it wants.
+    let probe = Probe::running(&format!(
+        "(if (i32.eq (memory.grow (i32.sub (i32.load8_u offset=5 (local.get $args)) (i32.const 48))) (i32.const -1))
+           (then unreachable)) {DONE}"
+    ));
+    let component = load(&sandbox, &probe).await.unwrap();
+    let tool = only_tool(&component, Policy::default());
+    let wants = async |pages: u32| {
+        tool.call(call_of(json!({"n": pages})), CallContext::unobserved())
+            .await
+    };
+    for _ in 0..5 {
+        assert!(wants(3).await.is_ok());
+        let result = wants(4).await;
+        assert!(matches!(result, Err(ToolError::Unavailable { .. })), "{result:?}");
+    }
 }
 
 #[tokio::test]
