@@ -41,7 +41,23 @@ pub(crate) fn plain_root(schema: &Value) -> Value {
     schema
 }
 
-/// A schema whose objects take no further properties, as structured output of Anthropic demands.
+/// Constraints that Anthropic's structured output refuses
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/structured-outputs>). Without them the schema promises less.
+const NOT_PROMISED: &[&str] = &[
+    "$schema",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+];
+
+/// A schema as structured output of Anthropic takes it: its objects take no further properties, and what cannot be
+/// promised is left out.
 pub(crate) fn closed(schema: &Value) -> Value {
     let mut schema = schema.clone();
     close(&mut schema);
@@ -51,6 +67,10 @@ pub(crate) fn closed(schema: &Value) -> Value {
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
+            map.retain(|keyword, value| {
+                let is_refused = keyword == "minItems" && value.as_u64().is_none_or(|n| n > 1);
+                !is_refused && !NOT_PROMISED.contains(&keyword.as_str())
+            });
             if map.get("type").is_some_and(|t| t == "object") && !map.contains_key("additionalProperties") {
                 map.insert("additionalProperties".into(), false.into());
             }
@@ -121,6 +141,8 @@ mod tests {
                 "type": {"type": "string", "const": {"type": "object"}},
                 "list": {"type": "array", "items": {"type": "object"}},
                 "open": {"type": "object", "additionalProperties": true},
+                "minimum": {"type": "integer", "minimum": 1, "description": "Least."},
+                "some": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "maxLength": 9}},
             },
         });
         let closed = closed(&schema);
@@ -130,6 +152,14 @@ mod tests {
             false
         );
         assert_eq!(closed["properties"]["open"]["additionalProperties"], true);
+        assert_eq!(
+            closed["properties"]["minimum"],
+            json!({"type": "integer", "description": "Least."})
+        );
+        assert_eq!(
+            closed["properties"]["some"],
+            json!({"type": "array", "minItems": 1, "items": {"type": "string"}})
+        );
         assert_eq!(closed["properties"]["type"], schema["properties"]["type"]);
     }
 
