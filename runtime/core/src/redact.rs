@@ -110,13 +110,8 @@ impl Redactor {
                 }
             }
         }
-        let mut first = vec![false; 256];
-        for pattern in &list {
-            for byte in 0..=u8::MAX {
-                let begins = pattern.alphabet.same(pattern.bytes[0], byte) || matches!(byte, b'%' | b'\\');
-                first[usize::from(byte)] |= begins || (byte == b'+' && pattern.bytes[0] == b' ');
-            }
-        }
+        let begins = |byte| list.iter().any(|pattern: &Pattern| pattern.may_begin(byte));
+        let first = (0..=u8::MAX).map(begins).collect();
         Self(Arc::new(Patterns { list, first }))
     }
 
@@ -211,7 +206,7 @@ impl Redactor {
         while let Some(offset) = text[at..].iter().position(|b| self.0.first[usize::from(*b)]) {
             at += offset;
             let mut best: Option<(usize, &Pattern)> = None;
-            for pattern in &self.0.list {
+            for pattern in self.0.list.iter().filter(|p| p.may_begin(text[at])) {
                 match pattern.matches(&text[at..], is_whole) {
                     Match::Yes(length) if best.is_none_or(|(longest, _)| length > longest) => {
                         best = Some((length, pattern));
@@ -269,6 +264,12 @@ impl Redaction {
 }
 
 impl Pattern {
+    /// Whether a find can begin with this byte: the first of the pattern, or the beginning of an escape.
+    fn may_begin(&self, byte: u8) -> bool {
+        let first = self.bytes[0];
+        self.alphabet.same(first, byte) || matches!(byte, b'%' | b'\\') || (byte == b'+' && first == b' ')
+    }
+
     /// Whether `text` begins with the pattern, each of its characters written in one of the ways there are. A text can
     /// have several readings; the longest counts.
     fn matches(&self, text: &[u8], is_whole: bool) -> Match {

@@ -15,13 +15,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::{Heard, call_of, listening};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use toolcell_core::policy::{DirGrant, Grants};
-use toolcell_core::{BoxFuture, Content, Grant, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
+use toolcell_core::{BoxFuture, Content, Grant, Limit, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
 use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
 const SECRET: &str = "s3cret-value-of-the-person";
@@ -47,18 +49,24 @@ impl Network for OneServer {
     }
 }
 
-/// Answers by the path of the request; a page shows the head of the request.
-async fn serve() -> SocketAddr {
+/// Answers by the path of the request; a page shows the head of the request, and `/silent` never answers. `hung_up`
+/// hears of each client that left without an answer.
+async fn serve(hung_up: mpsc::UnboundedSender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
+            let hung_up = hung_up.clone();
             tokio::spawn(async move {
                 let mut head = String::new();
                 while !head.ends_with("\r\n\r\n") {
                     head.push(char::from(stream.read_u8().await.unwrap()));
                 }
                 let path = head.split(' ').nth(1).unwrap();
+                if path == "/silent" {
+                    while stream.read_u8().await.is_ok() {}
+                    return hung_up.send(()).unwrap();
+                }
                 let answer = match path.split_once("?to=") {
                     Some((_, to)) => {
                         format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
@@ -118,8 +126,9 @@ fn named<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> &'a dyn Tool {
 
 #[tokio::test]
 async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_else() {
+    let (hung_up, mut hang_ups) = mpsc::unbounded_channel();
     let network = Arc::new(OneServer {
-        server: serve().await,
+        server: serve(hung_up).await,
         connected: Mutex::default(),
     });
     let options = SandboxOptions {
@@ -202,6 +211,32 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
     assert_eq!(connections(), before + 2);
 
     secrets(&component).await;
+
+    // A call that is over, by its deadline or because nobody waits for it any more, leaves no connection behind.
+    let mut hurried = policy(&["http=http://*"]);
+    hurried.limits.wall_ms = 2_000;
+    let tool = component.tools(Arc::new(hurried)).remove(0);
+    let (result, heard) = call(&*tool, json!({"url": "http://a.example.com/silent"})).await;
+    assert!(
+        matches!(
+            result,
+            Err(ToolError::Limit {
+                limit: Limit::WallTimeMs(2_000)
+            })
+        ),
+        "{result:?}"
+    );
+    assert_eq!(heard.receipt().hosts, ["a.example.com:80"]);
+    hang_ups.recv().await.unwrap();
+    let tool = fetch(&["http=http://*"]);
+    let before = connections();
+    let running =
+        tokio::spawn(async move { call(&*tool, json!({"url": "http://a.example.com/silent"})).await });
+    while connections() == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+    hang_ups.recv().await.unwrap();
 }
 
 /// The server answers with what it was asked, and the guest returns that: nobody sees the secret but the server.
