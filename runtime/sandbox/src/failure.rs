@@ -3,7 +3,7 @@
 //! The engine's errors are told apart by their types, and limits by what the host's own limiter remembers. Two of the
 //! engine's errors have no public type (48.0.8): see [`untyped_limit`].
 
-use toolcell_core::{Limit, Limits, ToolError};
+use toolcell_core::{Limit, Limits, Redactor, ToolError};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::I32Exit;
@@ -73,8 +73,12 @@ fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
 }
 
 /// Why a guest says that it has no answer; `Err` holds a text that is for people only.
-pub(crate) fn of_guest(error: GuestError) -> Result<ToolError, String> {
-    let bounded = |text| cut(text, MAX_ERROR_TEXT);
+/// Secrets are taken out before a text is cut, for half a secret would not be found afterwards.
+pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolError, String> {
+    let bounded = |mut text: String| {
+        redactor.string(&mut text);
+        cut(text, MAX_ERROR_TEXT)
+    };
     Ok(match error {
         GuestError::InvalidArguments(text) => ToolError::invalid(bounded(text)),
         GuestError::Denied(text) => ToolError::denied(bounded(text), None),

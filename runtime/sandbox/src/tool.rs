@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    Blob, BoxFuture, CallContext, Content, Link, Policy, Schema, Tool, ToolCall, ToolError, ToolOutput,
-    ToolSpec,
+    Blob, BoxFuture, CallContext, Content, Link, Policy, Redactor, Schema, Tool, ToolCall, ToolError,
+    ToolOutput, ToolSpec,
 };
 use wasmtime::Store;
 
@@ -63,13 +63,11 @@ impl ComponentTool {
             slots: self.component.slots,
             bytes_in: byte_len(&call),
         };
+        let redactor = self.egress.redactor();
         match self.component.cells.run(order, Run { call }).await? {
-            Ok(output) => finish(output, self.spec.output.as_deref()),
-            Err(error) => Err(failure::of_guest(error).unwrap_or_else(|for_people| {
-                tell_people(
-                    &*cx.observer,
-                    self.egress.redactor().text(&for_people).into_owned(),
-                );
+            Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
+            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
+                tell_people(&*cx.observer, for_people);
                 ToolError::Failed {
                     message: "the tool failed for a reason that only its log tells".into(),
                 }
@@ -127,16 +125,16 @@ fn guest_text(error: &GuestError) -> &str {
 }
 
 /// Makes the answer of what the guest returned; its structured part must fit the schema that the tool has for it.
-fn finish(output: Output, schema: Option<&Schema>) -> Result<ToolOutput, ToolError> {
+fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Result<ToolOutput, ToolError> {
     let structured = match output.structured {
         None => None,
-        Some(text) => Some(structured(&text, schema)?),
+        Some(text) => Some(structured(&text, schema, redactor)?),
     };
     let content = output.content.into_iter().map(to_core).collect();
     Ok(ToolOutput { content, structured })
 }
 
-fn structured(text: &str, schema: Option<&Schema>) -> Result<Value, ToolError> {
+fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Result<Value, ToolError> {
     let broken = |what: String| ToolError::Crashed {
         cause: format!("its structured answer {what}"),
     };
@@ -145,10 +143,9 @@ fn structured(text: &str, schema: Option<&Schema>) -> Result<Value, ToolError> {
         && let Err(mismatches) = schema.validate(&value)
     {
         let reasons: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-        return Err(broken(failure::cut(
-            format!("does not fit its own schema: {}", reasons.join("; ")),
-            failure::MAX_ERROR_TEXT,
-        )));
+        let reasons = format!("does not fit its own schema: {}", reasons.join("; "));
+        let reasons = redactor.text(&reasons).into_owned();
+        return Err(broken(failure::cut(reasons, failure::MAX_ERROR_TEXT)));
     }
     Ok(value)
 }

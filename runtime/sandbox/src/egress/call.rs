@@ -84,6 +84,20 @@ impl Egress {
         self.secrets.redactor()
     }
 
+    /// Writes down a request that was refused, with the grant that would allow it.
+    pub(super) fn note_denial(&self, ledger: &Ledger, method: &Method, target: &Target, private: bool) {
+        let grant = grant_for(method.as_str(), target, private);
+        ledger.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
+    }
+
+    /// A request as a person reads it: without its query, which may hold what is nobody's business. Secrets are taken out
+    /// before the path is cut, for half a secret would not be found afterwards.
+    fn shown(&self, method: &Method, target: &Target) -> String {
+        let path = self.redactor().text(&target.path);
+        let path: String = path.chars().take(SHOWN_PATH).collect();
+        format!("{method} {}://{}{path}", target.scheme, target.authority())
+    }
+
     /// The way out of one call, which writes to `ledger`.
     pub(crate) fn call(self: &Arc<Self>, ledger: Ledger) -> CallEgress {
         CallEgress {
@@ -119,19 +133,18 @@ impl CallEgress {
         self.sent += 1;
         let hop = lock(&self.redirects).follow(&target);
         let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
-            note_denial(&self.ledger, &method, &target, false);
+            self.egress.note_denial(&self.ledger, &method, &target, false);
             return Err(Error::HttpRequestDenied);
         };
         if hop.number > MAX_HOPS {
-            let shown = format!(
-                "{} (more than {MAX_HOPS} redirects in a row)",
-                shown(&method, &target)
-            );
+            let shown = self.egress.shown(&method, &target);
+            let shown = format!("{shown} (more than {MAX_HOPS} redirects in a row)");
             self.ledger.denial("http", shown, None);
             return Err(Error::LoopDetected);
         }
         if hop.downgrade {
-            let shown = format!("{} (a redirect from https to http)", shown(&method, &target));
+            let shown = self.egress.shown(&method, &target);
+            let shown = format!("{shown} (a redirect from https to http)");
             self.ledger.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
         }
@@ -225,18 +238,6 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
     } else {
         Err(Error::HttpProtocolError)
     }
-}
-
-/// Writes down a request that was refused, with the grant that would allow it.
-pub(super) fn note_denial(ledger: &Ledger, method: &Method, target: &Target, private: bool) {
-    let grant = grant_for(method.as_str(), target, private);
-    ledger.denial("http", shown(method, target), grant.map(|g| g.to_string()));
-}
-
-/// A request as a person reads it: without its query, which may hold what is nobody's business.
-fn shown(method: &Method, target: &Target) -> String {
-    let path: String = target.path.chars().take(SHOWN_PATH).collect();
-    format!("{method} {}://{}{path}", target.scheme, target.authority())
 }
 
 pub(super) fn lock(redirects: &Mutex<Redirects>) -> std::sync::MutexGuard<'_, Redirects> {

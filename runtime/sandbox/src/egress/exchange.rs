@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
-use super::call::{Admitted, lock, note_denial};
+use super::call::{Admitted, lock};
 use super::mask::{MaskedBody, check_coding, mask_headers};
 use super::network::Outside;
 use super::target::{Host, Scheme, Target};
@@ -104,7 +104,7 @@ pub(super) async fn send(
         .take(MAX_ADDRESSES)
         .collect();
     if allowed.is_empty() {
-        note_denial(&ledger, &method, &target, true);
+        egress.note_denial(&ledger, &method, &target, true);
         return Err(Error::DestinationIpProhibited);
     }
     ledger.host(target.host_and_port());

@@ -120,6 +120,18 @@ async fn a_denied_request_carries_no_secret_anywhere() {
     assert!(!format!("{:?} {:?}", caller.denials(), caller.egress).contains(VALUE));
 }
 
+#[tokio::test]
+async fn a_denial_shows_no_half_of_a_secret_where_the_path_is_cut() {
+    let (mut caller, _server) = caller(ok_always).await;
+    let url = format!("http://a.example/{}{VALUE}", "x".repeat(115));
+    assert!(caller.send(request("POST", &url, &[])).await.is_err());
+    let (target, _) = caller.denials().remove(0);
+    assert!(
+        target.contains("x[redacted:t") && !target.contains("s3c"),
+        "{target}"
+    );
+}
+
 fn ok_always(_: &str) -> Vec<u8> {
     ok("")
 }
