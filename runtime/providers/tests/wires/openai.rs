@@ -819,7 +819,7 @@ async fn a_model_that_wants_the_limit_under_another_name_gets_it() {
 #[tokio::test]
 async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
     let mut options = http();
-    options.idle_timeout = Duration::from_millis(60);
+    options.idle_timeout = Duration::from_secs(1);
     let server = Server::start([Reply::events(&HELLO[..4]).then_stall()]).await;
     let end = play(&model(&server, options), hello()).await.1.unwrap();
     assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
