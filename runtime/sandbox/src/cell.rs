@@ -115,7 +115,13 @@ impl Cells {
             Ok(guest) => job.run(&guest, store).await,
             Err(error) => Err(error),
         };
-        let done = result.map_err(|error| failure::of_engine(&error, &store.data().limiter, limits))?;
+        let done = result.map_err(|error| {
+            let state = store.data();
+            if let Some(backtrace) = failure::backtrace(&error) {
+                state.voice.explain(backtrace);
+            }
+            failure::of_engine(&error, &state.limiter, limits)
+        })?;
         let bytes_out = J::bytes_out(&done);
         filing.ledger.lock().bytes_out = bytes_out;
         if bytes_out > limits.output {

@@ -5,7 +5,7 @@
 
 use toolcell_core::{Limit, Limits, Redactor, ToolError};
 use wasmtime::component::ResourceTableError;
-use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::contract::GuestError;
@@ -17,6 +17,10 @@ pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
 
 /// Longest cause of a crash in the engine's words, in bytes.
 const MAX_CAUSE: usize = 500;
+
+/// Most functions of a backtrace, and the longest name of one in bytes.
+const MAX_FRAMES: usize = 16;
+const MAX_FUNCTION_NAME: usize = 200;
 
 /// Why a call ended in an error of the engine.
 pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Limits) -> ToolError {
@@ -48,8 +52,23 @@ pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Lim
         return refused.into_error();
     }
     ToolError::Crashed {
-        cause: cut(one_line(&format!("{error:#}")), MAX_CAUSE),
+        cause: cut(one_line(&error.root_cause().to_string()), MAX_CAUSE),
     }
+}
+
+/// Where in the guest an error arose, innermost function first, as far as the engine knows. The names are the guest's
+/// own and are cut.
+pub(crate) fn backtrace(error: &wasmtime::Error) -> Option<String> {
+    let frames = error.downcast_ref::<WasmBacktrace>()?.frames();
+    let lines: Vec<String> = frames
+        .iter()
+        .take(MAX_FRAMES)
+        .map(|frame| match frame.func_name() {
+            Some(name) => cut(one_line(name), MAX_FUNCTION_NAME),
+            None => format!("function {}", frame.func_index()),
+        })
+        .collect();
+    (!lines.is_empty()).then(|| format!("it ended in: {}", lines.join(" < ")))
 }
 
 /// No room for another cell at the moment.

@@ -126,6 +126,17 @@ impl Voice {
         speech.line(level, source, message.as_bytes());
     }
 
+    /// A line of the host about the guest, for somebody who looks for an error in it. Does not count as the guest's.
+    pub(crate) fn explain(&self, message: String) {
+        let speech = self.lock();
+        let message = speech.redactor.text(&message).into_owned();
+        speech.observer.log(LogLine {
+            level: LogLevel::Debug,
+            source: LogSource::Host,
+            message,
+        });
+    }
+
     fn write(&self, source: LogSource, bytes: &[u8]) {
         self.lock().write(source, bytes);
     }

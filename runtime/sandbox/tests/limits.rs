@@ -230,9 +230,9 @@ async fn a_call_that_is_dropped_before_it_began_to_run_leaves_no_receipt() {
 #[tokio::test]
 async fn a_trap_is_a_crash_with_its_cause_and_the_next_call_starts_afresh() {
     let probe = Probe {
-        module: "(global $used (mut i32) (i32.const 0))".into(),
+        module: "(global $used (mut i32) (i32.const 0)) (func $deep unreachable)".into(),
         run: "(if (global.get $used) (then (drop (i32.div_u (i32.const 1) (i32.const 0)))))
-              (global.set $used (i32.const 1)) unreachable"
+              (global.set $used (i32.const 1)) (call $deep) unreachable"
             .into(),
         ..Probe::default()
     };
@@ -245,6 +245,12 @@ async fn a_trap_is_a_crash_with_its_cause_and_the_next_call_starts_afresh() {
         };
         assert!(cause.contains("unreachable"), "{cause}");
         heard.receipt();
+        // Whoever looks for the error in the tool sees where it ended.
+        let host = heard.said(LogSource::Host);
+        assert!(
+            host.len() == 1 && host[0].starts_with("it ended in: deep < "),
+            "{host:?}"
+        );
     }
 }
 
