@@ -148,3 +148,38 @@ fn colours_appear_only_where_they_are_wanted() {
     person.var("NO_COLOR", "1");
     assert!(!person.run(&["tool", "list"]).ended(0).stdout.contains('\u{1b}'));
 }
+
+#[test]
+fn limits_are_proposed_from_what_a_tool_uses() {
+    let person = Person::new();
+    person.file("samples.json", r#"[{"text": "a b"}, {"text": 1}]"#);
+    let json = person
+        .run(&["tool", "calibrate", "text_count", "samples.json", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(json["answered"], 3);
+    assert_eq!(json["failed"].as_array().unwrap().len(), 1);
+    assert!(json["used"]["fuel"].as_u64().unwrap() > 0);
+    assert!(json["proposed"]["memory"].as_u64() >= json["used"]["memory"].as_u64());
+    // What it prints is configuration.
+    let printed = person
+        .run(&["tool", "calibrate", "text_count", "samples.json"])
+        .ended(0)
+        .stdout;
+    person.configure(&printed);
+    person.run(&["call", "text_count", r#"{"text": "a b"}"#]).ended(0);
+    person
+        .run(&["tool", "calibrate", "text_count", "gone.json"])
+        .ended(2);
+}
+
+/// A component of a kilobyte that would take gigabytes to compile.
+#[test]
+fn a_component_that_is_made_to_exhaust_the_compiler_is_refused() {
+    let person = Person::new();
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpora/attacks/");
+    let bomb = std::fs::read_to_string(format!("{corpus}a25_expo_20.wat")).unwrap();
+    person.file("bomb.wasm", wat::parse_str(bomb).unwrap());
+    let seen = person.run(&["tool", "inspect", "bomb.wasm"]).ended(7);
+    assert!(seen.stderr.contains("cannot be loaded"), "{}", seen.stderr);
+}

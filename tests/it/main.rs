@@ -15,6 +15,7 @@ mod prebuilt;
 mod promises;
 mod readme;
 mod run_approval;
+mod run_session;
 mod run_turn;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.

@@ -253,11 +253,9 @@ fn what_cannot_start_says_why() {
     error: the provider `scripted` cannot be set up
       why: the script is not usable: [work]/gone.json: No such file or directory (os error 2)
      hint: the format is described at `toolcell run --help`
-    offline stand-in, no model: no provider is configured and OPENAI_API_KEY is not set
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)
      hint: check the path; relative paths start at the working directory
-    offline stand-in, no model: no provider is configured and OPENAI_API_KEY is not set
     error: `--tool text#text_count` names one tool of a component
       why: `text_count` comes with everything else in `text`
      hint: offer the whole component: --tool text
