@@ -84,24 +84,29 @@ fn not_public(reach: Reach) -> Reach {
 /// Whether a DNS name (lower case, without trailing dot) can belong to the public internet. Names of one label, names
 /// reserved for local use and names that container and cloud platforms give to their own services do not.
 pub(crate) fn is_public_name(name: &str) -> bool {
-    const LOCAL: [&str; 17] = [
+    const LOCAL: [&str; 22] = [
         "alt",
         "arpa",
         "cluster",
+        "consul",
         "corp",
+        "docker",
         "home",
         "internal",
         "intranet",
         "invalid",
+        "k8s",
         "lan",
         "local",
         "localdomain",
         "localhost",
+        "lxd",
         "mail",
         "onion",
         "private",
         "svc",
         "test",
+        "workgroup",
     ];
     name.rsplit_once('.')
         .is_some_and(|(_, last)| !LOCAL.contains(&last))
