@@ -20,6 +20,17 @@ type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, Result
 ///
 /// Its future must come to an `await` now and then: a call is cancelled by dropping it. Work that blocks a thread belongs
 /// into `tokio::task::spawn_blocking`.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_agent::FnTool;
+///
+/// let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+/// let greet = FnTool::new("greet", "Greets somebody", schema, |arguments, _cx| async move {
+///     Ok(format!("Hello, {}!", arguments["name"]))
+/// })?;
+/// # Ok::<(), toolcell_agent::FnToolError>(())
+/// ```
 pub struct FnTool {
     spec: ToolSpec,
     body: Box<Body>,

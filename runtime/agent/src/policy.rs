@@ -14,6 +14,19 @@ use crate::budget::Budget;
 /// | `deadline_ms` | none | running calls are dropped, the turn ends with what there is |
 /// | `result_bytes` | 48 KiB of text a call | head and tail with a mark between; the whole is kept for `read_result` |
 /// | `error_breaker` | 5 times the same error in a row | the turn ends as failing |
+///
+/// ```
+/// use toolcell_agent::{LoopPolicy, preset};
+///
+/// let careful = LoopPolicy {
+///     max_steps: 5,
+///     concurrency: 1,
+///     ..preset::vertex()
+/// };
+/// let read: LoopPolicy = serde_json::from_str(r#"{"max_steps": 5}"#)?;
+/// # assert_eq!(careful.max_steps, read.max_steps);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoopPolicy {

@@ -25,6 +25,40 @@ use toolcell_core::{BoxFuture, Content, Message, Receipt, ToolError};
 use std::future::ready;
 
 /// Code that looks at a turn while it runs. Every method does nothing unless it is written.
+///
+/// ```
+/// use serde_json::json;
+/// use toolcell_agent::hook::{CallDraft, Hook, HookContext, HookError, Verdict};
+/// use toolcell_core::BoxFuture;
+///
+/// /// Gives every call a database, and refuses those that name another one.
+/// struct OneDatabase;
+///
+/// impl Hook for OneDatabase {
+///     fn name(&self) -> &str {
+///         "one_database"
+///     }
+///
+///     fn is_guard(&self) -> bool {
+///         true
+///     }
+///
+///     fn before_call<'a>(
+///         &'a self,
+///         call: &'a mut CallDraft,
+///         _cx: &'a HookContext,
+///     ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+///         Box::pin(async move {
+///             let database = call.arguments.entry("database").or_insert(json!("main"));
+///             Ok(if *database == "main" {
+///                 Verdict::Continue
+///             } else {
+///                 Verdict::Cancel { reason: "only the database `main` may be used".into() }
+///             })
+///         })
+///     }
+/// }
+/// ```
 pub trait Hook: Send + Sync {
     /// Name, unique among the hooks of an agent.
     fn name(&self) -> &str;

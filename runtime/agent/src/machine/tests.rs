@@ -559,3 +559,41 @@ fn a_call_that_was_done_when_the_turn_was_stopped_keeps_its_result() {
         ]
     );
 }
+
+#[test]
+fn an_event_that_stands_in_a_journal_twice_counts_once() {
+    let started = Event::TurnStarted {
+        version: 1,
+        session: "s".into(),
+        provider: "p".into(),
+        model: "m".into(),
+        message: Message::user("go"),
+    };
+    let answered = Event::StepFinished {
+        step: 1,
+        message: Message::Assistant {
+            parts: vec![Part::Call(CallRequest {
+                id: "c".into(),
+                name: "t".into(),
+                arguments: "{}".into(),
+                opaque: Value::Null,
+            })],
+        },
+        stop: StopReason::Complete,
+        usage: None,
+    };
+    let finished = |text: &str| Event::CallFinished {
+        id: "c".into(),
+        tool: "t".into(),
+        content: vec![Content::text(text)],
+        structured: None,
+        error: None,
+        receipt: None,
+    };
+    let once = [started, answered, finished("first")];
+    let twice = [&once[..], &[finished("second")]].concat();
+    let state = LoopState::from_events("s", &twice);
+    assert_eq!(state, LoopState::from_events("s", &once));
+    assert_eq!(state.messages.last().unwrap().text(), "first");
+    assert_eq!(state.spent.calls, 1);
+}

@@ -23,6 +23,22 @@ use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
 use self::write::{Op, Write};
 
 /// Sessions in one SQLite file.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use tokio_util::sync::CancellationToken;
+/// # use toolcell_agent::{Agent, Silent, SqliteStore};
+/// # async fn f(provider: Arc<dyn toolcell_core::Provider>) -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(SqliteStore::open("sessions.db")?);
+/// let agent = Agent::builder(provider).store(store).build()?;
+/// let mut session = agent.load("shop").await?;
+/// if session.is_open() {
+///     // The process ended in the middle of a turn, or the turn waits for an approval.
+///     session.resume(&Silent, CancellationToken::new()).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct SqliteStore {
     writer: Option<mpsc::Sender<Write>>,
     reader: Option<mpsc::Sender<Read>>,
