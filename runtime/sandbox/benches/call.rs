@@ -119,5 +119,25 @@ fn calls(c: &mut Criterion) {
     cell(c, &runtime);
 }
 
-criterion_group!(benches, calls);
+/// What a process does before its first call, when the code is in the cache.
+fn starts(c: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let options = SandboxOptions {
+        cache_dir: Some(home.path().join("cache")),
+        slots: 8,
+        ..SandboxOptions::default()
+    };
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt/json.wasm");
+    let bytes = std::fs::read(shipped).unwrap();
+    let load = |sandbox: &Sandbox| runtime.block_on(sandbox.load("json.wasm", &bytes)).unwrap();
+    load(&Sandbox::new(options.clone()).unwrap());
+    c.bench_function("start/sandbox of 8 slots", |b| {
+        b.iter(|| Sandbox::new(options.clone()).unwrap());
+    });
+    let sandbox = Sandbox::new(options.clone()).unwrap();
+    c.bench_function("start/json.wasm from the cache", |b| b.iter(|| load(&sandbox)));
+}
+
+criterion_group!(benches, calls, starts);
 criterion_main!(benches);

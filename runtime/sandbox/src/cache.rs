@@ -6,11 +6,12 @@
 //!
 //! An entry is written to a temporary file and renamed, never changed in place: a file that is mapped stays as it is.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags};
 use wasmtime::Engine;
@@ -22,11 +23,21 @@ use crate::definitions::Stored;
 /// Changes when entries change their form.
 const FORMAT: &str = "toolcell cache 1";
 
+/// How the names of files begin that are not finished.
+const TEMPORARY: &str = ".new-";
+
 /// Name of the file that holds the key.
 const KEY_FILE: &str = "key";
 
 /// Bytes of the hash at the end of an entry.
 const MAC: usize = blake3::OUT_LEN;
+
+/// Most bytes of all entries together. A dozen components of language runtimes fit in; what was not used for longest
+/// goes first.
+const MAX_BYTES: u64 = 2 << 30;
+
+/// After this time a temporary file belongs to a process that did not live to rename it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Largest entry of definitions, in bytes; what a component may define at most is less.
 const MAX_DEFINITIONS: u64 = 16 << 20;
@@ -95,13 +106,13 @@ impl Cache {
             move |error| CacheError::Io { path, error }
         };
         if let Some(parent) = dir.parent() {
-            std::fs::create_dir_all(parent).map_err(io_error(parent))?;
+            fs::create_dir_all(parent).map_err(io_error(parent))?;
         }
         match DirBuilder::new().mode(0o700).create(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(dir)(error)),
             _ => {}
         }
-        let metadata = std::fs::symlink_metadata(dir).map_err(io_error(dir))?;
+        let metadata = fs::symlink_metadata(dir).map_err(io_error(dir))?;
         let untrusted = |path: &Path, reason| CacheError::Untrusted {
             path: path.to_owned(),
             reason,
@@ -131,7 +142,11 @@ impl Cache {
     pub(crate) fn code(&self, engine: &Engine, name: &EntryName) -> Option<wasmtime::component::Component> {
         let (file, _) = self.verified(name, Kind::Code)?;
         match compile::adopt(engine, Artefact::Verified(&file)) {
-            Ok(component) => Some(component),
+            Ok(component) => {
+                // So that `prune` sees what is in use. Where it fails, the entry goes earlier.
+                let _ = file.set_modified(SystemTime::now());
+                Some(component)
+            }
             Err(error) => {
                 tracing::debug!("an entry of the cache is of no use: {error}");
                 None
@@ -154,6 +169,9 @@ impl Cache {
     /// Keeps compiled code. Failing to is a loss of time later and nothing else.
     pub(crate) fn keep_code(&self, name: &EntryName, code: &[u8]) {
         self.keep(name, Kind::Code, code);
+        if let Err(error) = prune(&self.dir, MAX_BYTES) {
+            tracing::warn!("the cache cannot be cleaned up: {error}");
+        }
     }
 
     /// Keeps definitions.
@@ -208,7 +226,9 @@ impl Cache {
     fn keep(&self, name: &EntryName, kind: Kind, content: &[u8]) {
         let file = name.file(kind);
         let write = || -> io::Result<()> {
-            let mut temporary = tempfile::NamedTempFile::new_in(&self.dir)?;
+            let mut temporary = tempfile::Builder::new()
+                .prefix(TEMPORARY)
+                .tempfile_in(&self.dir)?;
             let mut hasher = self.hasher(&file, content.len() as u64);
             hasher.update(content);
             temporary.write_all(content)?;
@@ -220,6 +240,43 @@ impl Cache {
             tracing::warn!("the entry `{file}` of the cache cannot be written: {error}");
         }
     }
+}
+
+/// Removes abandoned files, and the entries that were not used for longest until `most` bytes are left. A file that is
+/// mapped at the moment lives on without its name.
+fn prune(dir: &Path, most: u64) -> io::Result<()> {
+    let now = SystemTime::now();
+    let mut entries = Vec::new();
+    for file in fs::read_dir(dir)? {
+        let file = file?;
+        let path = file.path();
+        let Ok(metadata) = file.metadata() else { continue };
+        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let extension = path.extension().and_then(|e| e.to_str());
+        if matches!(extension, Some("code" | "tools")) {
+            entries.push((used, metadata.len(), path));
+        } else if file
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(TEMPORARY.as_bytes())
+            && now.duration_since(used).is_ok_and(|age| age > ABANDONED_AFTER)
+        {
+            fs::remove_file(path)?;
+        }
+    }
+    entries.sort_unstable();
+    let mut sum: u64 = entries.iter().map(|(_, size, _)| size).sum();
+    for (_, size, path) in entries {
+        if sum <= most {
+            break;
+        }
+        // Another process may have been faster.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => sum -= size,
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file without following a link at its end, and refuses it where somebody else could have written it.
@@ -265,7 +322,7 @@ fn read_key(path: &Path) -> io::Result<Result<Key, &'static str>> {
 fn create_key(dir: &Path, path: &Path) -> io::Result<()> {
     let mut key: Key = [0; blake3::KEY_LEN];
     getrandom::fill(&mut key).map_err(|e| io::Error::other(e.to_string()))?;
-    let mut temporary = tempfile::NamedTempFile::new_in(dir)?;
+    let mut temporary = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(dir)?;
     temporary.write_all(&key)?;
     temporary.as_file().sync_all()?;
     match temporary.persist_noclobber(path) {
@@ -286,5 +343,51 @@ impl Hasher for EngineHasher {
 
     fn write(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of `size` bytes that was used `age` hours ago.
+    fn file(dir: &Path, name: &str, size: usize, age: u64) {
+        let file = File::create(dir.join(name)).unwrap();
+        (&file).write_all(&vec![0; size]).unwrap();
+        let used = SystemTime::now() - Duration::from_secs(age * 60 * 60);
+        file.set_modified(used).unwrap();
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|f| f.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn entries_are_kept_up_to_the_limit_and_the_oldest_go_first_beyond() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, age) in [("a.code", 3), ("b.code", 1), ("c.tools", 2)] {
+            file(dir.path(), name, 100, age);
+        }
+        file(dir.path(), "key", 32, 1_000);
+        prune(dir.path(), 300).unwrap();
+        assert_eq!(names(dir.path()), ["a.code", "b.code", "c.tools", "key"]);
+        prune(dir.path(), 299).unwrap();
+        assert_eq!(names(dir.path()), ["b.code", "c.tools", "key"]);
+        prune(dir.path(), 0).unwrap();
+        assert_eq!(names(dir.path()), ["key"]);
+    }
+
+    #[test]
+    fn files_that_a_dead_process_left_behind_are_removed_after_a_day() {
+        let dir = tempfile::tempdir().unwrap();
+        file(dir.path(), ".new-1", 1, 25);
+        file(dir.path(), ".new-2", 1, 23);
+        prune(dir.path(), 0).unwrap();
+        assert_eq!(names(dir.path()), [".new-2"]);
     }
 }
