@@ -1,5 +1,6 @@
 //! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that a person and a
-//! model can read; it is checked before each request and each call, so that what was begun is finished.
+//! model can read; it is checked before each request and each call, so that what was begun is finished. Time alone ends what
+//! was begun.
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::Receipt;
@@ -11,6 +12,9 @@ use toolcell_core::provider::Usage;
 pub struct Budget {
     /// Units of fuel of all calls together.
     pub fuel: Option<u64>,
+    /// Milliseconds of wall time of all turns together, without the time in which they were paused. A turn ends when they
+    /// are used up, whatever it waits for.
+    pub wall_ms: Option<u64>,
     /// Milliseconds of wall time of all calls together.
     pub call_ms: Option<u64>,
     /// Bytes that all calls return together.
@@ -45,6 +49,8 @@ pub struct Prices {
 pub struct Spent {
     /// Units of fuel.
     pub fuel: u64,
+    /// Milliseconds of wall time of turns.
+    pub wall_ms: u64,
     /// Microseconds of wall time of calls.
     pub call_us: u64,
     /// Bytes that calls returned.
@@ -87,11 +93,17 @@ impl Spent {
 }
 
 impl Budget {
+    /// The reason for which a turn ends when its time is used up.
+    pub(crate) fn out_of_time(limit: u64) -> String {
+        format!("the budget of {limit} ms of time is used up")
+    }
+
     /// The first part of the budget that is used up, in words; `None` while there is some of everything.
     pub fn exceeded(&self, spent: &Spent) -> Option<String> {
         let tokens = spent.usage.input.saturating_add(spent.usage.output);
         let parts = [
             (self.fuel, spent.fuel, "units of fuel"),
+            (self.wall_ms, spent.wall_ms, "ms of time"),
             (self.call_ms, spent.call_us / 1_000, "ms of tool time"),
             (self.bytes, spent.bytes, "bytes of results"),
             (self.calls, spent.calls, "calls"),

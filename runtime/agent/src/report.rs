@@ -108,6 +108,7 @@ impl Record {
                 result,
                 steps,
                 usage,
+                ..
             } => {
                 self.end = Some((outcome.clone(), text.clone(), result.clone()));
                 (self.steps, self.usage) = (*steps, *usage);

@@ -240,6 +240,9 @@ pub enum Event {
         steps: u32,
         /// Tokens of all steps together.
         usage: Usage,
+        /// Milliseconds that it took, without the time in which it was paused.
+        #[serde(default)]
+        wall_ms: u64,
     },
 }
 
@@ -552,6 +555,7 @@ mod tests {
                 result: Some(json!([1])),
                 steps: 1,
                 usage: Usage::default(),
+                wall_ms: 12,
             },
         ]
     }

@@ -25,11 +25,13 @@ use self::listen::{Heard, Listening};
 use self::observer::{MAX_WAITING, Observer};
 use self::tasks::Done;
 use crate::agent::Inner;
+use crate::budget::Budget;
 use crate::context::{self, View};
 use crate::dispatch;
 use crate::error::AgentError;
 use crate::hook::HookContext;
 use crate::machine::{CallOutcome, Effect, Input, LoopState};
+use crate::policy::LoopPolicy;
 use crate::report::{Record, TurnReport};
 use crate::results::Shelf;
 
@@ -44,7 +46,11 @@ pub(crate) struct Driver<'a> {
     shelf: Arc<Shelf>,
     sink: &'a dyn EventSink,
     cancel: CancellationToken,
-    deadline: Option<(Instant, u64)>,
+    /// When the turn ends at the latest, and how.
+    deadline: Option<(Instant, TurnOutcome)>,
+    begun: Instant,
+    /// Time of this turn before this driver took it up, in milliseconds.
+    before_ms: u64,
     tasks: JoinSet<Done>,
     running: BTreeMap<String, Arc<Observer>>,
     model: Option<Listening<'a>>,
@@ -68,7 +74,7 @@ struct Summary {
 /// What the driver waits for.
 enum Happening {
     Cancelled,
-    Deadline(u64),
+    Deadline(TurnOutcome),
     Note(Event),
     Heard(Heard),
     Done(Done),
@@ -84,7 +90,9 @@ impl<'a> Driver<'a> {
         cancel: CancellationToken,
     ) -> Self {
         let notes = mpsc::channel(MAX_WAITING);
-        let deadline = inner.machine.policy.deadline_ms;
+        let begun = Instant::now();
+        let deadline = deadline(&inner.machine.policy, state, begun);
+        let before_ms = state.turn.as_ref().map_or(0, |turn| turn.wall_ms);
         let shared: Arc<Mutex<Map<String, Value>>> = Arc::default();
         let sender = notes.0.clone();
         let hooks = HookContext::new(
@@ -101,7 +109,9 @@ impl<'a> Driver<'a> {
             shelf,
             sink,
             cancel,
-            deadline: deadline.map(|ms| (Instant::now() + Duration::from_millis(ms), ms)),
+            deadline,
+            begun,
+            before_ms,
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
             model: None,
@@ -145,6 +155,7 @@ impl<'a> Driver<'a> {
         let mut events = Vec::new();
         let mut rest = Vec::new();
         while let Some(input) = inputs.pop_front() {
+            self.tell_time();
             for effect in self.inner.machine.step(self.state, input) {
                 match effect {
                     Effect::Emit(event) => events.push(event),
@@ -173,6 +184,14 @@ impl<'a> Driver<'a> {
             self.perform(effect);
         }
         Ok(())
+    }
+
+    /// The machine has no clock.
+    fn tell_time(&mut self) {
+        if let Some(turn) = &mut self.state.turn {
+            let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            turn.wall_ms = self.before_ms.saturating_add(ms);
+        }
     }
 
     async fn save(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
@@ -244,12 +263,12 @@ impl<'a> Driver<'a> {
     }
 
     async fn happening(&mut self) -> Happening {
-        let deadline = self.deadline;
+        let deadline = self.deadline.clone();
         let deadline = async move {
             match deadline {
-                Some((at, ms)) => {
+                Some((at, outcome)) => {
                     tokio::time::sleep_until(at).await;
-                    ms
+                    outcome
                 }
                 None => std::future::pending().await,
             }
@@ -281,7 +300,7 @@ impl<'a> Driver<'a> {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Happening::Cancelled,
-            ms = deadline => Happening::Deadline(ms),
+            outcome = deadline => Happening::Deadline(outcome),
             happening = something => happening,
         }
     }
@@ -290,7 +309,7 @@ impl<'a> Driver<'a> {
     async fn take(&mut self, happening: Happening) -> Option<Input> {
         match happening {
             Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
-            Happening::Deadline(ms) => Some(self.halt(TurnOutcome::Deadline { ms }).await),
+            Happening::Deadline(outcome) => Some(self.halt(outcome).await),
             Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
             Happening::Note(event) => {
                 self.show(event);
@@ -451,4 +470,18 @@ impl<'a> Driver<'a> {
         self.save(unsaved).await?;
         Ok(self.record.into_report(self.state))
     }
+}
+
+/// When a turn ends at the latest: at its own deadline, or when the time of the session is used up.
+fn deadline(policy: &LoopPolicy, state: &LoopState, now: Instant) -> Option<(Instant, TurnOutcome)> {
+    let after = |ms| now + Duration::from_millis(ms);
+    let turn = policy
+        .deadline_ms
+        .map(|ms| (after(ms), TurnOutcome::Deadline { ms }));
+    let session = policy.budget.wall_ms.map(|limit| {
+        let reason = Budget::out_of_time(limit);
+        let left = limit.saturating_sub(state.spent().wall_ms);
+        (after(left), TurnOutcome::Budget { reason })
+    });
+    [turn, session].into_iter().flatten().min_by_key(|(at, _)| *at)
 }

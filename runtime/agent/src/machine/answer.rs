@@ -220,7 +220,7 @@ impl Step<'_> {
     /// The next request, or the end where a limit says so.
     pub(super) fn advance(&mut self) {
         let policy = &self.machine.policy;
-        if let Some(reason) = policy.budget.exceeded(&self.state.spent) {
+        if let Some(reason) = policy.budget.exceeded(&self.state.spent()) {
             return self.finish(TurnOutcome::Budget { reason });
         }
         let closing = self.turn().closing.is_some();
@@ -351,7 +351,7 @@ impl Step<'_> {
             }
             _ => turn.text.clone(),
         });
-        let (steps, usage) = (turn.steps, turn.usage);
+        let (steps, usage, wall_ms) = (turn.steps, turn.usage, turn.wall_ms);
         if let TurnOutcome::Budget { reason } = &outcome {
             self.notice(NoticeLevel::Warning, format!("the turn ends: {reason}"));
         }
@@ -361,6 +361,7 @@ impl Step<'_> {
             result,
             steps,
             usage,
+            wall_ms,
         });
     }
 }

@@ -138,7 +138,10 @@ impl LoopState {
                 }
             }
             Event::ResultsPruned { calls, .. } => self.prune(calls),
-            Event::TurnFinished { .. } => self.turn = None,
+            Event::TurnFinished { wall_ms, .. } => {
+                self.turn = None;
+                self.spent.wall_ms = self.spent.wall_ms.saturating_add(*wall_ms);
+            }
             _ => {}
         }
     }

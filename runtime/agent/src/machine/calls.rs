@@ -161,7 +161,7 @@ impl Step<'_> {
     fn start(&mut self, id: &str, arguments: Value, approved: Option<Flow>) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
-        if let Some(reason) = self.machine.policy.budget.exceeded(&self.state.spent) {
+        if let Some(reason) = self.machine.policy.budget.exceeded(&self.state.spent()) {
             let message = format!("{reason}; no more calls are made");
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }

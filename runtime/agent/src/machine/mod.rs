@@ -327,6 +327,7 @@ impl Step<'_> {
                 TurnOutcome::Cancelled => "cancelled".to_owned(),
                 TurnOutcome::Deadline { ms } => format!("not finished after {ms} ms"),
                 TurnOutcome::HostFailed { message } => message.clone(),
+                TurnOutcome::Budget { reason } => reason.clone(),
                 _ => "stopped".to_owned(),
             };
             self.interrupted(partial, reason);

@@ -34,8 +34,8 @@ pub struct LoopState {
     pub plan: Option<Plan>,
     /// What the session has touched.
     pub flow: Flow,
-    /// What the session has used.
-    pub spent: Spent,
+    /// What the session has used; the wall time of an open turn is in the turn.
+    pub(crate) spent: Spent,
     /// Identifiers of all calls so far, also of those that were summarised away: the journal finds calls by them.
     pub(crate) call_ids: BTreeSet<String>,
     /// How long the conversation was when a provider last counted it.
@@ -56,6 +56,9 @@ pub struct Turn {
     pub steps: u32,
     /// Tokens so far.
     pub usage: Usage,
+    /// Milliseconds so far in which it was not paused, as the driver tells. What a process that crashed had not stored
+    /// does not count.
+    pub wall_ms: u64,
     /// The calls of the latest answer.
     pub calls: Vec<Call>,
     /// The latest text of the model.
@@ -179,6 +182,15 @@ impl LoopState {
             return None;
         }
         self.messages.pop().map(|message| (*message).clone())
+    }
+
+    /// What the session has used, the open turn included.
+    pub fn spent(&self) -> Spent {
+        let open = self.turn.as_ref().map_or(0, |turn| turn.wall_ms);
+        Spent {
+            wall_ms: self.spent.wall_ms.saturating_add(open),
+            ..self.spent
+        }
     }
 
     /// Calls that wait for a decision, by identifier.

@@ -595,5 +595,5 @@ fn an_event_that_stands_in_a_journal_twice_counts_once() {
     let state = LoopState::from_events("s", &twice);
     assert_eq!(state, LoopState::from_events("s", &once));
     assert_eq!(state.messages.last().unwrap().text(), "first");
-    assert_eq!(state.spent.calls, 1);
+    assert_eq!(state.spent().calls, 1);
 }

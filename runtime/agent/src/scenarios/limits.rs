@@ -1,6 +1,7 @@
 //! Repetition, budgets, and the length of the conversation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +12,7 @@ use toolcell_core::{Event, Message};
 use super::{Heard, agent};
 use crate::budget::{Budget, Prices};
 use crate::policy::{ContextPolicy, LoopPolicy, Prune, Repeats};
-use crate::testing::{Say, Script, call, tool};
+use crate::testing::{Say, Script, call, slow_tool, tool};
 
 fn same() -> Say {
     call("", "status", &json!({"of": "job"}))
@@ -178,6 +179,43 @@ async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
         );
         assert_eq!(script.requests().len(), 2, "nothing is sent once it is used up");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_time_holds_over_the_turns_of_a_session_and_ends_what_was_begun() {
+    let script = Script::new([
+        call("1", "slow", &json!({})),
+        Say::Text("One."),
+        Say::Calls("Again.", vec![("2", "slow", "{}".into())]),
+    ]);
+    let slow = slow_tool("slow", Duration::from_secs(6), |_| Ok("ok".into()));
+    let policy = spending(Budget {
+        wall_ms: Some(10_000),
+        ..Budget::default()
+    });
+    let mut session = agent(&script)
+        .tool(slow)
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    assert_eq!(session.ask("1").await.unwrap().outcome, TurnOutcome::Completed);
+    let spent = session.state().spent().wall_ms;
+    assert!((6_000..6_100).contains(&spent), "{spent}");
+    let report = session.ask("2").await.unwrap();
+    assert_eq!(
+        report.outcome,
+        TurnOutcome::Budget {
+            reason: "the budget of 10000 ms of time is used up".into()
+        }
+    );
+    assert_eq!((report.text.as_str(), report.calls.len()), ("Again.", 1));
+    // Nothing is sent once it is used up.
+    assert!(matches!(
+        session.ask("3").await.unwrap().outcome,
+        TurnOutcome::Budget { .. }
+    ));
+    assert_eq!(script.requests().len(), 3);
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use toolcell_core::{Event, EventSink};
 
 use crate::Agent;
-use crate::AgentBuilder;
 use crate::testing::Script;
+use crate::{AgentBuilder, LoopState};
 
 /// Keeps all events.
 #[derive(Clone, Default)]
@@ -49,4 +49,14 @@ impl Heard {
 
 pub(crate) fn agent(script: &Arc<Script>) -> AgentBuilder {
     Agent::builder(script.clone())
+}
+
+/// A state without the times in it, which are never the same twice.
+pub(crate) fn timeless(state: &LoopState) -> LoopState {
+    let mut state = state.clone();
+    state.spent.wall_ms = 0;
+    if let Some(turn) = &mut state.turn {
+        turn.wall_ms = 0;
+    }
+    state
 }
