@@ -45,7 +45,8 @@ pub enum SecretPlacement {
         /// Its value, with `{}` for the secret; `{}` alone by default.
         template: String,
     },
-    /// In place of a text that the guest writes in the value of any header, such as `{{github}}`.
+    /// In place of a text that the guest writes in the value of any header or in the query of the URL, such as
+    /// `{{github}}`.
     Placeholder {
         /// The text, at least four bytes.
         placeholder: String,

@@ -112,7 +112,7 @@ impl Egress {
 impl CallEgress {
     /// Checks all of a request that can be checked without touching the network.
     fn admit(&mut self, mut request: Request<WasiBody>) -> Result<Admitted, Error> {
-        let target = Target::of_request(request.uri()).map_err(|error| {
+        let mut target = Target::of_request(request.uri()).map_err(|error| {
             tracing::debug!(%error, "request refused");
             match error {
                 InvalidTarget::TooLong(_) => Error::HttpRequestUriTooLong,
@@ -152,7 +152,7 @@ impl CallEgress {
             redirect::drop_credentials(request.headers_mut());
             None
         } else {
-            self.egress.secrets.attach(&target, request.headers_mut())
+            self.egress.secrets.attach(&mut target, request.headers_mut())
         };
         Ok(Admitted {
             egress: self.egress.clone(),

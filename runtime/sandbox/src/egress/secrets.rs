@@ -53,7 +53,12 @@ struct Bound {
 
 enum Placement {
     Header(HeaderName, HeaderValue),
-    Placeholder { text: String, value: SecretValue },
+    Placeholder {
+        text: String,
+        value: SecretValue,
+        /// Both as they stand in a query.
+        in_query: (String, String),
+    },
 }
 
 impl BoundSecrets {
@@ -77,13 +82,13 @@ impl BoundSecrets {
         &self.redactor
     }
 
-    /// Adds what is bound to the origin of `target`. Gives what takes it out of the answer again; `None` if nothing was
-    /// added.
-    pub(crate) fn attach(&self, target: &Target, headers: &mut HeaderMap) -> Option<Redactor> {
+    /// Adds what is bound to the origin of `target`, to the headers or the query. Gives what takes it out of the answer
+    /// again; `None` if nothing was added.
+    pub(crate) fn attach(&self, target: &mut Target, headers: &mut HeaderMap) -> Option<Redactor> {
         let mut attached = false;
         for bound in &self.bound {
             if bound.origins.iter().any(|origin| origin.same_origin(target)) {
-                attached |= bound.placement.apply(headers);
+                attached |= bound.placement.apply(target, headers);
             }
         }
         if !attached {
@@ -146,19 +151,32 @@ impl Placement {
             SecretPlacement::Placeholder { placeholder } => Ok(Self::Placeholder {
                 text: placeholder.clone(),
                 value: value.clone(),
+                in_query: (encoded(placeholder), encoded(value.expose())),
             }),
         }
     }
 
-    /// Whether the secret is now in the headers.
-    fn apply(&self, headers: &mut HeaderMap) -> bool {
+    /// Whether the secret is now in the request.
+    fn apply(&self, target: &mut Target, headers: &mut HeaderMap) -> bool {
         match self {
             Self::Header(name, value) => {
                 headers.insert(name.clone(), value.clone());
                 true
             }
-            Self::Placeholder { text, value } => {
+            Self::Placeholder {
+                text,
+                value,
+                in_query: (text_in_query, value_in_query),
+            } => {
                 let mut applied = false;
+                if let Some(query) = &mut target.query {
+                    for written in [text, text_in_query] {
+                        if query.contains(written.as_str()) {
+                            *query = query.replace(written.as_str(), value_in_query);
+                            applied = true;
+                        }
+                    }
+                }
                 for (name, header) in headers.iter_mut() {
                     let Some(written) = header.to_str().ok().filter(|h| h.contains(text.as_str())) else {
                         continue;
@@ -176,6 +194,11 @@ impl Placement {
             }
         }
     }
+}
+
+/// A text as a form has it in a query.
+fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 impl std::fmt::Debug for Placement {
@@ -221,7 +244,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", HeaderValue::from_static("of the guest"));
-            let attached = bound.attach(&Target::parse(url).unwrap(), &mut headers);
+            let attached = bound.attach(&mut Target::parse(url).unwrap(), &mut headers);
             assert_eq!(attached.is_some(), expected, "{url}");
             let value = if expected {
                 "Bearer s3cret-value"
@@ -244,13 +267,35 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("x-auth", HeaderValue::from_static("key={{token}};"));
-            bound.attach(&Target::parse(url).unwrap(), &mut headers);
+            bound.attach(&mut Target::parse(url).unwrap(), &mut headers);
             assert_eq!(headers["x-auth"], expected);
+        }
+        for (url, expected) in [
+            (
+                "https://a.example/?q=1&key={{token}}",
+                "https://a.example/?q=1&key=s3cret-value",
+            ),
+            (
+                "https://a.example/?key=%7B%7Btoken%7D%7D",
+                "https://a.example/?key=s3cret-value",
+            ),
+            (
+                "https://b.example/?key={{token}}",
+                "https://b.example/?key={{token}}",
+            ),
+            (
+                "https://a.example/%7B%7Btoken%7D%7D",
+                "https://a.example/%7B%7Btoken%7D%7D",
+            ),
+        ] {
+            let mut target = Target::parse(url).unwrap();
+            bound.attach(&mut target, &mut HeaderMap::new());
+            assert_eq!(target.to_string(), expected);
         }
         let mut none = HeaderMap::new();
         assert!(
             bound
-                .attach(&Target::parse("https://a.example/").unwrap(), &mut none)
+                .attach(&mut Target::parse("https://a.example/").unwrap(), &mut none)
                 .is_none()
         );
         assert!(none.is_empty());
@@ -264,7 +309,7 @@ mod tests {
         ];
         let bound = BoundSecrets::new(&bindings, &secrets()).unwrap();
         let mut headers = HeaderMap::new();
-        bound.attach(&Target::parse("https://a.example/").unwrap(), &mut headers);
+        bound.attach(&mut Target::parse("https://a.example/").unwrap(), &mut headers);
         assert!(!format!("{bound:?} {headers:?}").contains("s3cret"));
     }
 

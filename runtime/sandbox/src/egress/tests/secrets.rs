@@ -26,6 +26,29 @@ async fn caller(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Ca
     (setup.caller(), server)
 }
 
+#[tokio::test]
+async fn a_key_in_the_query_is_filled_in_and_shown_nowhere() {
+    let world = Arc::<World>::default();
+    let server = Server::start(echo).await;
+    world.name("a.example", &[&["8.8.8.8"]]);
+    world.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&world, &["http=http://*"]);
+    setup.secrets.insert("token", "s3cret/value of+all").unwrap();
+    setup.bindings = serde_json::from_str(
+        r#"[{"name": "token", "origins": ["http://a.example"], "placeholder": "{{token}}"}]"#,
+    )
+    .unwrap();
+    let mut caller = setup.caller();
+    let answer = caller.get("http://a.example/x?q=1&key={{token}}").await.unwrap();
+    assert!(server.heads()[0].starts_with("GET /x?q=1&key=s3cret%2Fvalue+of%2Ball HTTP/1.1"));
+    let body = String::from_utf8(answer.body.unwrap().to_vec()).unwrap();
+    assert!(
+        body.starts_with("GET /x?q=1&key=***********************"),
+        "{body}"
+    );
+    assert!(!format!("{:?}", caller.ledger.lock()).contains("s3cret"));
+}
+
 /// An answer that holds the head of the request.
 fn echo(head: &str) -> Vec<u8> {
     ok(head)
