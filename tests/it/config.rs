@@ -345,3 +345,72 @@ fn the_schema_that_is_printed_accepts_a_whole_configuration() {
     assert_eq!(schema["title"], "Toolcell configuration");
     assert!(schema["properties"]["tools"].is_object());
 }
+
+/// A server that repeats the head of each request, as a tool may well do with it.
+fn echo_server() -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let head: Vec<String> = BufReader::new(stream.try_clone().unwrap())
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let body = format!("you sent:\n{}\n", head.join("\n"));
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    origin
+}
+
+#[test]
+fn a_secret_goes_with_the_request_and_is_seen_nowhere() {
+    let origin = echo_server();
+    let mut person = Person::new();
+    person.configure(&format!(
+        "[secrets.token]\nenv = \"MY_TOKEN\"\n[tools.fetch]\ngrants = [\"http={origin}\"]\n\
+         secrets = [{{ secret = \"token\", origins = [\"{origin}\"], header = \"x-token\", template = \"Bearer {{}}\" }}]\n"
+    ));
+    let arguments = serde_json::json!({ "url": format!("{origin}/") }).to_string();
+    // Bound to a value that is not there.
+    let seen = person.run(&["call", "fetch", &arguments]).ended(3);
+    assert!(
+        seen.stderr.contains("the secrets of `fetch` cannot be used"),
+        "{}",
+        seen.stderr
+    );
+
+    person.var("MY_TOKEN", "planted-secret-value");
+    let seen = person
+        .run(&["call", "fetch", &arguments, "--receipt", "--json"])
+        .ended(0);
+    let text = seen.json()["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_ascii_lowercase();
+    assert!(text.contains("x-token: bearer "), "{text}");
+    for output in [
+        &seen.stdout,
+        &seen.stderr,
+        &person.run(&["config", "check"]).ended(0).stdout,
+    ] {
+        assert!(!output.contains("planted-secret"), "{output}");
+    }
+    let project = "[secrets.token]\nenv = \"HOME\"\n";
+    let seen = person
+        .file("toolcell.toml", project)
+        .run(&["config", "check"])
+        .ended(3);
+    assert!(
+        seen.stderr.contains("a project's file cannot name secrets"),
+        "{}",
+        seen.stderr
+    );
+}

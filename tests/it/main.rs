@@ -3,6 +3,8 @@
 //! It drives the built `toolcell` the way a person does, and checks the house itself: who may depend on whom, the
 //! contract in `wit/`, the prebuilt tools, and every command of the README.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
+
 mod cli_call;
 mod cli_person;
 mod cli_policy;
@@ -19,5 +21,6 @@ mod run_session;
 mod run_turn;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.
+#[allow(clippy::cast_possible_truncation, reason = "the components of tests are small")]
 #[path = "../../runtime/sandbox/tests/support/mod.rs"]
 mod probe;

@@ -20,6 +20,7 @@ mod near;
 mod quote;
 mod render;
 mod report;
+mod secrets;
 mod shipped;
 mod terminal;
 mod toolbox;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::policy::DirAccess;
-use toolcell_core::{Grant, Limit, Receipt, Tool, ToolError};
+use toolcell_core::{Grant, Limit, Receipt, Secrets, Tool, ToolError};
 use toolcell_sandbox::{
     Ability, CompileCommand, CompileEvent, Compiler, Component, LoadError, Sandbox, SandboxOptions,
 };
@@ -17,12 +17,14 @@ use crate::near::nearest;
 use crate::quote;
 use crate::render::{Console, receipt};
 use crate::report::{Exit, Failure};
+use crate::secrets;
 
 /// Loads components for one run of the command line.
 pub(crate) struct Toolbox<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) settings: &'a Settings,
     pub(crate) sandbox: Sandbox,
+    secrets: Secrets,
 }
 
 /// A component with its policy.
@@ -59,11 +61,23 @@ impl<'a> Toolbox<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let sandbox = sandbox(environment, console)?;
+        Self::with(environment, settings, sandbox(environment, console)?)
+    }
+
+    /// Uses a sandbox that was started already.
+    ///
+    /// # Errors
+    /// When a secret has a value that cannot be kept secret.
+    pub(crate) fn with(
+        environment: &'a Environment,
+        settings: &'a Settings,
+        sandbox: Sandbox,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             environment,
             settings,
             sandbox,
+            secrets: secrets::read(settings, environment)?,
         })
     }
 
@@ -174,7 +188,14 @@ impl<'a> Toolbox<'a> {
         }
         let policy = Arc::new(settings.policy(self.environment)?);
         let component = self.component(settings).await?;
-        let tools = component.tools(policy);
+        let tools = component.tools_with_secrets(policy, &self.secrets).map_err(|e| {
+            Failure::new(
+                Exit::Config,
+                format!("the secrets of `{}` cannot be used", settings.name),
+            )
+            .because(e)
+            .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"` or `file = \"PATH\"`")
+        })?;
         Ok(Loaded {
             settings: settings.clone(),
             component,

@@ -130,7 +130,7 @@ impl Call {
             if let Ok(output) = &outcome.result {
                 match &output.structured {
                     Some(structured) if output.content.is_empty() => {
-                        s.out.line(&format!("{structured:#}"))?
+                        s.out.line(&format!("{structured:#}"))?;
                     }
                     _ => content::write(&mut s.out, &output.content)?,
                 }

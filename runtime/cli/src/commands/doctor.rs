@@ -72,11 +72,7 @@ impl Doctor {
             Ok(sandbox) => {
                 show("engine", engine(&sandbox))?;
                 show("cache", cache(&sandbox, environment))?;
-                let toolbox = Toolbox {
-                    environment,
-                    settings: &settings,
-                    sandbox,
-                };
+                let toolbox = Toolbox::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
                     let finding = match toolbox.load(tool).await {
                         Ok(loaded) => Finding::Good(format!(

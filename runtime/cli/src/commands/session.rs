@@ -26,7 +26,7 @@ use crate::turns::{self, Turns, store_failure};
 pub(crate) enum Session {
     List(List),
     Show(Show),
-    Resume(Resume),
+    Resume(Box<Resume>),
     Fork(Fork),
     Export(Export),
     Delete(Delete),

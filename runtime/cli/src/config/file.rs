@@ -25,6 +25,8 @@ pub(crate) struct File {
     pub(crate) turn: LoopTable,
     /// Which calls a person decides on.
     pub(crate) approval: ApprovalTable,
+    /// Values that the host adds to requests of tools, which never see them. Not in a project's file.
+    pub(crate) secrets: BTreeMap<String, SecretTable>,
     /// Tools by name: those that ship with Toolcell, and others with a `component`.
     #[schemars(with = "BTreeMap<String, ToolTable>")]
     pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
@@ -129,6 +131,34 @@ pub(crate) struct ToolTable {
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,
     /// How much one call may use.
     pub(crate) limits: LimitsTable,
+    /// Which secrets go with its requests, and where to. Not in a project's file.
+    pub(crate) secrets: Vec<BindingTable>,
+}
+
+/// Where the value of a secret is. It is never written in a configuration file itself.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SecretTable {
+    /// The environment variable that holds it.
+    pub(crate) env: Option<String>,
+    /// The file that holds it; white space around it is cut off.
+    pub(crate) file: Option<String>,
+}
+
+/// A secret that goes with requests of a tool: in a header, or in the place of a text that the tool writes.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BindingTable {
+    /// Name of the secret, from `[secrets]`.
+    pub(crate) secret: String,
+    /// Where it may go, such as `https://api.github.com`.
+    pub(crate) origins: Vec<String>,
+    /// The header that carries it, such as `authorization`.
+    pub(crate) header: Option<String>,
+    /// Value of the header, with `{}` for the secret, such as `Bearer {}`.
+    pub(crate) template: Option<String>,
+    /// In the place of a header: a text in requests that is replaced by the secret.
+    pub(crate) placeholder: Option<String>,
 }
 
 /// How much one call of a tool may use. What is not set keeps its default.

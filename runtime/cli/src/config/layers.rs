@@ -1,11 +1,14 @@
 //! Finds the files, reads the environment, and puts the layers together.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
+use toolcell_core::SecretBinding;
+use toolcell_core::secret::SecretPlacement;
 
-use super::file::{File, FlowRule, ToolTable};
+use super::file::{BindingTable, File, FlowRule, ToolTable};
 use super::limits;
 use super::narrow;
 use super::parse::{self, Parsed};
@@ -55,6 +58,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         deadline: None,
         preset: None,
         rules: Vec::new(),
+        secrets: BTreeMap::new(),
         flow: Sourced::default(FlowRule::Ask),
         tools: shipped::ALL
             .iter()
@@ -127,8 +131,10 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         provider,
         turn,
         approval,
+        secrets,
         tools,
     } = file;
+    settings.secrets.clone_from(secrets);
     set(&mut settings.provider.name, provider.name.as_ref(), source);
     set(&mut settings.provider.model, provider.model.as_ref(), source);
     set(
@@ -163,6 +169,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
             };
         }
         tool.grants = grant_lines(table, source, &environment.cwd);
+        tool.bindings = bindings(name, table, source)?;
         for (limit, origin) in limits::of_table(&table.limits, source) {
             tool.limits.set(limit, origin);
         }
@@ -236,6 +243,43 @@ pub(super) fn grant_lines(table: &ToolTable, source: &Arc<Source>, base: &Path) 
             origin: origin(source, grant),
         })
         .collect()
+}
+
+/// The secrets of a table, as a policy has them.
+fn bindings(
+    name: &Spanned<String>,
+    table: &ToolTable,
+    source: &Arc<Source>,
+) -> Result<Vec<SecretBinding>, Failure> {
+    let of_table = |binding: &BindingTable| {
+        let placement = match (&binding.header, &binding.placeholder) {
+            (Some(header), None) => SecretPlacement::Header {
+                header: header.clone(),
+                template: binding.template.clone().unwrap_or_else(|| "{}".into()),
+            },
+            (None, Some(placeholder)) if binding.template.is_none() => SecretPlacement::Placeholder {
+                placeholder: placeholder.clone(),
+            },
+            _ => {
+                return Err(Failure::new(
+                    Exit::Config,
+                    format!(
+                        "it is not said where the secret `{}` goes in a request of `{}`",
+                        binding.secret,
+                        name.get_ref()
+                    ),
+                )
+                .why(source.point_at(&name.span()))
+                .hint("give either a `header`, perhaps with a `template`, or a `placeholder`"));
+            }
+        };
+        Ok(SecretBinding {
+            name: binding.secret.clone(),
+            origins: binding.origins.clone(),
+            placement,
+        })
+    };
+    table.secrets.iter().map(of_table).collect()
 }
 
 pub(super) fn origin<T>(source: &Arc<Source>, value: &Spanned<T>) -> Origin {

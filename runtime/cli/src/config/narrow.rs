@@ -37,6 +37,16 @@ pub(super) fn apply_project(
             .why("it decides who reads the conversation and with which key it is paid")
             .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"));
     }
+    let binds = file.tools.iter().find(|(_, table)| !table.secrets.is_empty());
+    if !file.secrets.is_empty() || binds.is_some() {
+        let failure = refused("a project's file cannot name secrets");
+        return Err(match binds {
+            Some((name, _)) => failure.why(source.point_at(&name.span())),
+            None => failure.why(format!("`{}` has a table `secrets`", source.shown)),
+        }
+        .why("it could send them wherever it wants")
+        .hint("put them into your own configuration"));
+    }
     if let Some(preset) = &file.turn.preset {
         return Err(refused("a project's file cannot choose the style of the loop")
             .why(source.point_at(&preset.span()))

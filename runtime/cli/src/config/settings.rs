@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use toolcell_core::danger::dangerous;
 use toolcell_core::policy::DirGrant;
-use toolcell_core::{Grant, Policy};
+use toolcell_core::{Grant, Policy, SecretBinding};
 
-use super::file::{FlowRule, RuleTable};
+use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) rules: Vec<RuleTable>,
     /// What the flow guard does.
     pub(crate) flow: Sourced<FlowRule>,
+    /// Where the values of secrets are.
+    pub(crate) secrets: BTreeMap<String, SecretTable>,
     /// Every component that is known by name, shipped and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
     /// Grants and limits of the command line, which also hold for components named by a path.
@@ -69,6 +71,8 @@ pub(crate) struct ToolSettings {
     pub(crate) grants: Vec<GrantLine>,
     /// How much one call may use.
     pub(crate) limits: SourcedLimits,
+    /// Which secrets go with its requests.
+    pub(crate) bindings: Vec<SecretBinding>,
     /// Whether a person allowed grants that give away more than one may think.
     pub(crate) dangerous: bool,
 }
@@ -176,6 +180,7 @@ impl ToolSettings {
             enabled: Sourced::default(true),
             grants: Vec::new(),
             limits: SourcedLimits::default(),
+            bindings: Vec::new(),
             dangerous: false,
         }
     }
@@ -212,8 +217,10 @@ impl ToolSettings {
                 Ok(placed)
             })
             .collect::<Result<_, Failure>>()?;
+        let mut grants = grants::gather(&placed, environment)?;
+        grants.secrets.clone_from(&self.bindings);
         Ok(Policy {
-            grants: grants::gather(&placed, environment)?,
+            grants,
             limits: self.limits.limits.clone(),
         })
     }

@@ -154,7 +154,7 @@ impl fmt::Display for Span {
         match ms {
             0 if !self.0.is_zero() => write!(f, "{} µs", self.0.as_micros()),
             0..1_000 => write!(f, "{ms} ms"),
-            1_000..60_000 if ms % 1_000 == 0 => write!(f, "{} s", ms / 1_000),
+            1_000..60_000 if ms.is_multiple_of(1_000) => write!(f, "{} s", ms / 1_000),
             1_000..60_000 => write!(f, "{}.{} s", ms / 1_000, ms % 1_000 / 100),
             60_000..3_600_000 if ms % 60_000 < 1_000 => write!(f, "{} min", ms / 60_000),
             60_000..3_600_000 => write!(f, "{} min {} s", ms / 60_000, ms % 60_000 / 1_000),

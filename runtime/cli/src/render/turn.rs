@@ -187,7 +187,7 @@ impl TurnView {
                 )?;
             }
             Event::Reminder { text, .. } => {
-                self.mark(FAINT, "…", &format!("the loop to the model: {text}"))?
+                self.mark(FAINT, "…", &format!("the loop to the model: {text}"))?;
             }
             Event::Notice { level, text } => match level {
                 NoticeLevel::Info => self.mark(FAINT, "·", text)?,
