@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use toolcell_core::{Content, Message, Part};
 
-use crate::machine::PRUNED;
 use crate::policy::Prune;
+use crate::words::PRUNED;
 
 /// Bytes that stand for one token where no provider has counted.
 const BYTES_PER_TOKEN: usize = 4;

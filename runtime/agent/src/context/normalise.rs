@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use toolcell_core::{Content, Message};
 
-/// What stands for a result that is missing.
-const INTERRUPTED: &str = "Error: the call was interrupted; its outcome is unknown.";
+use crate::words::INTERRUPTED;
 
 /// The same conversation with one result for each call, in order; what belongs to no call is left out. A conversation
 /// that is in order is returned as it is, message for message.

@@ -8,6 +8,7 @@ use toolcell_core::{Content, Message, Schema, ToolSpec};
 use super::{normalise, rounds};
 use crate::machine::LoopState;
 use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy, ModelSettings};
+use crate::words;
 
 /// What a request is made from, beside the state.
 pub(crate) struct View<'a> {
@@ -100,7 +101,7 @@ fn shorten_old_errors(messages: &mut [Arc<Message>]) {
             *message = Arc::new(Message::Tool {
                 call_id: call_id.clone(),
                 name: name.clone(),
-                content: vec![Content::text("Error.")],
+                content: vec![Content::text(words::OLD_ERROR)],
                 is_error: true,
             });
         }

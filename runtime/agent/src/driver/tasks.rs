@@ -215,10 +215,7 @@ impl Driver<'_> {
 
 fn nobody_to_ask(request: &ApprovalRequest) -> Decision {
     Decision::Deny {
-        reason: Some(format!(
-            "nobody is there to decide on it, and {} asks",
-            request.reason
-        )),
+        reason: Some(words::nobody_to_ask(&request.reason)),
     }
 }
 
@@ -253,7 +250,7 @@ async fn prepare(
         Ruling::Cancel { reason, .. } => {
             return Ok(Err(Refusal {
                 arguments: checked,
-                error: ToolError::denied(format!("cancelled: {reason}"), None),
+                error: ToolError::denied(words::cancelled_by_hook(&reason), None),
             }));
         }
         Ruling::Abort { by, reason } => return Err((by, reason)),

@@ -32,7 +32,7 @@ impl Step<'_> {
             usage,
         });
         if let Some(outcome) = self.turn().closing.clone() {
-            self.refuse_all("the turn is closing; no more calls are made");
+            self.refuse_all(words::CLOSING);
             return self.finish(outcome);
         }
         if !cut.is_empty() {

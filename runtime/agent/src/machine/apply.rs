@@ -8,9 +8,7 @@ use toolcell_core::{Content, Event, Message, ToolError};
 
 use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
 use crate::fingerprint::fingerprint;
-
-/// What stands for a result that was pruned.
-pub(crate) const PRUNED: &str = "[old result left out; call the tool again if it is needed]";
+use crate::words;
 
 impl LoopState {
     /// The state that these events lead to.
@@ -296,7 +294,7 @@ impl LoopState {
                 *message = Arc::new(Message::Tool {
                     call_id: call_id.clone(),
                     name: name.clone(),
-                    content: vec![Content::text(PRUNED)],
+                    content: vec![Content::text(words::PRUNED)],
                     is_error: *is_error,
                 });
             }

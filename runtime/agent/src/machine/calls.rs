@@ -75,10 +75,7 @@ impl Step<'_> {
                     reason: reason.clone(),
                 });
                 let arguments = self.arguments(id);
-                let message = match reason {
-                    Some(reason) => format!("the person declined this call: {reason}"),
-                    None => "the person declined this call".into(),
-                };
+                let message = words::declined(reason.as_deref());
                 self.refuse_call(id, arguments, ToolError::denied(message, None));
                 self.start_ready();
             }
@@ -162,7 +159,7 @@ impl Step<'_> {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
         if let Some(reason) = self.machine.policy.budget.exceeded(&self.state.spent()) {
-            let message = format!("{reason}; no more calls are made");
+            let message = words::no_budget(&reason);
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
         let gate = self
@@ -172,10 +169,7 @@ impl Step<'_> {
         match gate {
             Gate::Open => {}
             Gate::Shut(rule) => {
-                let error = ToolError::denied(
-                    format!("`{tool}` may not be called in this way"),
-                    Some(format!("refused by {rule}")),
-                );
+                let error = ToolError::denied(words::shut(&tool), Some(format!("refused by {rule}")));
                 return self.refuse_call(id, arguments, error);
             }
             Gate::Ask(reason) => {

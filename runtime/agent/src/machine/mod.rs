@@ -20,7 +20,6 @@ mod tests;
 
 pub use state::{Call, Finished, LoopState, Stage, Turn};
 
-pub(crate) use apply::PRUNED;
 pub(crate) use state::Phase;
 
 use std::collections::BTreeMap;
@@ -33,6 +32,7 @@ use toolcell_core::{Content, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::policy::{Control, LoopPolicy};
+use crate::words;
 
 /// The rules of a loop: the same for all of its sessions.
 #[derive(Debug, Clone, Default)]
@@ -344,7 +344,7 @@ impl Step<'_> {
                         &id,
                         arguments,
                         ToolError::Failed {
-                            message: "the turn ended before this call began; nothing was done".into(),
+                            message: words::NOT_BEGUN.into(),
                         },
                     );
                 }
