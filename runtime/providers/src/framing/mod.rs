@@ -156,6 +156,14 @@ mod tests {
     }
 
     #[test]
+    fn all_line_ends_of_the_standard_end_one_line() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text = format!("data: a{end}data: b{end}{end}data: c{end}{end}");
+            assert_eq!(data(Framing::Sse, &text), ["a\nb", "c"], "{end:?}");
+        }
+    }
+
+    #[test]
     fn a_last_event_counts_without_its_empty_line() {
         assert_eq!(data(Framing::Sse, "data: a\n\ndata: b"), ["a", "b"]);
         assert_eq!(data(Framing::Sse, "data: a\n\n: end"), ["a"]);

@@ -441,6 +441,7 @@ mod tests {
             "[link](https://example.com)",
             "[weather(city=get())]",
             "Use `<tool_call>` to call.",
+            "Write `<tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>` to call.",
             "```\n<tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call>\n```\nis how.",
             "```rust\nfn main() {}\n```",
             "a < b, a <t b, <tool",

@@ -141,8 +141,18 @@ pub(crate) fn http() -> HttpOptions {
     options
 }
 
-/// Everything that a stream gave: the deltas before the end, and the end.
+/// Everything that a stream gave: the deltas before the end, and the end. One that hangs fails.
 pub(crate) async fn play(
+    provider: &dyn Provider,
+    request: Request,
+) -> (Vec<Delta>, Result<Completion, ProviderError>) {
+    let played = collect(provider, request);
+    tokio::time::timeout(Duration::from_secs(60), played)
+        .await
+        .expect("a stream comes to an end")
+}
+
+async fn collect(
     provider: &dyn Provider,
     request: Request,
 ) -> (Vec<Delta>, Result<Completion, ProviderError>) {
