@@ -195,7 +195,11 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
     let mut script = String::from("exec 2>&1\n");
     for (number, block) in blocks.iter().enumerate() {
         // The block that names a key asks the model on loopback.
-        let model = if block.script.contains("OPENAI_API_KEY") { &*model } else { "" };
+        let model = if block.script.contains("OPENAI_API_KEY") {
+            &*model
+        } else {
+            ""
+        };
         script.push_str(&format!(
             "echo '@@begin {number}'\nexport TOOLCELL_BASE_URL={model}\n{}\necho \"@@end {number} $?\"\n",
             block.script
