@@ -81,7 +81,7 @@ impl Options {
 /// use toolcell_providers::ApiKey;
 /// use toolcell_providers::anthropic::{Anthropic, Options};
 ///
-/// let mut options = Options::new("claude-sonnet-4-5");
+/// let mut options = Options::new("model-name");
 /// options.api_key = Some(ApiKey::new("the key"));
 /// let model = Anthropic::new(options)?;
 /// # Ok::<(), toolcell_providers::SetupError>(())

@@ -42,7 +42,7 @@ pub(crate) fn plain_root(schema: &Value) -> Value {
 }
 
 /// Constraints that Anthropic's structured output refuses
-/// (<https://docs.anthropic.com/en/docs/build-with-claude/structured-outputs>). Without them the schema promises less.
+/// (<https://docs.anthropic.com/en/api/messages>, `output_config.format`). Without them the schema promises less.
 const NOT_PROMISED: &[&str] = &[
     "$schema",
     "minimum",

@@ -11,7 +11,7 @@ use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
 fn options(server: &Server) -> Options {
-    let mut options = Options::new("claude-x");
+    let mut options = Options::new("model-x");
     options.base_url = server.url("");
     options.api_key = Some(ApiKey::new("sk-ant-planted"));
     options.http = http();
@@ -34,7 +34,7 @@ fn events(events: &[&str]) -> Reply {
     Reply::sse(body)
 }
 
-const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"claude-x","stop_reason":null,"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":5,"output_tokens":1}}}"#;
+const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"model-x","stop_reason":null,"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":5,"output_tokens":1}}}"#;
 const END: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}}"#;
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
@@ -266,7 +266,7 @@ async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
           "role": "user"
         }
       ],
-      "model": "claude-x",
+      "model": "model-x",
       "output_config": {
         "effort": "high",
         "format": {
@@ -426,7 +426,7 @@ async fn a_budget_of_thoughts_leaves_room_for_the_answer() {
 #[tokio::test]
 async fn a_model_that_allows_fewer_tokens_than_the_default_gets_as_many_as_it_allows() {
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message":
-        "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for claude-x"}});
+        "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for model-x"}});
     let server = Server::start([
         Reply::json(400, refusal.to_string()),
         events(&hello_events()),
@@ -548,7 +548,7 @@ async fn errors_are_told_by_kind() {
         (
             404,
             "not_found_error",
-            "model: claude-y",
+            "model: model-y",
             ProviderErrorKind::InvalidRequest,
         ),
     ] {
@@ -585,7 +585,7 @@ async fn events_that_make_no_sense_do_not_break_the_answer() {
 #[test]
 fn a_missing_key_is_refused_only_where_one_is_needed() {
     assert!(matches!(
-        Anthropic::new(Options::new("claude-x")),
+        Anthropic::new(Options::new("model-x")),
         Err(SetupError::MissingKey { .. })
     ));
     let mut options = Options::new("local");
