@@ -3,8 +3,9 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use toolcell_agent::{Agent, FnTool, SqliteStore};
@@ -13,9 +14,9 @@ use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Re
 use toolcell_core::{BoxStream, Content, Message, Part, Provider};
 
 /// Calls once, then answers; both at once.
-struct Instant(ProviderInfo);
+struct AtOnce(ProviderInfo);
 
-impl Provider for Instant {
+impl Provider for AtOnce {
     fn info(&self) -> &ProviderInfo {
         &self.0
     }
@@ -45,7 +46,7 @@ fn agent(store: Option<Arc<SqliteStore>>) -> Agent {
     let echo = FnTool::new("echo", "Says the same", schema, |arguments, _| async move {
         Ok(arguments["text"].to_string())
     });
-    let provider = Instant(ProviderInfo {
+    let provider = AtOnce(ProviderInfo {
         provider: "bench".into(),
         model: "instant".into(),
     });
@@ -92,11 +93,21 @@ fn two_steps(c: &mut Criterion) {
     for (name, agent) in agents {
         for (length, messages) in [("1", vec![]), ("1000", history())] {
             c.bench_function(&format!("turn of two steps, {length} messages, {name}"), |b| {
-                b.to_async(&runtime).iter_batched(
-                    || agent.session_with(fresh_name(), messages.clone()),
-                    |mut session| async move { black_box(session.ask("Go").await.expect("an answer")) },
-                    BatchSize::SmallInput,
-                );
+                b.to_async(&runtime).iter_custom(|times| {
+                    let (agent, messages) = (agent.clone(), messages.clone());
+                    async move {
+                        let mut sum = Duration::ZERO;
+                        for _ in 0..times {
+                            let mut session = agent.session_with(fresh_name(), messages.clone());
+                            // The first turn puts the conversation into the journal; that is not a step.
+                            session.ask("Begin").await.expect("an answer");
+                            let begun = Instant::now();
+                            black_box(session.ask("Go").await.expect("an answer"));
+                            sum += begun.elapsed();
+                        }
+                        sum
+                    }
+                });
             });
         }
     }
