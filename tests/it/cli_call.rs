@@ -151,7 +151,7 @@ fn a_tool_that_never_ends_is_stopped_and_the_person_reads_which_limit_it_was() {
     insta::assert_snapshot!(error, @r"
     error: the call of `probe` gave no answer
       why: stopped by a limit: not finished after 300 ms
-     hint: allow more with --limit 'wall=600 ms'
+     hint: allow more with --limit wall=600ms
     ");
     let fuel = person
         .run(&["call", "loop.wasm", "{}", "--limit", "fuel=1M"])

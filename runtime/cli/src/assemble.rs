@@ -15,11 +15,12 @@ use crate::config::units::Span;
 use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::flow;
+use crate::hints::AllowHints;
 use crate::lock;
 use crate::model::{self, ProviderName};
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::toolbox::{AllowHints, Loaded, Toolbox};
+use crate::toolbox::{Loaded, Toolbox};
 
 /// Everything that decides what an agent is.
 #[derive(Debug, Default, Args)]

@@ -12,6 +12,7 @@ mod environment;
 mod exit;
 mod flow;
 mod grants;
+mod hints;
 mod interrupt;
 mod lock;
 mod log;

@@ -89,22 +89,20 @@ impl Turns {
 
     fn ended(&self, id: &str, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
         let report = report.map_err(|error| cannot_go_on(id, error))?;
-        let is_over = matches!(report.outcome, TurnOutcome::Completed);
         let ended = failure::of_outcome(&report.outcome);
-        if !self.assembled.is_kept || is_over {
+        if !self.assembled.is_kept {
             return ended;
         }
-        let go_on = if matches!(report.outcome, TurnOutcome::Asked { .. }) {
-            format!("answer with: toolcell session resume {id} \"…\"")
-        } else {
-            format!("go on with: toolcell session resume {id}")
-        };
-        match ended {
-            Ok(exit) => {
-                self.console.note(&go_on);
+        match (&report.outcome, ended) {
+            (TurnOutcome::Asked { .. }, Ok(exit)) => {
+                self.console
+                    .note(&format!("answer with: toolcell session resume {id} \"…\""));
                 Ok(exit)
             }
-            Err(failure) => Err(failure.hint(go_on)),
+            (TurnOutcome::AwaitingApproval { .. }, Err(failure)) => {
+                Err(failure.hint(format!("decide with: toolcell session resume {id}")))
+            }
+            (_, ended) => ended,
         }
     }
 }

@@ -14,13 +14,14 @@ use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput}
 use crate::args::PolicyFlags;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
+use crate::hints::AllowHints;
 use crate::interrupt::Interrupts;
 use crate::lock;
 use crate::near::nearest;
 use crate::render::{Activity, Console, content, receipt, turn};
 use crate::report::{Exit, Failure};
 use crate::terminal::FAINT;
-use crate::toolbox::{AllowHints, Loaded, Toolbox};
+use crate::toolbox::{Loaded, Toolbox};
 
 /// Call one tool once, without a model.
 #[derive(Debug, Args)]

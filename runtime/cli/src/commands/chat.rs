@@ -108,7 +108,11 @@ impl Chat {
 /// Tells a turn that failed, and goes on.
 fn tell(console: &Console, ended: Result<Exit, Failure>) -> Exit {
     ended.unwrap_or_else(|failure| {
-        console.tell(&failure);
+        if failure.exit == Exit::Cancelled {
+            console.note("cancelled");
+        } else {
+            console.tell(&failure);
+        }
         failure.exit
     })
 }

@@ -14,11 +14,11 @@ use crate::assemble::{self, AgentFlags};
 use crate::config::Overrides;
 use crate::config::units::Span;
 use crate::environment::Environment;
+use crate::hints::AllowHints;
 use crate::render::Console;
 use crate::render::turn::TurnView;
 use crate::report::{Exit, Failure};
 use crate::terminal::{FAINT, NAME, STRONG};
-use crate::toolbox::AllowHints;
 use crate::turns::{self, Turns, store_failure};
 
 /// List, show, go on with, fork, export and delete sessions.

@@ -154,7 +154,10 @@ pub(crate) fn exactly(name: &str, value: u64) -> String {
         Unit::Time => &[("s", 1_000), ("ms", 1)],
         Unit::Count => &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)],
     };
-    match units.iter().find(|(_, size)| value > 0 && value.is_multiple_of(*size)) {
+    match units
+        .iter()
+        .find(|(_, size)| value > 0 && value.is_multiple_of(*size))
+    {
         Some((unit, size)) => format!("{} {unit}", value / size),
         None => value.to_string(),
     }

@@ -12,8 +12,8 @@ use toolcell_core::{Content, Receipt, ToolError};
 
 use super::{Activity, Console, content, receipt};
 use crate::config::units::{Count, Span};
+use crate::hints::AllowHints;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
-use crate::toolbox::AllowHints;
 
 /// Shows a turn while it runs.
 pub(crate) struct TurnView {
