@@ -1,0 +1,117 @@
+//! What would allow what a tool was denied, or raise the limit that ended it: a flag, and a line of the person's
+//! configuration. For the person alone; the model never reads it.
+
+use std::collections::BTreeMap;
+
+use toolcell_core::policy::DirAccess;
+use toolcell_core::{Grant, Limit, Receipt, ToolError};
+use toolcell_sandbox::Ability;
+
+use crate::config::{ComponentSource, Origin};
+use crate::environment::Environment;
+use crate::quote;
+use crate::render::receipt;
+use crate::toolbox::Loaded;
+
+/// What hints need to know of the component behind a tool.
+#[derive(Clone)]
+struct Known {
+    component: String,
+    /// Whether the person's configuration can say something about it.
+    configured: bool,
+    /// Whether it can ask for files and is granted none. It then has no directory to ask for anything in, and nothing
+    /// that it does is denied.
+    without_files: bool,
+}
+
+/// Knows for each tool what would allow what was denied to it.
+#[derive(Default)]
+pub(crate) struct AllowHints {
+    /// By the name of the tool.
+    tools: BTreeMap<String, Known>,
+    user_file: Option<String>,
+}
+
+impl AllowHints {
+    /// Hints for the tools of these components.
+    pub(crate) fn new<'b>(loaded: impl IntoIterator<Item = &'b Loaded>, environment: &Environment) -> Self {
+        let mut tools = BTreeMap::new();
+        for loaded in loaded {
+            let configured = match &loaded.settings.component {
+                ComponentSource::Shipped(_) => true,
+                ComponentSource::File(path) => {
+                    matches!(path.origin, Origin::File(..)) && !loaded.settings.is_of_project()
+                }
+            };
+            let has_directory =
+                (loaded.settings.grants.iter()).any(|line| matches!(line.grant, Grant::Dir { .. }));
+            let known = Known {
+                component: loaded.settings.name.clone(),
+                configured,
+                without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
+            };
+            for tool in &loaded.tools {
+                tools.insert(tool.spec().name.to_string(), known.clone());
+            }
+        }
+        Self {
+            tools,
+            user_file: crate::config::layers::user_file(environment).map(|path| environment.shown(&path)),
+        }
+    }
+
+    /// What would allow what was denied in this call, or raise the limit that ended it.
+    pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
+        let Some(known) = self.tools.get(tool) else {
+            return Vec::new();
+        };
+        let component = &known.component;
+        let file = self.user_file.as_deref().filter(|_| known.configured);
+        let mut hints = receipt::allow_hints(receipt, component, file);
+        if known.without_files && matches!(error, Some(ToolError::Failed { .. } | ToolError::Denied { .. })) {
+            let allow = receipt::allow(
+                &Grant::Dir {
+                    host: ".".into(),
+                    guest: None,
+                    access: DirAccess::READ,
+                },
+                component,
+                file,
+            );
+            hints.push(format!(
+                "no directory is granted to it; if it needs files here, {allow}"
+            ));
+        }
+        if let Some(ToolError::Limit { limit }) = error
+            && let Some((name, value)) = limit_setting(limit)
+        {
+            let flag = value.replace(' ', "");
+            hints.push(match file {
+                None => format!(
+                    "allow more with --limit {}",
+                    quote::shell(&format!("{name}={flag}"))
+                ),
+                Some(path) => format!(
+                    "allow more with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
+                    quote::shell(&format!("{component}:{name}={flag}")),
+                    quote::toml(&value)
+                ),
+            });
+        }
+        hints
+    }
+}
+
+/// The setting behind a limit, and twice its value.
+fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
+    let (name, value) = match *limit {
+        Limit::Fuel(n) => ("fuel", n),
+        Limit::WallTimeMs(n) => ("wall", n),
+        Limit::Memory(n) => ("memory", n),
+        Limit::TableElements(n) => ("table_elements", n),
+        Limit::Handles(n) => ("handles", n),
+        Limit::Output(n) => ("output", n),
+        _ => return None,
+    };
+    Some((name, crate::config::limits::shown(name, value.saturating_mul(2))))
+}
