@@ -163,3 +163,46 @@ fn a_grant_of_everything_needs_the_word_dangerous() {
     ");
     call("read=.", &[]).ended(0);
 }
+
+#[test]
+fn what_a_tool_changes_in_a_scratch_directory_is_looked_at_before_it_is_carried_out() {
+    let person = Person::new();
+    person.file("project/a.txt", "old\n");
+    let write = |path: &str, mode: &str| {
+        let arguments = serde_json::json!({ "path": path, "content": "new\n", "mode": mode }).to_string();
+        let flags = ["--grant", "write=project:/", "--scratch", "scratch"];
+        let mut all = vec!["call", "files_write", &arguments];
+        all.extend(flags);
+        person.run(&all).ended(0);
+    };
+    let content = |path: &str| std::fs::read_to_string(person.work().join(path)).ok();
+    write("/a.txt", "overwrite");
+    write("/b.txt", "create");
+    assert_eq!(
+        (content("project/a.txt").as_deref(), content("project/b.txt")),
+        (Some("old\n"), None)
+    );
+    let diff = person.run(&["scratch", "diff", "scratch"]).ended(0);
+    assert_eq!(diff.stdout, "project\n  ~ a.txt\n  + b.txt\n");
+    person.run(&["scratch", "commit", "scratch"]).ended(0);
+    assert_eq!(content("project/b.txt").as_deref(), Some("new\n"));
+    assert_eq!(content("project/a.txt").as_deref(), Some("new\n"));
+
+    write("/c.txt", "create");
+    person.run(&["scratch", "discard", "scratch"]).ended(0);
+    person.run(&["scratch", "commit", "scratch"]).ended(0);
+    assert_eq!(content("project/c.txt"), None);
+    person.run(&["scratch", "diff", "gone"]).ended(2);
+    // A scratch directory inside of what is granted would be seen by the tool.
+    person
+        .run(&[
+            "call",
+            "files_list",
+            "{}",
+            "--grant",
+            "write=.",
+            "--scratch",
+            "scratch",
+        ])
+        .ended(3);
+}

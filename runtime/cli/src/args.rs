@@ -49,6 +49,9 @@ pub(crate) enum Command {
     /// List and inspect tools.
     #[command(subcommand)]
     Tool(commands::tool::Tool),
+    /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
+    #[command(subcommand)]
+    Scratch(commands::scratch::Scratch),
     /// Explain what tools could do together.
     #[command(subcommand)]
     Policy(commands::policy::Policy),
@@ -77,6 +80,10 @@ pub(crate) struct PolicyFlags {
     /// Allow grants that give away more than one may think: `/`, the home directory, keys, system directories, sockets.
     #[arg(long)]
     pub(crate) dangerous: bool,
+
+    /// Let changes of files go to this directory, to look at them first (`toolcell scratch`).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) scratch: Option<PathBuf>,
 }
 
 impl PolicyFlags {
@@ -85,5 +92,6 @@ impl PolicyFlags {
         overrides.grants.clone_from(&self.grants);
         overrides.limits.clone_from(&self.limits);
         overrides.dangerous = self.dangerous;
+        overrides.scratch.clone_from(&self.scratch);
     }
 }

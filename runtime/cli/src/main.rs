@@ -21,6 +21,7 @@ mod near;
 mod quote;
 mod render;
 mod report;
+mod scratch;
 mod secrets;
 mod shipped;
 mod terminal;

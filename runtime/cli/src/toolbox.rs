@@ -15,6 +15,7 @@ use crate::environment::{COMPILE_CHILD, Environment};
 use crate::near::nearest;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::scratch;
 use crate::secrets;
 
 /// Loads components for one run of the command line.
@@ -184,7 +185,16 @@ impl<'a> Toolbox<'a> {
             .why(settings.enabled.origin.point_at())
             .hint("set `enabled = true` there"));
         }
-        let policy = Arc::new(settings.policy(self.environment)?);
+        let mut policy = settings.policy(self.environment)?;
+        if let Some(dir) = &self.settings.overrides.scratch {
+            let dir = self
+                .environment
+                .path(&dir.to_string_lossy(), &self.environment.cwd);
+            for grant in &mut policy.grants.dirs {
+                scratch::divert(grant, &dir)?;
+            }
+        }
+        let policy = Arc::new(policy);
         let component = self.component(settings).await?;
         let tools = component.tools_with_secrets(policy, &self.secrets).map_err(|e| {
             Failure::new(

@@ -122,6 +122,8 @@ pub(crate) struct Overrides {
     pub(crate) flow: Option<FlowRule>,
     /// `--dangerous`
     pub(crate) dangerous: bool,
+    /// `--scratch`
+    pub(crate) scratch: Option<PathBuf>,
     /// `--limit`
     pub(crate) limits: Vec<FlagLimit>,
 }
