@@ -66,14 +66,14 @@ pub(crate) enum Command {
 /// What tools may reach and use.
 #[derive(Debug, Default, Args)]
 pub(crate) struct PolicyFlags {
-    /// Allow something, such as `read=.`, `write=out`, `env=LANG`, `http=example.com` [repeatable].
+    /// Allow something (may be repeated), such as `read=.`, `write=out`, `env=LANG`, `http=example.com`.
     ///
     /// Nothing is granted otherwise, except what your own configuration grants. A grant holds for every component that
     /// takes part, or for the one named in front: `files:read=.`.
     #[arg(long = "grant", value_name = "[COMPONENT:]GRANT")]
     pub(crate) grants: Vec<FlagGrant>,
 
-    /// Set a limit of one call, such as `wall=60s`, `memory=512MiB`, `fuel=5G` [repeatable].
+    /// Set a limit of one call (may be repeated), such as `wall=60s`, `memory=512MiB`, `fuel=5G`.
     #[arg(long = "limit", value_name = "[COMPONENT:]NAME=VALUE")]
     pub(crate) limits: Vec<FlagLimit>,
 

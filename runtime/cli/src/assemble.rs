@@ -25,7 +25,7 @@ use crate::toolbox::{Loaded, Toolbox};
 /// Everything that decides what an agent is.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AgentFlags {
-    /// Offer only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    /// Offer only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 

@@ -24,7 +24,7 @@ Examples:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Lock {
-    /// Lock only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    /// Lock only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 

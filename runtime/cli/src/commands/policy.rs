@@ -36,7 +36,7 @@ Examples:
   toolcell policy explain --tool files --tool fetch --grant files:read=. --grant fetch:http=example.com
   toolcell policy explain --json")]
 pub(crate) struct Explain {
-    /// Only this component: a name or a `.wasm` file [repeatable; all that ship or are configured otherwise].
+    /// Only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 

@@ -3,7 +3,7 @@
 //!
 //! | concept | module |
 //! |---|---|
-//! | the file as it is written, and its JSON Schema | [`file`], [`schema`] |
+//! | the file as it is written, and its JSON Schema | [`mod@file`], [`schema`] |
 //! | sizes, durations and counts; limits by name | [`units`], [`limits`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
