@@ -39,6 +39,8 @@ fn without_a_terminal_to_ask_is_to_deny_and_the_rule_is_named() {
         seen.stderr
     );
     assert!(!person.work().join("out.txt").exists());
+    // The person reads once what to do about it.
+    assert_eq!(seen.stderr.matches("--flow off").count(), 1, "{}", seen.stderr);
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub(crate) struct Assembled {
     pub(crate) hints: Arc<AllowHints>,
     /// Whether its sessions are kept.
     pub(crate) is_kept: bool,
+    /// Whether a person can be asked.
+    pub(crate) is_attended: bool,
 }
 
 impl AgentFlags {
@@ -140,7 +142,9 @@ impl AgentFlags {
         if let Some(store) = store {
             agent = agent.store(store);
         }
-        if let Some(approver) = AtTerminal::new(environment, console, approvals, digests(&loaded), is_kept) {
+        let approver = AtTerminal::new(environment, console, approvals, digests(&loaded), is_kept);
+        let is_attended = approver.is_some();
+        if let Some(approver) = approver {
             agent = agent.approver(approver);
         }
         let agent = agent.build().map_err(|e| {
@@ -153,6 +157,7 @@ impl AgentFlags {
             note: chosen.note,
             hints: Arc::new(AllowHints::new(&loaded, environment)),
             is_kept,
+            is_attended,
         })
     }
 }

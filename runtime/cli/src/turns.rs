@@ -29,11 +29,10 @@ impl Turns {
         let sink: Box<dyn EventSink> = if json {
             Box::new(JsonLines { gone: gone.clone() })
         } else {
-            Box::new(TurnView::new(
-                console.clone(),
-                assembled.hints.clone(),
-                gone.clone(),
-            ))
+            Box::new(
+                TurnView::new(console.clone(), assembled.hints.clone(), gone.clone())
+                    .attended(assembled.is_attended),
+            )
         };
         Self {
             assembled,

@@ -15,6 +15,10 @@ use crate::config::units::{Count, Span};
 use crate::hints::AllowHints;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
 
+/// What to do where nobody can be asked.
+const UNATTENDED: &str = "run it at a terminal to be asked; or decide beforehand with `[approval] rules` in your own \
+                          configuration, and on the flow of data with --flow off";
+
 /// Shows a turn while it runs.
 pub(crate) struct TurnView {
     console: Console,
@@ -23,6 +27,8 @@ pub(crate) struct TurnView {
     gone: CancellationToken,
     /// Whether the turn was recorded and is shown afterwards: its text comes whole, and what the person said is shown.
     is_past: bool,
+    /// Whether a person can be asked.
+    is_attended: bool,
     state: Mutex<State>,
 }
 
@@ -36,6 +42,7 @@ struct State {
     /// Text of the running step that was streamed.
     streamed: String,
     reasoning_open: bool,
+    told_unattended: bool,
 }
 
 impl TurnView {
@@ -46,8 +53,15 @@ impl TurnView {
             hints,
             gone,
             is_past: false,
+            is_attended: true,
             state: Mutex::default(),
         }
+    }
+
+    /// Says whether a person can be asked about calls; where none can, the first refusal says what to do.
+    pub(crate) fn attended(mut self, is_attended: bool) -> Self {
+        self.is_attended = is_attended;
+        self
     }
 
     /// Shows turns that were recorded.
@@ -168,6 +182,12 @@ impl TurnView {
                     self.mark(GOOD, "✓", &format!("approved{reason}"))?;
                 } else {
                     self.mark(WARN, "✗", &format!("not approved{reason}"))?;
+                    if !self.is_attended && !std::mem::replace(&mut state.told_unattended, true) {
+                        self.console.write(|s| {
+                            s.err.styled(NAME, "  hint: ")?;
+                            s.err.line(UNATTENDED)
+                        })?;
+                    }
                 }
             }
             Event::PlanUpdated { plan } => {
