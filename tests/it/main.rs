@@ -21,6 +21,9 @@ mod run_session;
 mod run_turn;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.
-#[allow(clippy::cast_possible_truncation, reason = "the components of tests are small")]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the components of tests are small"
+)]
 #[path = "../../runtime/sandbox/tests/support/mod.rs"]
 mod probe;

@@ -99,8 +99,8 @@ fn copy_of_the_repository(to: &Path) {
     }
 }
 
-/// A server that speaks the Chat Completions wire: it asks for the first tool that the request offers with the
-/// arguments given here, and then answers with the tool's own words.
+/// A server that speaks the Chat Completions wire: it asks for the tool that has a parameter `number`, with the arguments
+/// given here, and then answers with the tool's own words.
 fn model_on_loopback(arguments: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -133,7 +133,11 @@ fn answer(stream: TcpStream, arguments: &str) -> Option<()> {
     let delta = if last["role"] == "tool" {
         serde_json::json!({"content": format!("The tool says: {}", last["content"].as_str()?)})
     } else {
-        let name = &request["tools"][0]["function"]["name"];
+        // The tool that takes these arguments, among those of the loop itself.
+        let offered = request["tools"].as_array()?;
+        let takes_number =
+            |tool: &&serde_json::Value| tool["function"]["parameters"]["properties"]["number"].is_object();
+        let name = &offered.iter().find(takes_number)?["function"]["name"];
         serde_json::json!({"tool_calls": [{
             "index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments},
         }]})
