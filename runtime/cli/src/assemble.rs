@@ -177,7 +177,7 @@ fn store_path(environment: &Environment) -> Option<PathBuf> {
 pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
     let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
     let path = store_path(environment).ok_or_else(|| fail().why("there is no home directory"))?;
-    let open = || -> Result<SqliteStore, Box<dyn std::error::Error + Send + Sync>> {
+    let open = || -> anyhow::Result<SqliteStore> {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir)?;
         }

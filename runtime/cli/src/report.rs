@@ -1,6 +1,5 @@
 //! What a person reads when something did not work: what failed with which input, why, and what to do.
 
-use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -30,16 +29,13 @@ impl Failure {
     }
 
     /// Adds an error and every cause behind it.
-    pub(crate) fn because(mut self, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        let error = error.into();
-        let mut next: Option<&dyn Error> = Some(error.as_ref());
-        while let Some(error) = next {
-            let message = error.to_string();
+    pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
+        for cause in error.into().chain() {
+            let message = cause.to_string();
             // Some errors repeat their cause in their own text.
             if !self.why.last().is_some_and(|last| last.contains(&message)) {
                 self.why.push(message);
             }
-            next = error.source();
         }
         self
     }

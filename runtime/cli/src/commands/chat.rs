@@ -215,7 +215,7 @@ impl Lines {
 
     /// The next line; `None` at the end.
     fn next(&mut self) -> Result<Option<String>, Failure> {
-        let fail = |e: Box<dyn std::error::Error + Send + Sync>| {
+        let fail = |e: anyhow::Error| {
             Failure::new(Exit::Internal, "the input cannot be read").because(e)
         };
         match self {
