@@ -17,6 +17,8 @@ mod prebuilt;
 mod promises;
 mod readme;
 mod run_approval;
+mod run_budget;
+mod run_scratch;
 mod run_session;
 mod run_turn;
 

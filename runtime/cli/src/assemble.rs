@@ -5,21 +5,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::{Agent, LoopPolicy, SqliteStore, preset};
 use toolcell_core::{SessionStore, Tool};
 
 use crate::approve::{self, AtTerminal};
 use crate::args::PolicyFlags;
+use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
+use crate::config::layers::user_file_shown;
 use crate::config::units::Span;
 use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::flow;
-use crate::hints::AllowHints;
+use crate::hints::{AllowHints, BudgetHints};
 use crate::lock;
 use crate::model::{self, ProviderName};
+use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::scratch::Scratch;
 use crate::toolbox::{Loaded, Toolbox};
 
 /// Everything that decides what an agent is.
@@ -36,6 +41,11 @@ pub(crate) struct AgentFlags {
     /// be able to send outside [default: ask].
     #[arg(long, value_name = "WHAT")]
     flow: Option<FlowRule>,
+
+    /// Set what the whole session may use, over all its turns (may be repeated), such as `calls=20`, `tokens=200k`,
+    /// `wall=10m`, `cost=0.50`.
+    #[arg(long = "budget", value_name = "NAME=VALUE")]
+    budget: Vec<NamedBudget>,
 
     /// Refuse tools that differ from `toolcell.lock`.
     #[arg(long)]
@@ -86,6 +96,10 @@ pub(crate) struct Assembled {
     pub(crate) note: String,
     /// What would allow what is denied to its tools.
     pub(crate) hints: Arc<AllowHints>,
+    /// What would raise a budget that is used up.
+    pub(crate) budget_hints: BudgetHints,
+    /// Where the changes of its tools go, if not to the files themselves.
+    pub(crate) scratch: Option<Scratch>,
     /// Whether its sessions are kept.
     pub(crate) is_kept: bool,
     /// Whether a person can be asked.
@@ -97,6 +111,7 @@ impl AgentFlags {
     fn apply(&self, overrides: &mut Overrides) {
         self.policy.apply(overrides);
         overrides.flow = self.flow;
+        overrides.budget.clone_from(&self.budget);
         let model = &self.model;
         overrides.provider = model.provider;
         overrides.model.clone_from(&model.model);
@@ -121,6 +136,7 @@ impl AgentFlags {
         self.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let chosen = model::choose(&settings, environment)?;
+        let prices = prices(&settings, &chosen.provider.info().model, environment)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = load(&toolbox, &self.tools, console).await?;
         if self.locked {
@@ -133,7 +149,7 @@ impl AgentFlags {
         let approvals = approve::rules(&settings);
         let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
-            .policy(loop_policy(&settings))
+            .policy(loop_policy(&settings, settings.budget.budget(prices)))
             .approvals(approvals.clone());
         for (tool, flow) in flow::of_tools(&loaded) {
             agent = agent.flow(tool, flow);
@@ -156,6 +172,8 @@ impl AgentFlags {
             agent,
             note: chosen.note,
             hints: Arc::new(AllowHints::new(&loaded, environment)),
+            budget_hints: BudgetHints::new(&settings, prices, environment),
+            scratch: Scratch::of(&settings, environment),
             is_kept,
             is_attended,
         })
@@ -191,13 +209,35 @@ pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionSto
     }
 }
 
+/// What the tokens of a model cost, where a budget of money needs to know it.
+///
+/// # Errors
+/// When it does, and nobody said it: the budget would never be used up.
+fn prices(settings: &Settings, model: &str, environment: &Environment) -> Result<Option<Prices>, Failure> {
+    let known = settings.prices.get(model).copied();
+    match settings.budget.get("cost") {
+        Some(cost) if known.is_none() => Err(Failure::new(
+            Exit::Config,
+            format!("the budget `cost` needs to know what `{model}` costs"),
+        )
+        .why(cost.origin.point_at())
+        .hint(format!(
+            "say what a million tokens cost, in {}: [prices.{}] input = …, output = …",
+            user_file_shown(environment),
+            quote::toml(model)
+        ))),
+        _ => Ok(known),
+    }
+}
+
 /// The rules of the loop, with what configuration says.
-fn loop_policy(settings: &Settings) -> LoopPolicy {
+fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
     let preset = settings
         .preset
         .as_ref()
         .and_then(|preset| preset::named(&preset.value));
     let mut policy = preset.unwrap_or_default();
+    policy.budget = budget;
     if let Some(steps) = &settings.max_steps {
         policy.max_steps = steps.value;
     }
@@ -253,7 +293,7 @@ pub(crate) async fn load(
             ))
             .hint(format!(
                 "offer the whole component: --tool {}",
-                crate::quote::shell(&component_of(&found.settings, name))
+                quote::shell(&component_of(&found.settings, name))
             )));
         }
         if !wanted.iter().any(|known| known.name == found.settings.name) {

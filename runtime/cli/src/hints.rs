@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
 use toolcell_core::{Grant, Limit, Receipt, ToolError};
 use toolcell_sandbox::Ability;
 
-use crate::config::{ComponentSource, Origin};
+use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
 use crate::quote;
 use crate::render::receipt;
@@ -99,6 +101,61 @@ impl AllowHints {
             });
         }
         hints
+    }
+}
+
+/// Knows what would raise the budget that ended a turn.
+pub(crate) struct BudgetHints {
+    budget: SourcedBudget,
+    prices: Option<Prices>,
+    user_file: String,
+}
+
+impl BudgetHints {
+    /// Hints for the budgets of these settings.
+    pub(crate) fn new(settings: &Settings, prices: Option<Prices>, environment: &Environment) -> Self {
+        Self {
+            budget: settings.budget.clone(),
+            prices,
+            user_file: crate::config::layers::user_file_shown(environment),
+        }
+    }
+
+    /// A flag, and a line of the file that decides, with twice what was allowed or used. A turn that was ended while it
+    /// waited was ended by time.
+    pub(crate) fn of(&self, spent: &Spent) -> Option<String> {
+        let alone = |named: NamedBudget, origin: &Origin| {
+            let mut one = SourcedBudget::default();
+            one.set(named, origin.clone());
+            one.budget(self.prices)
+        };
+        let (named, origin) = self
+            .budget
+            .all()
+            .find(|(named, origin)| alone(*named, origin).exceeded(spent).is_some())
+            .or_else(|| self.budget.all().find(|(named, _)| named.name == "wall"))?;
+        let used = match named.name {
+            "fuel" => spent.fuel,
+            "wall" => spent.wall_ms,
+            "call_wall" => spent.call_us / 1_000,
+            "bytes" => spent.bytes,
+            "calls" => spent.calls,
+            "tokens" => spent.usage.input.saturating_add(spent.usage.output),
+            _ => self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
+        };
+        let more = NamedBudget {
+            value: named.value.max(used).max(1).saturating_mul(2),
+            ..named
+        };
+        let file = match origin {
+            Origin::File(source, _) => &source.shown,
+            _ => &self.user_file,
+        };
+        Some(format!(
+            "allow more with {}\nor, in {file}: {}",
+            more.flag(),
+            more.line()
+        ))
     }
 }
 

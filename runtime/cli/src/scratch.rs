@@ -3,21 +3,37 @@
 //! DIR holds for each granted directory an overlay, named by a digest of the directory's path, and beside it a file with
 //! that path.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use toolcell_core::policy::DirGrant;
 use toolcell_sandbox::Digest;
-use toolcell_sandbox::overlay::{self, Change};
+use toolcell_sandbox::overlay::{self, Change, ChangeKind};
 
+use crate::config::Settings;
+use crate::environment::Environment;
+use crate::quote;
+use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, WARN, inert_line};
 
 /// Ending of the files that hold the path of a granted directory.
 const ENDING: &str = "path";
 
 /// Characters of a digest that name an overlay.
-const NAME: usize = 16;
+const NAME_LENGTH: usize = 16;
+
+/// Most changes that are listed when a command ends; `toolcell scratch diff` lists all.
+const MAX_TOLD: usize = 20;
+
+/// The scratch directory of a command.
+pub(crate) struct Scratch {
+    /// As the person wrote it.
+    written: String,
+    path: PathBuf,
+    environment: Environment,
+}
 
 /// The changes of one granted directory.
 pub(crate) struct Changed {
@@ -52,12 +68,50 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
     let name: String = Digest::of(grant.host.as_os_str().as_bytes())
         .hex()
         .chars()
-        .take(NAME)
+        .take(NAME_LENGTH)
         .collect();
     let path = scratch.join(&name).with_extension(ENDING);
     std::fs::write(path, grant.host.as_os_str().as_bytes()).map_err(|e| fail().because(e))?;
     grant.overlay = Some(scratch.join(name));
     Ok(())
+}
+
+/// Lists at most `most` changes, and says how many more there are.
+pub(crate) fn list<W: Write>(
+    screen: &mut Screen<W>,
+    all: &[Changed],
+    environment: &Environment,
+    most: usize,
+) -> io::Result<()> {
+    let mut left = most;
+    for changed in all.iter().filter(|changed| !changed.changes.is_empty()) {
+        if left == 0 {
+            break;
+        }
+        screen.styled(NAME, &environment.shown(&changed.directory))?;
+        screen.end_line()?;
+        for change in changed.changes.iter().take(left) {
+            let (style, mark) = match change.kind {
+                ChangeKind::Added => (GOOD, "  + "),
+                ChangeKind::Changed => (WARN, "  ~ "),
+                ChangeKind::Deleted => (BAD, "  - "),
+                _ => (FAINT, "  ? "),
+            };
+            screen.styled(style, mark)?;
+            screen.line(&inert_line(&change.path.to_string_lossy()))?;
+        }
+        left = left.saturating_sub(changed.changes.len());
+    }
+    let hidden = count(all).saturating_sub(most);
+    if hidden > 0 {
+        screen.line(&format!("  … and {hidden} more"))?;
+    }
+    Ok(())
+}
+
+/// How many changes there are.
+pub(crate) fn count(all: &[Changed]) -> usize {
+    all.iter().map(|changed| changed.changes.len()).sum()
 }
 
 /// All changes that lie in a scratch directory.
@@ -82,6 +136,63 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
     Ok(all)
+}
+
+impl Scratch {
+    /// The one that the command line names.
+    pub(crate) fn of(settings: &Settings, environment: &Environment) -> Option<Self> {
+        let written = settings
+            .overrides
+            .scratch
+            .as_ref()?
+            .to_string_lossy()
+            .into_owned();
+        Some(Self {
+            path: environment.path(&written, &environment.cwd),
+            written,
+            environment: environment.clone(),
+        })
+    }
+
+    /// Tells a person what lies in it and what can be done with it.
+    pub(crate) fn tell(&self, console: &Console) {
+        let all = match read(&self.path) {
+            Ok(all) => all,
+            // It is made when a tool gets a directory that it may change.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                console.note(&format!(
+                    "the changes in `{}` cannot be read: {error}",
+                    self.written
+                ));
+                return;
+            }
+        };
+        let changes = match count(&all) {
+            0 => return console.note(&format!("no file is changed in `{}`", self.written)),
+            1 => "1 change waits".to_owned(),
+            many => format!("{many} changes wait"),
+        };
+        // Where standard error is closed nobody listens, and nothing fails.
+        let _ = console.write(|streams| {
+            streams.end_open_line()?;
+            let err = &mut streams.err;
+            err.line(&format!("{changes} in `{}`, not carried out yet", self.written))?;
+            list(err, &all, &self.environment, MAX_TOLD)?;
+            for (what, command) in [
+                ("look", "diff"),
+                ("carry out", "commit"),
+                ("throw away", "discard"),
+            ] {
+                err.styled(FAINT, &format!("{what:>10}: "))?;
+                err.line(&format!(
+                    "toolcell scratch {command} {}",
+                    quote::shell(&self.written)
+                ))?;
+            }
+            err.flush()
+        });
+    }
 }
 
 impl Changed {

@@ -78,7 +78,16 @@ impl Turns {
         if self.gone.is_cancelled() {
             return Ok(Exit::Ok);
         }
-        self.ended(session.id(), report)
+        self.ended(session, report)
+    }
+
+    /// Tells what tools have changed aside, where they were told to.
+    pub(crate) fn tell_changes(&self) {
+        if let Some(scratch) = &self.assembled.scratch
+            && !self.is_gone()
+        {
+            scratch.tell(&self.console);
+        }
     }
 
     /// Whether nobody reads the output any more.
@@ -86,9 +95,14 @@ impl Turns {
         self.gone.is_cancelled()
     }
 
-    fn ended(&self, id: &str, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
+    fn ended(&self, session: &Session, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
+        let id = session.id();
         let report = report.map_err(|error| cannot_go_on(id, error))?;
-        let ended = failure::of_outcome(&report.outcome);
+        let mut ended = failure::of_outcome(&report.outcome);
+        if let TurnOutcome::Budget { .. } = report.outcome {
+            let hint = self.assembled.budget_hints.of(&session.state().spent());
+            ended = ended.map_err(|failure| failure.hints(hint));
+        }
         if !self.assembled.is_kept {
             return ended;
         }

@@ -100,6 +100,7 @@ impl Chat {
                 return Ok(Exit::Ok);
             }
         }
+        turns.tell_changes();
         // At a terminal the person has read how each turn ended; a script wants the exit code.
         Ok(if lines.is_terminal() { Exit::Ok } else { last })
     }

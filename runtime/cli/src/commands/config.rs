@@ -130,6 +130,10 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
         let value = config::units::Span(deadline.value).to_string();
         rows.push(("loop.deadline".into(), value, deadline.origin.clone()));
     }
+    for (budget, origin) in settings.budget.all() {
+        let value = config::budget::exactly(budget.name, budget.value);
+        rows.push((format!("budget.{}", budget.name), value, origin.clone()));
+    }
     for tool in settings.tools.values() {
         let key = |what: &str| format!("tools.{}.{what}", tool.name);
         if let config::ComponentSource::File(path) = &tool.component {

@@ -85,7 +85,11 @@ impl Run {
         }
         let mut turns = Turns::new(assembled, console, self.json);
         let session = turns.agent().session();
-        turns.begin(session, prompt).await
+        let ended = turns.begin(session, prompt).await;
+        if !self.json {
+            turns.tell_changes();
+        }
+        ended
     }
 
     fn read_prompt(&self) -> Result<String, Failure> {

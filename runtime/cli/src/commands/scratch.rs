@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use toolcell_sandbox::overlay::ChangeKind;
 
 use crate::environment::Environment;
 use crate::render::Console;
-use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
-use crate::scratch::{self, Changed};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
+use crate::scratch;
 
 /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
 #[derive(Debug, Subcommand)]
@@ -66,7 +63,10 @@ impl Scratch {
             )
         };
         let all = scratch::read(&dir).map_err(|e| fail().because(e))?;
-        console.write(|s| print(s, &all, environment))?;
+        console.write(|s| {
+            scratch::list(&mut s.out, &all, environment, usize::MAX)?;
+            s.out.flush()
+        })?;
         for changed in &all {
             match &self {
                 Self::Diff(_) => {}
@@ -78,7 +78,7 @@ impl Scratch {
                 Self::Discard(_) => changed.discard().map_err(|e| fail().because(e))?,
             }
         }
-        let count: usize = all.iter().map(|changed| changed.changes.len()).sum();
+        let count = scratch::count(&all);
         let done = match &self {
             Self::Diff(_) => "would be carried out",
             Self::Commit(_) => "are carried out",
@@ -87,23 +87,4 @@ impl Scratch {
         console.note(&format!("{count} changes {done}"));
         Ok(Exit::Ok)
     }
-}
-
-fn print(s: &mut Streams, all: &[Changed], environment: &Environment) -> std::io::Result<()> {
-    let out = &mut s.out;
-    for changed in all.iter().filter(|changed| !changed.changes.is_empty()) {
-        out.styled(NAME, &environment.shown(&changed.directory))?;
-        out.end_line()?;
-        for change in &changed.changes {
-            let (style, mark) = match change.kind {
-                ChangeKind::Added => (GOOD, "  + "),
-                ChangeKind::Changed => (WARN, "  ~ "),
-                ChangeKind::Deleted => (BAD, "  - "),
-                _ => (FAINT, "  ? "),
-            };
-            out.styled(style, mark)?;
-            out.line(&crate::terminal::inert_line(&change.path.to_string_lossy()))?;
-        }
-    }
-    out.flush()
 }

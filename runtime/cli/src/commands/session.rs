@@ -239,21 +239,34 @@ impl Resume {
         }
         let mut turns = Turns::new(assembled, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
+        let ended = self.go_on(&mut turns, &mut session).await;
+        if !self.json {
+            turns.tell_changes();
+        }
+        ended
+    }
+
+    /// Ends the open turn, and says what there is to say.
+    async fn go_on(&self, turns: &mut Turns, session: &mut toolcell_agent::Session) -> Result<Exit, Failure> {
         if session.is_open() {
-            let ended = turns.turn(&mut session, None).await?;
+            let ended = turns.turn(session, None).await?;
             if self.message.is_none() || turns.is_gone() {
                 return Ok(ended);
             }
         }
-        match self.message {
+        match &self.message {
             Some(message) => {
-                turns::check_prompt(&message)?;
-                turns.turn(&mut session, Some(message)).await
+                turns::check_prompt(message)?;
+                turns.turn(session, Some(message.clone())).await
             }
-            None => Err(
-                Failure::new(Exit::Usage, format!("the session `{id}` has no open turn"))
-                    .hint(format!("say something: toolcell session resume {id} \"…\"")),
-            ),
+            None => Err(Failure::new(
+                Exit::Usage,
+                format!("the session `{}` has no open turn", session.id()),
+            )
+            .hint(format!(
+                "say something: toolcell session resume {} \"…\"",
+                session.id()
+            ))),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_core::Grant;
 
+use super::money::Money;
 use super::units::{Bytes, Count, Span};
 use crate::model::ProviderName;
 
@@ -23,6 +24,11 @@ pub(crate) struct File {
     /// How far one turn may go.
     #[serde(rename = "loop")]
     pub(crate) turn: LoopTable,
+    /// What a whole session may use, over all its turns.
+    pub(crate) budget: BudgetTable,
+    /// What the tokens of models cost, by name of the model. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, PricesTable>")]
+    pub(crate) prices: BTreeMap<Spanned<String>, PricesTable>,
     /// Which calls a person decides on.
     pub(crate) approval: ApprovalTable,
     /// Values that the host adds to requests of tools, which never see them. Not in a project's file.
@@ -63,6 +69,48 @@ pub(crate) struct LoopTable {
     /// Wall time of one turn, such as `5m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) deadline: Option<Spanned<Span>>,
+}
+
+/// What a whole session may use, over all its turns. A turn ends when a part of it is used up; what is not set is not
+/// limited.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BudgetTable {
+    /// Fuel of all calls together.
+    #[schemars(with = "Option<Count>")]
+    pub(crate) fuel: Option<Spanned<Count>>,
+    /// Wall time of all turns together, such as `10m`.
+    #[schemars(with = "Option<Span>")]
+    pub(crate) wall: Option<Spanned<Span>>,
+    /// Wall time of all calls together, such as `1m`.
+    #[schemars(with = "Option<Span>")]
+    pub(crate) call_wall: Option<Spanned<Span>>,
+    /// Size of the answers of all calls together.
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) bytes: Option<Spanned<Bytes>>,
+    /// Calls of tools.
+    #[schemars(with = "Option<Count>")]
+    pub(crate) calls: Option<Spanned<Count>>,
+    /// Tokens, input and output together.
+    #[schemars(with = "Option<Count>")]
+    pub(crate) tokens: Option<Spanned<Count>>,
+    /// Money, in the unit of `[prices]`, which must name the model.
+    #[schemars(with = "Option<Money>")]
+    pub(crate) cost: Option<Spanned<Money>>,
+}
+
+/// What a million tokens of a model cost, in a unit of money of the person's choice.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PricesTable {
+    /// Input tokens that no cache held.
+    pub(crate) input: Money,
+    /// Output tokens, with those of reasoning.
+    pub(crate) output: Money,
+    /// Input tokens read from a cache; as `input` unless said otherwise.
+    pub(crate) cache_read: Option<Money>,
+    /// Input tokens written to a cache; as `input` unless said otherwise.
+    pub(crate) cache_write: Option<Money>,
 }
 
 /// Which calls a person decides on. Where no rule matches, a call is allowed: what it can reach is the matter of the

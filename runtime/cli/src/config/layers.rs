@@ -8,6 +8,7 @@ use toml::Spanned;
 use toolcell_core::SecretBinding;
 use toolcell_core::secret::SecretPlacement;
 
+use super::budget::{self, SourcedBudget};
 use super::file::{BindingTable, File, FlowRule, ToolTable};
 use super::limits;
 use super::narrow;
@@ -56,6 +57,8 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         provider: ProviderSettings::default(),
         max_steps: None,
         deadline: None,
+        budget: SourcedBudget::default(),
+        prices: BTreeMap::new(),
         preset: None,
         rules: Vec::new(),
         secrets: BTreeMap::new(),
@@ -111,6 +114,14 @@ pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
     environment.config_dir.as_ref().map(|dir| dir.join(USER_FILE))
 }
 
+/// Where the person's file lies, as a person reads it.
+pub(crate) fn user_file_shown(environment: &Environment) -> String {
+    user_file(environment).map_or_else(
+        || "your own configuration".into(),
+        |path| environment.shown(&path),
+    )
+}
+
 /// The nearest `toolcell.toml`, from the working directory upwards, not above the home directory.
 fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failure> {
     for dir in environment.cwd.ancestors() {
@@ -130,6 +141,8 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     let File {
         provider,
         turn,
+        budget,
+        prices,
         approval,
         secrets,
         tools,
@@ -160,6 +173,13 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         value: deadline.get_ref().0,
         origin: origin(source, deadline),
     });
+    for (budget, origin) in budget::of_table(budget, source) {
+        settings.budget.set(budget, origin);
+    }
+    settings.prices = prices
+        .iter()
+        .map(|(model, table)| (model.get_ref().clone(), budget::prices(table)))
+        .collect();
     for (name, table) in tools {
         let tool = declare(settings, name, table, source, environment)?;
         if let Some(enabled) = &table.enabled {
@@ -391,6 +411,9 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     }
     if let Some(deadline) = overrides.deadline {
         settings.deadline = Some(Sourced::flag("--deadline", deadline));
+    }
+    for budget in &overrides.budget {
+        settings.budget.set(*budget, Origin::Flag("--budget"));
     }
     if let Some(preset) = &overrides.preset {
         settings.preset = Some(Sourced::flag("--preset", preset.clone()));

@@ -1,11 +1,11 @@
 //! The limits of a tool by name: what a file calls them, what they are measured in, and which field they set.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use toolcell_core::Limits;
 
 use super::file::LimitsTable;
+use super::quantity::{Unit, millis};
 use super::source::{Origin, Source};
 use super::units::{Bytes, Count, Span};
 use crate::near::nearest;
@@ -68,22 +68,12 @@ impl std::str::FromStr for FlagLimit {
                 ),
             });
         };
-        let value = match unit_of(name) {
-            Unit::Bytes => value.parse::<Bytes>()?.0,
-            Unit::Time => millis(value.parse::<Span>()?),
-            Unit::Count => value.parse::<Count>()?.0,
-        };
+        let value = unit_of(name).read(value)?;
         Ok(Self {
             component,
             limit: NamedLimit { name, value },
         })
     }
-}
-
-enum Unit {
-    Bytes,
-    Time,
-    Count,
 }
 
 fn unit_of(name: &str) -> Unit {
@@ -92,10 +82,6 @@ fn unit_of(name: &str) -> Unit {
         "fuel" | "table_elements" | "handles" | "http_requests" | "file_count" => Unit::Count,
         _ => Unit::Bytes,
     }
-}
-
-fn millis(span: Span) -> u64 {
-    u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl NamedLimit {
@@ -140,27 +126,12 @@ pub(crate) fn get(limits: &Limits, name: &str) -> u64 {
 
 /// A value as a person reads it.
 pub(crate) fn shown(name: &str, value: u64) -> String {
-    match unit_of(name) {
-        Unit::Bytes => Bytes(value).to_string(),
-        Unit::Time => Span(Duration::from_millis(value)).to_string(),
-        Unit::Count => Count(value).to_string(),
-    }
+    unit_of(name).shown(value)
 }
 
 /// A value in a form that reads back as exactly this value, in the largest unit that divides it.
 pub(crate) fn exactly(name: &str, value: u64) -> String {
-    let units: &[(&str, u64)] = match unit_of(name) {
-        Unit::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
-        Unit::Time => &[("s", 1_000), ("ms", 1)],
-        Unit::Count => &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)],
-    };
-    match units
-        .iter()
-        .find(|(_, size)| value > 0 && value.is_multiple_of(*size))
-    {
-        Some((unit, size)) => format!("{} {unit}", value / size),
-        None => value.to_string(),
-    }
+    unit_of(name).exactly(value)
 }
 
 /// The limits that a table sets, each with its place.

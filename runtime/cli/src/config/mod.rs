@@ -4,16 +4,20 @@
 //! | concept | module |
 //! |---|---|
 //! | the file as it is written, and its JSON Schema | [`mod@file`], [`schema`] |
-//! | sizes, durations and counts; limits by name | [`units`], [`limits`] |
+//! | sizes, durations, counts and money | [`units`], [`money`], [`quantity`] |
+//! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
 //! | what a project's file must not do | [`narrow`] |
 
+pub(crate) mod budget;
 pub(crate) mod file;
 pub(crate) mod layers;
 pub(crate) mod limits;
+pub(crate) mod money;
 pub(crate) mod narrow;
 pub(crate) mod parse;
+pub(crate) mod quantity;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod source;

@@ -1,14 +1,16 @@
 //! What a project's file may do. It comes with the files of the project, so anybody may have written it.
 //!
-//! It may switch tools off, take grants away, and lower limits. It may bring tools of its own, which are used only when a
+//! It may switch tools off, take grants away, and lower limits and budgets. It may bring tools of its own, which are used only when a
 //! person names them, and which reach nothing unless a person grants it. It may not: choose to whom the conversation is
-//! sent, or with which key; grant what the person's file does not grant; raise a limit; switch on what the person has
+//! sent, or with which key; grant what the person's file does not grant; raise a limit or a budget, or say
+//! what a model costs; switch on what the person has
 //! switched off; put another component behind a name that the person's file or Toolcell itself has given.
 
 use toml::Spanned;
 
+use super::budget::{self, NamedBudget};
 use super::file::ProviderTable;
-use super::layers::{declare, grant_lines, origin, user_file};
+use super::layers::{declare, grant_lines, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
@@ -51,6 +53,12 @@ pub(super) fn apply_project(
         return Err(refused("a project's file cannot choose the style of the loop")
             .why(source.point_at(&preset.span()))
             .hint("use --preset, or put it into your own configuration"));
+    }
+    if let Some((model, _)) = file.prices.first_key_value() {
+        return Err(refused("a project's file cannot say what a model costs")
+            .why(source.point_at(&model.span()))
+            .why("a low price would raise your budget `cost`")
+            .hint("put `[prices]` into your own configuration"));
     }
     // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
     // says nothing, and never allow what the person does not.
@@ -106,10 +114,10 @@ pub(super) fn apply_project(
         }
         settings.deadline = Some(narrowed);
     }
-    let user_file = user_file(environment).map_or_else(
-        || "your own configuration".into(),
-        |path| environment.shown(&path),
-    );
+    let user_file = user_file_shown(environment);
+    for (budget, place) in budget::of_table(&file.budget, source) {
+        narrow_budget(settings, budget, place, &user_file)?;
+    }
     for (name, table) in &file.tools {
         let overrides = settings.overrides.clone();
         let tool = declare(settings, name, table, source, environment)?;
@@ -265,4 +273,31 @@ fn narrow_limit(
     }
     tool.limits.set(limit, place);
     Ok(())
+}
+
+fn narrow_budget(
+    settings: &mut Settings,
+    budget: NamedBudget,
+    place: Origin,
+    user_file: &str,
+) -> Result<(), Failure> {
+    let NamedBudget { name, value } = budget;
+    let mut of_flags = settings.overrides.budget.iter();
+    let flag_allows = of_flags.any(|flag| flag.name == name && flag.value >= value);
+    match settings.budget.get(name) {
+        Some(allowed) if value > allowed.value && !flag_allows => {
+            let shown = budget::exactly(name, allowed.value);
+            Err(
+                raised(&format!("budget.{name}"), &place, &shown, &allowed.origin).hint(format!(
+                    "to allow it once: {}\nto allow it always, in {user_file}: {}",
+                    budget.flag(),
+                    budget.line()
+                )),
+            )
+        }
+        _ => {
+            settings.budget.set(budget, place);
+            Ok(())
+        }
+    }
 }

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolcell_agent::budget::Prices;
 use toolcell_core::danger::dangerous;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy, SecretBinding};
 
+use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
 use super::source::{Layer, Origin, Source, Sourced};
@@ -31,6 +33,10 @@ pub(crate) struct Settings {
     pub(crate) max_steps: Option<Sourced<u32>>,
     /// Wall time of one turn; `None` means none.
     pub(crate) deadline: Option<Sourced<Duration>>,
+    /// What a whole session may use.
+    pub(crate) budget: SourcedBudget,
+    /// What a million tokens cost, by name of the model.
+    pub(crate) prices: BTreeMap<String, Prices>,
     /// The style of the loop.
     pub(crate) preset: Option<Sourced<String>>,
     /// Which calls a person decides on: the rules, the project's first.
@@ -126,6 +132,8 @@ pub(crate) struct Overrides {
     pub(crate) scratch: Option<PathBuf>,
     /// `--limit`
     pub(crate) limits: Vec<FlagLimit>,
+    /// `--budget`
+    pub(crate) budget: Vec<NamedBudget>,
 }
 
 impl Overrides {

@@ -65,10 +65,10 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
             ),
             "allow more with --deadline or `[loop] deadline`",
         ),
-        TurnOutcome::Budget { reason } => limit(
+        TurnOutcome::Budget { reason } => Err(Failure::new(
+            Exit::Limit,
             format!("the turn was ended by a budget: {reason}"),
-            "raise the budget in your configuration",
-        ),
+        )),
         TurnOutcome::AwaitingApproval { calls } => {
             Err(
                 Failure::new(Exit::Denied, "the turn waits for a decision").why(format!(

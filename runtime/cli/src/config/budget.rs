@@ -1,0 +1,217 @@
+//! What a whole session may use, by name: what a file calls it, what it is measured in, and which field it sets.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toolcell_agent::budget::{Budget, Prices};
+
+use super::file::{BudgetTable, PricesTable};
+use super::money::Money;
+use super::quantity::{Unit, millis};
+use super::source::{Origin, Source, Sourced};
+use super::units::{Bytes, Count, Span};
+use crate::near::nearest;
+use crate::quote;
+
+/// The names of all budgets, in the order in which the loop looks at them.
+pub(crate) const NAMES: [&str; 7] = ["fuel", "wall", "call_wall", "bytes", "calls", "tokens", "cost"];
+
+/// One budget with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamedBudget {
+    /// One of [`NAMES`].
+    pub(crate) name: &'static str,
+    /// Bytes, milliseconds, a count, or millionths of a unit of money.
+    pub(crate) value: u64,
+}
+
+impl FromStr for NamedBudget {
+    type Err = String;
+
+    /// Reads `NAME=VALUE`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or("a budget has the form NAME=VALUE, such as `calls=20` or `tokens=200k`")?;
+        let Some(name) = NAMES.into_iter().find(|known| *known == name) else {
+            let name = name.escape_debug();
+            return Err(match nearest(&name.to_string(), &NAMES).first() {
+                Some(near) => format!("there is no budget `{name}`; did you mean `{near}`?"),
+                None => format!(
+                    "there is no budget `{name}`; the budgets are {}",
+                    NAMES.join(", ")
+                ),
+            });
+        };
+        let value = unit_of(name).read(value)?;
+        Ok(Self { name, value })
+    }
+}
+
+impl NamedBudget {
+    /// The flag that sets it.
+    pub(crate) fn flag(self) -> String {
+        let value = exactly(self.name, self.value).replace(' ', "");
+        format!("--budget {}={value}", self.name)
+    }
+
+    /// The line of a configuration file that sets it.
+    pub(crate) fn line(self) -> String {
+        let value = exactly(self.name, self.value);
+        // A number without a unit is a number of TOML, too.
+        if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return format!("[budget] {} = {value}", self.name);
+        }
+        format!("[budget] {} = {}", self.name, quote::toml(&value))
+    }
+
+    /// Sets it.
+    fn set(self, budget: &mut Budget) {
+        let field = match self.name {
+            "fuel" => &mut budget.fuel,
+            "wall" => &mut budget.wall_ms,
+            "call_wall" => &mut budget.call_ms,
+            "bytes" => &mut budget.bytes,
+            "calls" => &mut budget.calls,
+            "tokens" => &mut budget.tokens,
+            "cost" => &mut budget.cost_micros,
+            other => unreachable!("`{other}` is none of the names of budgets"),
+        };
+        *field = Some(self.value);
+    }
+}
+
+fn unit_of(name: &str) -> Unit {
+    match name {
+        "wall" | "call_wall" => Unit::Time,
+        "bytes" => Unit::Bytes,
+        "cost" => Unit::Money,
+        _ => Unit::Count,
+    }
+}
+
+/// A value in a form that reads back as exactly this value.
+pub(crate) fn exactly(name: &str, value: u64) -> String {
+    unit_of(name).exactly(value)
+}
+
+/// The budgets that somebody set, each with the place that decided it. What is missing is not limited.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SourcedBudget(BTreeMap<&'static str, Sourced<u64>>);
+
+impl SourcedBudget {
+    /// Sets one.
+    pub(crate) fn set(&mut self, budget: NamedBudget, origin: Origin) {
+        let value = budget.value;
+        self.0.insert(budget.name, Sourced { value, origin });
+    }
+
+    /// One of them; `None` where it is not limited.
+    pub(crate) fn get(&self, name: &str) -> Option<&Sourced<u64>> {
+        self.0.get(name)
+    }
+
+    /// Those that are set, in the order of [`NAMES`].
+    pub(crate) fn all(&self) -> impl Iterator<Item = (NamedBudget, &Origin)> {
+        NAMES.into_iter().filter_map(|name| {
+            let Sourced { value, origin } = self.0.get(name)?;
+            Some((NamedBudget { name, value: *value }, origin))
+        })
+    }
+
+    /// As the loop takes it.
+    pub(crate) fn budget(&self, prices: Option<Prices>) -> Budget {
+        let mut budget = Budget {
+            prices,
+            ..Budget::default()
+        };
+        for (named, _) in self.all() {
+            named.set(&mut budget);
+        }
+        budget
+    }
+}
+
+/// The budgets that a table sets, each with its place.
+pub(super) fn of_table(table: &BudgetTable, source: &Arc<Source>) -> Vec<(NamedBudget, Origin)> {
+    fn entry<T: Copy>(
+        name: &'static str,
+        field: Option<&Spanned<T>>,
+        value: fn(T) -> u64,
+    ) -> Option<(NamedBudget, std::ops::Range<usize>)> {
+        let field = field?;
+        let value = value(*field.get_ref());
+        Some((NamedBudget { name, value }, field.span()))
+    }
+    let count = |Count(value)| value;
+    let time = |span: Span| millis(span);
+    [
+        entry("fuel", table.fuel.as_ref(), count),
+        entry("wall", table.wall.as_ref(), time),
+        entry("call_wall", table.call_wall.as_ref(), time),
+        entry("bytes", table.bytes.as_ref(), |Bytes(value)| value),
+        entry("calls", table.calls.as_ref(), count),
+        entry("tokens", table.tokens.as_ref(), count),
+        entry("cost", table.cost.as_ref(), |Money(value)| value),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|(budget, span)| (budget, Origin::File(source.clone(), span)))
+    .collect()
+}
+
+/// The prices of a table. Tokens of a cache cost as much as others where nothing is said about them.
+pub(super) fn prices(table: &PricesTable) -> Prices {
+    Prices {
+        input: table.input.0,
+        cache_read: table.cache_read.unwrap_or(table.input).0,
+        cache_write: table.cache_write.unwrap_or(table.input).0,
+        output: table.output.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_budget_has_a_name_that_sets_it_alone() {
+        let fields = |budget: &Budget| {
+            let value = serde_json::to_value(budget).unwrap();
+            let fields = value.as_object().unwrap().clone();
+            fields.values().filter(|value| !value.is_null()).count()
+        };
+        let mut all = SourcedBudget::default();
+        for (i, name) in NAMES.into_iter().enumerate() {
+            all.set(NamedBudget { name, value: 7 }, Origin::Default);
+            assert_eq!(fields(&all.budget(None)), i + 1, "{name}");
+        }
+        assert_eq!(fields(&all.budget(Some(Prices::default()))), 8);
+    }
+
+    #[test]
+    fn a_budget_is_read_in_its_own_unit_and_written_exactly() {
+        for (text, value, written) in [
+            ("calls=20", 20, "20"),
+            ("tokens=200k", 200_000, "200 k"),
+            ("wall=5m", 300_000, "300 s"),
+            ("wall=0s", 0, "0 ms"),
+            ("bytes=1 MiB", 1 << 20, "1 MiB"),
+            ("cost=0.50", 500_000, "0.5"),
+        ] {
+            let budget: NamedBudget = text.parse().unwrap();
+            assert_eq!(budget.value, value, "{text}");
+            assert_eq!(exactly(budget.name, value), written);
+            assert_eq!(format!("{}={written}", budget.name).parse(), Ok(budget));
+        }
+        let error = |text: &str| text.parse::<NamedBudget>().unwrap_err();
+        assert_eq!(
+            error("cals=1"),
+            "there is no budget `cals`; did you mean `calls`?"
+        );
+        assert!(error("wall=60").contains("no duration"));
+        assert!(error("calls").contains("NAME=VALUE"));
+    }
+}

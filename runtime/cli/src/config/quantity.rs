@@ -1,0 +1,65 @@
+//! What a number of the configuration is measured in, and how a person writes and reads it in that unit.
+
+use std::time::Duration;
+
+use super::money::Money;
+use super::units::{Bytes, Count, Span};
+
+/// What a number is measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Milliseconds.
+    Time,
+    /// Things that are counted.
+    Count,
+    /// Millionths of a unit of money.
+    Money,
+}
+
+impl Unit {
+    /// Reads a value as a person writes it.
+    pub(super) fn read(self, text: &str) -> Result<u64, String> {
+        Ok(match self {
+            Self::Bytes => text.parse::<Bytes>()?.0,
+            Self::Time => millis(text.parse()?),
+            Self::Count => text.parse::<Count>()?.0,
+            Self::Money => text.parse::<Money>()?.0,
+        })
+    }
+
+    /// A value as a person reads it, rounded.
+    pub(super) fn shown(self, value: u64) -> String {
+        match self {
+            Self::Bytes => Bytes(value).to_string(),
+            Self::Time => Span(Duration::from_millis(value)).to_string(),
+            Self::Count => Count(value).to_string(),
+            Self::Money => Money(value).to_string(),
+        }
+    }
+
+    /// A value in a form that reads back as exactly this value, in the largest unit that divides it.
+    pub(super) fn exactly(self, value: u64) -> String {
+        let units: &[(&str, u64)] = match self {
+            Self::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
+            Self::Time => &[("s", 1_000), ("ms", 1)],
+            Self::Count => &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)],
+            Self::Money => return Money(value).to_string(),
+        };
+        match units
+            .iter()
+            .find(|(_, size)| value > 0 && value.is_multiple_of(*size))
+        {
+            Some((unit, size)) => format!("{} {unit}", value / size),
+            // A duration without a unit would be refused.
+            None if self == Self::Time => format!("{value} ms"),
+            None => value.to_string(),
+        }
+    }
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(span: Span) -> u64 {
+    u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)
+}
