@@ -216,9 +216,7 @@ impl Lines {
 
     /// The next line; `None` at the end.
     fn next(&mut self) -> Result<Option<String>, Failure> {
-        let fail = |e: anyhow::Error| {
-            Failure::new(Exit::Internal, "the input cannot be read").because(e)
-        };
+        let fail = |e: anyhow::Error| Failure::new(Exit::Internal, "the input cannot be read").because(e);
         match self {
             Self::Pipe(lines) => {
                 let Some(line) = lines.next() else {
