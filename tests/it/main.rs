@@ -13,6 +13,7 @@ mod config;
 mod contract;
 mod dependencies;
 mod house;
+mod keyring;
 mod prebuilt;
 mod promises;
 mod readme;

@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
     #[command(subcommand)]
     Scratch(commands::scratch::Scratch),
+    /// Store and delete values in the keyring of this system.
+    #[command(subcommand)]
+    Secret(commands::secret::Secret),
     /// Explain what tools could do together.
     #[command(subcommand)]
     Policy(commands::policy::Policy),

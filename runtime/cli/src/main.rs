@@ -14,6 +14,7 @@ mod flow;
 mod grants;
 mod hints;
 mod interrupt;
+mod keyring;
 mod lock;
 mod log;
 mod model;

@@ -16,8 +16,9 @@ use toolcell_providers::responses::{self, OpenAiResponses};
 use toolcell_providers::scripted::Scripted;
 use toolcell_providers::{ApiKey, HttpOptions, SetupError};
 
-use crate::config::{Origin, Settings};
+use crate::config::{Origin, Settings, Sourced};
 use crate::environment::Environment;
+use crate::keyring::{self, Keyring};
 use crate::near::nearest;
 use crate::report::{Exit, Failure};
 
@@ -261,16 +262,17 @@ fn over_network(
     })
 }
 
-/// The key, from the variable that the person named or from the usual one.
-fn key<'a>(
+/// The key, from the variable or the account in the keyring that the person named, or from the usual variable.
+fn key(
     wire: &Wire,
     settings: &Settings,
-    environment: &'a Environment,
+    environment: &Environment,
     base_url: &str,
-) -> Result<Option<&'a str>, Failure> {
-    match &settings.provider.api_key_env {
-        Some(name) => match environment.var(&name.value) {
-            Some(key) => Ok(Some(key)),
+) -> Result<Option<String>, Failure> {
+    let provider = &settings.provider;
+    match (&provider.api_key_env, &provider.api_key_keyring) {
+        (Some(name), _) => match environment.var(&name.value) {
+            Some(key) => Ok(Some(key.to_owned())),
             None => Err(Failure::new(
                 Exit::Provider,
                 format!("the variable `{}` holds no key", name.value),
@@ -279,10 +281,26 @@ fn key<'a>(
             .why(name.origin.point_at())
             .hint(format!("set it: export {}=…", name.value))),
         },
+        (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
         // The usual key is not sent in the clear to a server that the person did not name a key for.
-        None if base_url.starts_with("https://") || is_loopback(base_url) => Ok(environment.var(wire.key)),
-        None => Ok(None),
+        (None, None) if base_url.starts_with("https://") || is_loopback(base_url) => {
+            Ok(environment.var(wire.key).map(str::to_owned))
+        }
+        (None, None) => Ok(None),
     }
+}
+
+/// The key, from an account in the keyring.
+fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failure> {
+    let name = &account.value;
+    let key = keyring
+        .get(name)
+        .map_err(|failure| failure.why(account.origin.point_at()))?;
+    key.ok_or_else(|| {
+        keyring::no_entry(Exit::Provider, name)
+            .why(account.origin.point_at())
+            .hint(format!("store the key: toolcell secret set {name}"))
+    })
 }
 
 fn host_of(url: &str) -> &str {
@@ -359,6 +377,21 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_in_the_keyring_is_read_and_one_that_is_missing_is_named() {
+        let keyring = Keyring::in_memory();
+        let account = Sourced::flag("--test", "openai".to_owned());
+        let failure = key_in(&keyring, &account).unwrap_err();
+        assert_eq!(failure.exit, Exit::Provider);
+        assert!(format!("{failure:?}").contains("toolcell secret set openai"));
+        keyring.set("openai", "planted-key".into()).unwrap();
+        assert_eq!(key_in(&keyring, &account).unwrap(), "planted-key");
+        assert_eq!(
+            key_in(&Keyring::closed(), &account).unwrap_err().exit,
+            Exit::Config
+        );
+    }
 
     #[test]
     fn a_host_is_found_in_every_form_of_url() {

@@ -12,6 +12,7 @@ use toolcell_sandbox::{
 
 use crate::config::{ComponentSource, Origin, Settings, Sourced, ToolSettings};
 use crate::environment::{COMPILE_CHILD, Environment};
+use crate::keyring::Keyring;
 use crate::near::nearest;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
@@ -196,13 +197,15 @@ impl<'a> Toolbox<'a> {
         }
         let policy = Arc::new(policy);
         let component = self.component(settings).await?;
-        let tools = component.tools_with_secrets(policy, &self.secrets).map_err(|e| {
+        let keyring = Keyring::of_system();
+        let secrets = secrets::with_keyring(&self.secrets, self.settings, &settings.bindings, &keyring)?;
+        let tools = component.tools_with_secrets(policy, &secrets).map_err(|e| {
             Failure::new(
                 Exit::Config,
                 format!("the secrets of `{}` cannot be used", settings.name),
             )
             .because(e)
-            .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"` or `file = \"PATH\"`")
+            .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"`, `file = \"PATH\"` or `keyring = \"ACCOUNT\"`")
         })?;
         Ok(Loaded {
             settings: settings.clone(),

@@ -109,6 +109,7 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
         ("provider.model", &provider.model),
         ("provider.base_url", &provider.base_url),
         ("provider.api_key_env", &provider.api_key_env),
+        ("provider.api_key_keyring", &provider.api_key_keyring),
     ] {
         if let Some(value) = value {
             rows.push((key.to_owned(), value.value.clone(), value.origin.clone()));

@@ -9,6 +9,7 @@ pub(crate) mod lock;
 pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod scratch;
+pub(crate) mod secret;
 pub(crate) mod session;
 pub(crate) mod tool;
 
@@ -40,6 +41,7 @@ pub(crate) async fn dispatch(
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
         Command::Scratch(command) => command.run(environment, console),
+        Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,
         Command::Lock(command) => command.run(overrides, environment, console).await,
         Command::Config(command) => command.run(overrides, environment, console),

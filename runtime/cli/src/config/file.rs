@@ -54,6 +54,10 @@ pub(crate) struct ProviderTable {
     /// Name of the environment variable that holds the key. The key itself is never written here.
     #[schemars(with = "Option<String>")]
     pub(crate) api_key_env: Option<Spanned<String>>,
+    /// The account in the keyring of this system that holds the key (`toolcell secret set ACCOUNT`). Only where no
+    /// variable is named.
+    #[schemars(with = "Option<String>")]
+    pub(crate) api_key_keyring: Option<Spanned<String>>,
 }
 
 /// How far one turn may go.
@@ -191,6 +195,8 @@ pub(crate) struct SecretTable {
     pub(crate) env: Option<String>,
     /// The file that holds it; white space around it is cut off.
     pub(crate) file: Option<String>,
+    /// The account in the keyring of this system that holds it (`toolcell secret set ACCOUNT`).
+    pub(crate) keyring: Option<String>,
 }
 
 /// A secret that goes with requests of a tool: in a header, or in the place of a text that the tool writes.

@@ -160,6 +160,11 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         provider.api_key_env.as_ref(),
         source,
     );
+    set(
+        &mut settings.provider.api_key_keyring,
+        provider.api_key_keyring.as_ref(),
+        source,
+    );
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
     set(&mut settings.preset, turn.preset.as_ref(), source);
     settings.rules.clone_from(&approval.rules);

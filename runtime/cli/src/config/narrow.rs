@@ -145,12 +145,14 @@ fn first_provider_key(provider: &ProviderTable) -> Option<std::ops::Range<usize>
         model,
         base_url,
         api_key_env,
+        api_key_keyring,
     } = provider;
     [
         name.as_ref().map(Spanned::span),
         model.as_ref().map(Spanned::span),
         base_url.as_ref().map(Spanned::span),
         api_key_env.as_ref().map(Spanned::span),
+        api_key_keyring.as_ref().map(Spanned::span),
     ]
     .into_iter()
     .flatten()

@@ -62,6 +62,8 @@ pub(crate) struct ProviderSettings {
     pub(crate) base_url: Option<Sourced<String>>,
     /// The variable that holds the key.
     pub(crate) api_key_env: Option<Sourced<String>>,
+    /// The account in the keyring that holds the key, where no variable is named.
+    pub(crate) api_key_keyring: Option<Sourced<String>>,
 }
 
 /// One component with everything that configuration says about it.
