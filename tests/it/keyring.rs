@@ -1,8 +1,11 @@
 //! Secrets in the keyring of the system, on a machine that has none.
 
+#[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
-use crate::cli_person::{Person, Seen};
+use crate::cli_person::Person;
+#[cfg(target_os = "linux")]
+use crate::cli_person::Seen;
 
 const VALUE: &str = "planted-secret-value";
 
@@ -13,6 +16,7 @@ fn without_keyring() -> Person {
     person
 }
 
+#[cfg(target_os = "linux")]
 #[track_caller]
 fn says_what_is_missing(seen: &Seen) {
     for part in [
