@@ -70,7 +70,7 @@ pub(crate) fn with_keyring(
         let Some(account) = table.and_then(|table| table.keyring.as_ref()) else {
             continue;
         };
-        let place = || format!("the secret `{name}` is there");
+        let place = || format!("the configuration says that the secret `{name}` is in it");
         let value = keyring
             .get(account)
             .map_err(|failure| failure.why(place()))?
