@@ -134,8 +134,8 @@ mod at_a_terminal {
 
     use super::*;
 
-    /// Runs with a terminal, and answers the question with `answer`. What the person saw, and the exit code.
-    fn run(person: &Person, answer: &str) -> (String, Option<i32>) {
+    /// Runs with a terminal, and answers the questions with `answers`. What the person saw, and the exit code.
+    fn run(person: &Person, answers: &[&str]) -> (String, Option<i32>) {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -159,15 +159,18 @@ mod at_a_terminal {
         let mut terminal = std::fs::File::from(terminal);
         let mut seen = Vec::new();
         let mut piece = [0; 1024];
-        let mut answered = false;
+        // Each line is typed when the next question stands there.
+        let mut answers = answers.iter();
+        let mut answered = 0;
         // Reading fails once the child has closed its side.
         while let Ok(n) = terminal.read(&mut piece) {
             if n == 0 {
                 break;
             }
             seen.extend_from_slice(&piece[..n]);
-            if !answered && String::from_utf8_lossy(&seen).contains(" no: ") {
-                answered = true;
+            let unanswered = String::from_utf8_lossy(&seen[answered..]).ends_with(": ");
+            if unanswered && let Some(answer) = answers.next() {
+                answered = seen.len();
                 terminal.write_all(answer.as_bytes()).unwrap();
             }
             // The terminal stays open as long as this process holds it; the end of the turn is the last line.
@@ -183,7 +186,7 @@ mod at_a_terminal {
     fn the_question_shows_exactly_what_will_run_and_escapes_it() {
         let person = asking();
         person.file("script.json", script("\u{1b}[2J\u{202e}hello"));
-        let (seen, code) = run(&person, "n\n");
+        let (seen, code) = run(&person, &["n\n"]);
         assert_eq!(code, Some(0));
         assert!(seen.contains(r"\u001b[2J\u{202e}hello"), "{seen}");
         assert!(seen.contains("\"path\": \"out.txt\""), "{seen}");
@@ -195,30 +198,64 @@ mod at_a_terminal {
     fn yes_holds_once_and_always_holds_for_these_arguments() {
         let person = asking();
         let out = person.work().join("out.txt");
-        let (seen, _) = run(&person, "y\n");
+        let (seen, _) = run(&person, &["y\n"]);
         assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello", "{seen}");
         std::fs::remove_file(&out).unwrap();
 
-        let (seen, _) = run(&person, "a\n");
+        let (seen, _) = run(&person, &["a\n"]);
         assert!(seen.contains("wants to run with"), "{seen}");
         std::fs::remove_file(&out).unwrap();
-        let (seen, _) = run(&person, "");
+        let (seen, _) = run(&person, &[]);
         assert!(!seen.contains("wants to run with"), "{seen}");
         assert!(out.exists());
         std::fs::remove_file(&out).unwrap();
 
         // Other arguments are another question.
         person.file("script.json", script("other"));
-        let (seen, _) = run(&person, "n\n");
+        let (seen, _) = run(&person, &["n\n"]);
         assert!(seen.contains("wants to run with"), "{seen}");
         assert!(!out.exists());
+    }
+
+    #[test]
+    fn always_can_hold_for_a_pattern_of_arguments_and_be_taken_back() {
+        let person = asking();
+        let out = person.work().join("out.txt");
+        // Nothing for the path; for the content first a pattern that does not match it.
+        let typed = ["p\n", "bye*\n", "h*\n", "\n"];
+        let (seen, code) = run(&person, &typed);
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains("does not match"), "{seen}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello", "{seen}");
+        for (content, asked) in [("house", false), ("mouse", true)] {
+            std::fs::remove_file(&out).unwrap();
+            person.file("script.json", script(content));
+            let (seen, _) = run(&person, &["y\n"]);
+            assert_eq!(seen.contains("wants to run with"), asked, "{seen}");
+            assert_eq!(std::fs::read_to_string(&out).unwrap(), content);
+        }
+
+        let listed = person.run(&["approval", "list"]).ended(0).stdout;
+        assert!(
+            listed.contains(r#"1  files_write where /content is h* in {"content":"…","path":"out.txt"}"#),
+            "{listed}"
+        );
+        person.run(&["approval", "forget", "2"]).ended(2);
+        person.run(&["approval", "forget", "1"]).ended(0);
+        assert_eq!(
+            person.run(&["approval", "list", "--json"]).ended(0).json(),
+            json!([])
+        );
+        person.file("script.json", script("house"));
+        let (seen, _) = run(&person, &["n\n"]);
+        assert!(seen.contains("wants to run with"), "{seen}");
     }
 
     #[test]
     fn the_end_of_input_is_no() {
         let person = asking();
         // Ctrl-D on an empty line.
-        let (seen, code) = run(&person, "\u{4}");
+        let (seen, code) = run(&person, &["\u{4}"]);
         assert_eq!(code, Some(0), "{seen}");
         assert!(!person.work().join("out.txt").exists());
     }

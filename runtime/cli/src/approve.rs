@@ -1,16 +1,13 @@
 //! A person at the terminal decides on calls, and what they decided for always is remembered.
 //!
-//! What is remembered is scoped to a tool, the digest of its component and a pattern of arguments, lies in the person's
-//! own state directory, and is written only when the person says so here. It answers questions that a rule asks; the
-//! question of the flow guard is asked each time.
+//! What is remembered ([`Remembered`]) answers questions that a rule asks; the question of the flow guard is asked each time.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead as _};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_agent::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
 use toolcell_core::BoxFuture;
@@ -18,14 +15,15 @@ use toolcell_core::BoxFuture;
 use crate::config::Settings;
 use crate::config::file::{FlowRule, VerdictWord};
 use crate::environment::Environment;
+use crate::remembered::{self, Like, Remembered, Scope};
 use crate::render::Console;
 use crate::terminal::{FAINT, NAME, STRONG, WARN};
 
-/// Name of the file with what is remembered, in the state directory.
-const FILE: &str = "approvals.json";
+/// Most texts in the arguments of one call for which a person is asked for patterns.
+const MAX_PATTERNS: usize = 8;
 
-/// Largest such file that is read, in bytes.
-const MAX_BYTES: u64 = 4 << 20;
+/// Characters of a text that are shown where its pattern is asked for; the whole of it stands above.
+const SHOWN_CHARS: usize = 60;
 
 /// The rules of the loop, as configuration has them.
 pub(crate) fn rules(settings: &Settings) -> Approvals {
@@ -49,18 +47,6 @@ pub(crate) fn rules(settings: &Settings) -> Approvals {
             FlowRule::Refuse => FlowGuard::Refuse,
         },
     }
-}
-
-/// Something that a person allowed for always.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Remembered {
-    /// Name of the tool.
-    tool: String,
-    /// Digest of its component: another version asks again.
-    digest: String,
-    /// The arguments, exactly; `None` means whatever they are.
-    arguments: Option<Value>,
 }
 
 /// Asks the person at the terminal.
@@ -90,8 +76,8 @@ impl AtTerminal {
         if !terminals.stdin || !terminals.stderr {
             return None;
         }
-        let file = environment.state_dir.as_ref().map(|dir| dir.join(FILE));
-        let remembered = match file.as_deref().map(read).transpose() {
+        let file = remembered::file(environment);
+        let remembered = match file.as_deref().map(remembered::read).transpose() {
             Ok(remembered) => remembered.unwrap_or_default(),
             Err(error) => {
                 console.note(&format!("remembered approvals are not used: {error}"));
@@ -119,31 +105,79 @@ impl Asking {
     }
 
     fn is_remembered(&self, request: &ApprovalRequest) -> bool {
-        let digest = self.digests.get(&request.tool);
+        let Some(digest) = self.digests.get(&request.tool) else {
+            return false;
+        };
         let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.iter().any(|known| {
-            known.tool == request.tool
-                && Some(&known.digest) == digest
-                && known
-                    .arguments
-                    .as_ref()
-                    .is_none_or(|arguments| *arguments == request.arguments)
-        })
+        remembered
+            .iter()
+            .any(|known| known.allows(&request.tool, digest, &request.arguments))
     }
 
-    fn remember(&self, request: &ApprovalRequest, arguments: Option<Value>) {
+    fn remember(&self, request: &ApprovalRequest, arguments: Scope) {
         let (Some(file), Some(digest)) = (&self.file, self.digests.get(&request.tool)) else {
+            self.console
+                .note("it is not remembered: there is no place for it");
             return;
         };
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        remembered.push(Remembered {
+        let new = Remembered {
             tool: request.tool.clone(),
             digest: digest.clone(),
             arguments,
+        };
+        self.console
+            .note(&format!("from now on `{}` runs {}", new.tool, new.arguments));
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another process may have added some, or a person deleted some, since they were read.
+        let written = remembered::read(file).and_then(|mut all| {
+            all.push(new.clone());
+            remembered::write(file, &all)
         });
-        if let Err(error) = write(file, &remembered) {
-            self.console.note(&format!("it is not remembered: {error}"));
+        remembered.push(new);
+        if let Err(error) = written {
+            self.console
+                .note(&format!("it holds for this session only: {error}"));
         }
+    }
+
+    /// Asks for a pattern for each text in the arguments; `None` if the person gives up.
+    fn ask_for_patterns(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Option<Like> {
+        let ask = |question: &str| -> Option<String> {
+            let asked = self.console.write(|s| {
+                s.err.styled(NAME, question)?;
+                s.err.text(" ")?;
+                s.err.flush()
+            });
+            let mut line = String::new();
+            match (asked, read_line(&mut line, withdrawn)) {
+                (Ok(()), Ok(length)) if length > 0 => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
+                _ => None,
+            }
+        };
+        self.console
+            .note("`*` stands for any characters; an empty line keeps the text as it is");
+        let mut patterns = BTreeMap::new();
+        for (pointer, text) in remembered::texts(&request.arguments) {
+            let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+            if shown.len() < text.len() {
+                shown.push('…');
+            }
+            let question = format!("  pattern for {pointer}, now {}:", Value::String(shown));
+            loop {
+                let pattern = ask(&question)?;
+                if pattern.is_empty() {
+                    break;
+                }
+                let one = BTreeMap::from([(pointer.clone(), pattern.clone())]);
+                if Like::new(request.arguments.clone(), one).is_some() {
+                    patterns.insert(pointer, pattern);
+                    break;
+                }
+                self.console
+                    .note("it does not match the text, or the text has `..` in it");
+            }
+        }
+        Like::new(request.arguments.clone(), patterns)
     }
 
     /// Shows exactly what will be executed, and what the answers mean.
@@ -167,6 +201,10 @@ impl Asking {
             if rule_alone {
                 s.err.styled(NAME, "a")?;
                 s.err.text(" always with these arguments   ")?;
+                if offers_patterns(request) {
+                    s.err.styled(NAME, "p")?;
+                    s.err.text(" always with some like these   ")?;
+                }
                 s.err.styled(NAME, "t")?;
                 s.err.text(" always, with any   ")?;
             }
@@ -202,11 +240,17 @@ impl Asking {
             match line.trim() {
                 "y" | "yes" => return Decision::Approve,
                 "a" if rule_alone => {
-                    self.remember(request, Some(request.arguments.clone()));
+                    self.remember(request, Scope::Exactly(request.arguments.clone()));
                     return Decision::Approve;
                 }
+                "p" if rule_alone && offers_patterns(request) => {
+                    if let Some(like) = self.ask_for_patterns(request, withdrawn) {
+                        self.remember(request, Scope::Like(like));
+                        return Decision::Approve;
+                    }
+                }
                 "t" if rule_alone => {
-                    self.remember(request, None);
+                    self.remember(request, Scope::Any);
                     return Decision::Approve;
                 }
                 "l" if self.is_kept => return Decision::Later,
@@ -216,6 +260,11 @@ impl Asking {
         }
         deny(None)
     }
+}
+
+/// Whether there are texts in the arguments that could have patterns, and not too many to be asked for each.
+fn offers_patterns(request: &ApprovalRequest) -> bool {
+    (1..=MAX_PATTERNS).contains(&remembered::texts(&request.arguments).len())
 }
 
 impl Approver for AtTerminal {
@@ -271,40 +320,11 @@ fn read_line(line: &mut String, _: &AtomicBool) -> io::Result<usize> {
     io::stdin().lock().read_line(line)
 }
 
-fn read(file: &Path) -> io::Result<Vec<Remembered>> {
-    match std::fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_BYTES => {
-            return Err(io::Error::other(format!(
-                "`{}` is no file of approvals",
-                file.display()
-            )));
-        }
-        Ok(_) => {}
-    }
-    serde_json::from_slice(&std::fs::read(file)?).map_err(io::Error::other)
-}
-
-/// Writes the whole list to a new file and puts it in the place of the old one, so that no reader sees half of it.
-fn write(file: &Path, remembered: &[Remembered]) -> io::Result<()> {
-    if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    let text = serde_json::to_vec_pretty(remembered).map_err(io::Error::other)?;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    // What a person allowed is nobody else's business.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(&new)?.write_all(&text)?;
-    std::fs::rename(&new, file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
     use serde_json::json;
 
     fn asking(file: &Path, digest: &str) -> Asking {
@@ -317,7 +337,7 @@ mod tests {
             },
             digests: BTreeMap::from([("files_write".to_owned(), digest.to_owned())]),
             file: Some(file.to_owned()),
-            remembered: Mutex::new(read(file).unwrap()),
+            remembered: Mutex::new(Vec::new()),
             is_kept: false,
         }
     }
@@ -329,21 +349,6 @@ mod tests {
             arguments,
             reason: reason.into(),
         }
-    }
-
-    #[test]
-    fn what_is_remembered_holds_for_the_same_tool_digest_and_arguments_and_for_nothing_else() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("state/approvals.json");
-        let same = request(json!({"path": "/a"}), "the rule `ask for files_*`");
-        asking(&file, "sha256:1").remember(&same, Some(same.arguments.clone()));
-        let later = asking(&file, "sha256:1");
-        assert!(later.is_remembered(&same));
-        assert!(later.is_asked_by_a_rule_alone(&same));
-        assert!(!later.is_remembered(&request(json!({"path": "/b"}), "")));
-        assert!(!asking(&file, "sha256:2").is_remembered(&same));
-        later.remember(&same, None);
-        assert!(asking(&file, "sha256:1").is_remembered(&request(json!({"path": "/b"}), "")));
     }
 
     #[test]

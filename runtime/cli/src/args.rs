@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
     #[command(subcommand)]
     Scratch(commands::scratch::Scratch),
+    /// See and take back what you allowed for always when you were asked.
+    #[command(subcommand)]
+    Approval(commands::approval::Approval),
     /// Store and delete values in the keyring of this system.
     #[command(subcommand)]
     Secret(commands::secret::Secret),

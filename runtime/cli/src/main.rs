@@ -20,6 +20,7 @@ mod log;
 mod model;
 mod near;
 mod quote;
+mod remembered;
 mod render;
 mod report;
 mod scratch;

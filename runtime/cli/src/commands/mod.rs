@@ -1,5 +1,6 @@
 //! One file for each command.
 
+pub(crate) mod approval;
 pub(crate) mod call;
 pub(crate) mod chat;
 pub(crate) mod completions;
@@ -41,6 +42,7 @@ pub(crate) async fn dispatch(
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
         Command::Scratch(command) => command.run(environment, console),
+        Command::Approval(command) => command.run(environment, console),
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,
         Command::Lock(command) => command.run(overrides, environment, console).await,

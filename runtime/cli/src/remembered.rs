@@ -1,0 +1,293 @@
+//! Calls that a person allowed for always.
+//!
+//! Each is scoped to a tool, the digest of its component and arguments: exactly these, some of them by a pattern, or any.
+//! They lie in the person's own state directory and are written only when the person says so at a terminal: no model, tool
+//! or project can add one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcell_agent::{ApprovalRule, Verdict};
+
+use crate::environment::Environment;
+
+/// Name of the file, in the state directory.
+const FILE: &str = "approvals.json";
+
+/// Largest such file that is read, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Something that a person allowed for always.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Remembered {
+    /// Name of the tool.
+    pub(crate) tool: String,
+    /// Digest of its component: another version asks again.
+    pub(crate) digest: String,
+    /// With which arguments.
+    pub(crate) arguments: Scope,
+}
+
+/// The arguments for which a person allowed a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scope {
+    /// Whatever they are.
+    Any,
+    /// These, and nothing else.
+    Exactly(Value),
+    /// These, but for texts that match a pattern.
+    Like(Like),
+}
+
+/// Arguments of which some texts may be others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Like {
+    /// The arguments that were shown.
+    arguments: Value,
+    /// Patterns for texts, by JSON Pointer (RFC 6901); `*` stands for any characters, but for the `..` of a path.
+    patterns: BTreeMap<String, String>,
+}
+
+impl Remembered {
+    /// Whether it allows this call.
+    pub(crate) fn allows(&self, tool: &str, digest: &str, arguments: &Value) -> bool {
+        self.tool == tool
+            && self.digest == digest
+            && match &self.arguments {
+                Scope::Any => true,
+                Scope::Exactly(known) => known == arguments,
+                Scope::Like(like) => like.matches(arguments),
+            }
+    }
+}
+
+impl Like {
+    /// Arguments like these; `None` if a pattern is for no text in them, or does not match it.
+    pub(crate) fn new(arguments: Value, patterns: BTreeMap<String, String>) -> Option<Self> {
+        let like = Self { arguments, patterns };
+        like.matches(&like.arguments).then_some(like)
+    }
+
+    /// Every text with a pattern matches it, and everything else is as it was shown.
+    fn matches(&self, arguments: &Value) -> bool {
+        let (mut shown, mut given) = (self.arguments.clone(), arguments.clone());
+        for (pointer, pattern) in &self.patterns {
+            let (Some(shown), Some(given)) = (shown.pointer_mut(pointer), given.pointer_mut(pointer)) else {
+                return false;
+            };
+            let Value::String(text) = given else {
+                return false;
+            };
+            // A path that climbs is another place than the one that the pattern names.
+            if pattern.contains('*') && text.split(['/', '\\']).any(|part| part == "..") {
+                return false;
+            }
+            if !matches(pattern, text) {
+                return false;
+            }
+            *shown = Value::Null;
+            *given = Value::Null;
+        }
+        shown == given
+    }
+}
+
+/// Whether a text matches a pattern, as in the rules of configuration.
+fn matches(pattern: &str, text: &str) -> bool {
+    let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("", pattern);
+    rule.matches("", &Value::String(text.to_owned()))
+}
+
+/// The texts in some arguments, by JSON Pointer, in the order in which they stand there.
+pub(crate) fn texts(arguments: &Value) -> Vec<(String, String)> {
+    fn walk(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
+        match value {
+            Value::String(text) => found.push((at.to_owned(), text.clone())),
+            Value::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    walk(item, &format!("{at}/{i}"), found);
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let name = name.replace('~', "~0").replace('/', "~1");
+                    walk(member, &format!("{at}/{name}"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(arguments, "", &mut found);
+    found
+}
+
+/// As a person reads it: `with any arguments`, `with {"path":"a"}`, `where /path is notes/*`.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("with any arguments"),
+            Self::Exactly(arguments) => write!(f, "with {arguments}"),
+            Self::Like(like) => {
+                let mut rest = like.arguments.clone();
+                for (i, (pointer, pattern)) in like.patterns.iter().enumerate() {
+                    let word = if i == 0 { "where" } else { " and" };
+                    write!(f, "{word} {pointer} is {pattern}")?;
+                    if let Some(text) = rest.pointer_mut(pointer) {
+                        *text = Value::String("…".into());
+                    }
+                }
+                write!(f, " in {rest}")
+            }
+        }
+    }
+}
+
+/// Where they lie; `None` where the person has no state directory.
+pub(crate) fn file(environment: &Environment) -> Option<PathBuf> {
+    environment.state_dir.as_ref().map(|dir| dir.join(FILE))
+}
+
+/// Reads them all; a file that does not exist holds none.
+///
+/// # Errors
+/// When the file cannot be read or is no such file.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<Remembered>> {
+    match std::fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_BYTES => {
+            return Err(io::Error::other(format!(
+                "`{}` is no file of approvals",
+                file.display()
+            )));
+        }
+        Ok(_) => {}
+    }
+    serde_json::from_slice(&std::fs::read(file)?).map_err(io::Error::other)
+}
+
+/// Writes the whole list to a new file and puts it in the place of the old one, so that no reader sees half of it.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write(file: &Path, remembered: &[Remembered]) -> io::Result<()> {
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    let new = file.with_extension(format!("{}.new", std::process::id()));
+    let text = serde_json::to_vec_pretty(remembered).map_err(io::Error::other)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // What a person allowed is nobody else's business.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&new)?.write_all(&text)?;
+    std::fs::rename(&new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn like(arguments: Value, patterns: &[(&str, &str)]) -> Option<Like> {
+        let patterns = patterns.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned()));
+        Like::new(arguments, patterns.collect())
+    }
+
+    #[test]
+    fn what_is_remembered_holds_for_the_same_tool_digest_and_arguments_and_for_nothing_else() {
+        let exactly = Remembered {
+            tool: "files_write".into(),
+            digest: "sha256:1".into(),
+            arguments: Scope::Exactly(json!({"path": "/a"})),
+        };
+        assert!(exactly.allows("files_write", "sha256:1", &json!({"path": "/a"})));
+        assert!(!exactly.allows("files_write", "sha256:1", &json!({"path": "/b"})));
+        assert!(!exactly.allows("files_write", "sha256:1", &json!({"path": "/a", "mode": "w"})));
+        assert!(!exactly.allows("files_write", "sha256:2", &json!({"path": "/a"})));
+        assert!(!exactly.allows("files_edit", "sha256:1", &json!({"path": "/a"})));
+        let any = Remembered {
+            arguments: Scope::Any,
+            ..exactly
+        };
+        assert!(any.allows("files_write", "sha256:1", &json!({"path": "/b"})));
+        assert!(!any.allows("files_write", "sha256:2", &json!({"path": "/b"})));
+    }
+
+    #[test]
+    fn a_pattern_frees_one_text_and_everything_else_stays_as_it_was_shown() {
+        let shown = json!({"path": "notes/a.md", "content": "x", "options": {"append": true}});
+        let like = like(shown, &[("/path", "notes/*.md"), ("/content", "*")]).unwrap();
+        let call =
+            |path: &str, append: bool| json!({"path": path, "content": "y", "options": {"append": append}});
+        assert!(like.matches(&call("notes/b/c.md", true)));
+        assert!(!like.matches(&call("notes/b.txt", true)));
+        assert!(!like.matches(&call("notes/b.md", false)));
+        assert!(!like.matches(&json!({"path": "notes/b.md", "content": "y"})));
+        let more = json!({"path": "notes/b.md", "content": "y", "options": {"append": true}, "force": true});
+        assert!(!like.matches(&more));
+        assert!(!like.matches(&json!({"path": 1, "content": "y", "options": {"append": true}})));
+    }
+
+    #[test]
+    fn a_pattern_never_matches_a_path_that_climbs() {
+        let like = like(json!({"path": "notes/a.md"}), &[("/path", "notes/*")]).unwrap();
+        assert!(like.matches(&json!({"path": "notes/..a/b..c"})));
+        for path in ["notes/../secret", "notes/a/..", "notes/x\\..\\..\\secret"] {
+            assert!(!like.matches(&json!({ "path": path })), "{path}");
+        }
+        assert_eq!(
+            super::tests::like(json!({"path": "../a"}), &[("/path", "*")]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_pattern_must_match_what_was_shown() {
+        let arguments = json!({"path": "notes/a.md", "depth": 3});
+        for patterns in [&[("/path", "other/*")][..], &[("/name", "*")], &[("/depth", "*")]] {
+            assert_eq!(like(arguments.clone(), patterns), None, "{patterns:?}");
+        }
+    }
+
+    #[test]
+    fn texts_are_found_wherever_they_stand_and_their_pointers_lead_to_them() {
+        let arguments = json!({"a": "1", "b/c~d": ["2", {"e": "3"}], "f": 4, "": "5"});
+        let found = texts(&arguments);
+        assert_eq!(found.len(), 4);
+        for (pointer, text) in found {
+            assert_eq!(arguments.pointer(&pointer).and_then(Value::as_str), Some(&*text));
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state/approvals.json");
+        assert_eq!(read(&file).unwrap(), []);
+        let of = |arguments| Remembered {
+            tool: "t".into(),
+            digest: "sha256:1".into(),
+            arguments,
+        };
+        let all = [
+            of(Scope::Any),
+            of(Scope::Exactly(json!({"a": 1}))),
+            of(Scope::Like(like(json!({"a": "b"}), &[("/a", "*")]).unwrap())),
+        ];
+        write(&file, &all).unwrap();
+        assert_eq!(read(&file).unwrap(), all);
+        assert_eq!(all[2].arguments.to_string(), r#"where /a is * in {"a":"…"}"#);
+        std::fs::write(&file, "{").unwrap();
+        assert!(read(&file).is_err());
+    }
+}
