@@ -272,7 +272,7 @@ impl AgentBuilder {
                 exclusive: spec.hints.destructive || says("exclusive"),
                 polling: says("polling"),
                 flow: self.flows.get(name).copied().unwrap_or_default(),
-                control: controls.iter().copied().find(|kind| control::name(*kind) == name),
+                control: controls.iter().copied().find(|kind| kind.name() == name),
             };
             (name.to_owned(), facts)
         };

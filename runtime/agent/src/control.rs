@@ -30,15 +30,27 @@ pub(crate) fn tool(kind: Control) -> Arc<dyn Tool> {
     }
 }
 
-/// The name under which a control is offered.
-pub(crate) fn name(kind: Control) -> &'static str {
-    match kind {
-        Control::TaskCompletion => "task_completion",
-        Control::TaskComplete => "task_complete",
-        Control::AskQuestion => "ask_question",
-        Control::Converse => "converse",
-        Control::UpdatePlan => "update_plan",
-        Control::ReadResult => "read_result",
+impl Control {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::TaskCompletion,
+        Self::TaskComplete,
+        Self::AskQuestion,
+        Self::Converse,
+        Self::UpdatePlan,
+        Self::ReadResult,
+    ];
+
+    /// The name under which it is offered. No other tool may have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TaskCompletion => "task_completion",
+            Self::TaskComplete => "task_complete",
+            Self::AskQuestion => "ask_question",
+            Self::Converse => "converse",
+            Self::UpdatePlan => "update_plan",
+            Self::ReadResult => "read_result",
+        }
     }
 }
 
@@ -74,7 +86,7 @@ fn spec_of(kind: Control) -> ToolSpec {
         ),
     };
     ToolSpec {
-        name: ToolName::new(name(kind)).expect("the names above are tool names, as a test shows"),
+        name: ToolName::new(kind.name()).expect("the names above are tool names, as a test shows"),
         title: None,
         description: description.into(),
         input: Arc::new(
@@ -152,7 +164,7 @@ mod tests {
     #[test]
     fn every_control_has_a_name_and_a_schema() {
         for kind in ALL {
-            assert_eq!(tool(kind).spec().name.as_str(), name(kind));
+            assert_eq!(tool(kind).spec().name.as_str(), kind.name());
         }
     }
 

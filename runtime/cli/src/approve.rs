@@ -49,14 +49,23 @@ pub(crate) fn rules(settings: &Settings) -> Approvals {
     }
 }
 
+/// What is known of the component behind a tool.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Its digest.
+    pub(crate) digest: String,
+    /// What a person should look at in its words.
+    pub(crate) suspicions: Vec<String>,
+}
+
 /// Asks the person at the terminal.
 pub(crate) struct AtTerminal(Arc<Asking>);
 
 struct Asking {
     console: Console,
     approvals: Approvals,
-    /// Digest of the component behind each tool.
-    digests: BTreeMap<String, String>,
+    /// The component behind each tool.
+    known: BTreeMap<String, Known>,
     file: Option<PathBuf>,
     remembered: Mutex<Vec<Remembered>>,
     /// Whether the session is kept, so that another process can ask again.
@@ -69,7 +78,7 @@ impl AtTerminal {
         environment: &Environment,
         console: &Console,
         approvals: Approvals,
-        digests: BTreeMap<String, String>,
+        known: BTreeMap<String, Known>,
         is_kept: bool,
     ) -> Option<Arc<Self>> {
         let terminals = environment.terminals;
@@ -87,7 +96,7 @@ impl AtTerminal {
         Some(Arc::new(Self(Arc::new(Asking {
             console: console.clone(),
             approvals,
-            digests,
+            known,
             file,
             remembered: Mutex::new(remembered),
             is_kept,
@@ -105,7 +114,7 @@ impl Asking {
     }
 
     fn is_remembered(&self, request: &ApprovalRequest) -> bool {
-        let Some(digest) = self.digests.get(&request.tool) else {
+        let Some(Known { digest, .. }) = self.known.get(&request.tool) else {
             return false;
         };
         let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +124,7 @@ impl Asking {
     }
 
     fn remember(&self, request: &ApprovalRequest, arguments: Scope) {
-        let (Some(file), Some(digest)) = (&self.file, self.digests.get(&request.tool)) else {
+        let (Some(file), Some(Known { digest, .. })) = (&self.file, self.known.get(&request.tool)) else {
             self.console
                 .note("it is not remembered: there is no place for it");
             return;
@@ -192,6 +201,11 @@ impl Asking {
             // Nothing is cut: what is hidden could be what matters.
             for line in format!("{:#}", request.arguments).lines() {
                 s.err.line(&format!("    {line}"))?;
+            }
+            let suspicions = self.known.get(&request.tool).map(|known| &known.suspicions);
+            for suspicion in suspicions.into_iter().flatten() {
+                s.err.styled(WARN, "  ! ")?;
+                s.err.line(suspicion)?;
             }
             s.err
                 .styled(FAINT, &format!("  asked because of {}", request.reason))?;
@@ -327,38 +341,34 @@ mod tests {
 
     use serde_json::json;
 
-    fn asking(file: &Path, digest: &str) -> Asking {
+    #[test]
+    fn the_question_of_the_flow_guard_is_never_answered_from_memory() {
         let environment = Environment::for_tests(Path::new("/"), &[]);
-        Asking {
+        let asking = Asking {
             console: Console::new(&environment),
             approvals: Approvals {
                 rules: vec![ApprovalRule::tool("files_*", Verdict::Ask)],
                 flow: FlowGuard::Ask,
             },
-            digests: BTreeMap::from([("files_write".to_owned(), digest.to_owned())]),
-            file: Some(file.to_owned()),
+            known: BTreeMap::new(),
+            file: None,
             remembered: Mutex::new(Vec::new()),
             is_kept: false,
+        };
+        for (reason, alone) in [
+            ("the rule `ask for files_*`", true),
+            (
+                "the rule `ask for files_*`; and with this call the session would have …",
+                false,
+            ),
+        ] {
+            let request = ApprovalRequest {
+                id: "1".into(),
+                tool: "files_write".into(),
+                arguments: json!({}),
+                reason: reason.into(),
+            };
+            assert_eq!(asking.is_asked_by_a_rule_alone(&request), alone);
         }
-    }
-
-    fn request(arguments: Value, reason: &str) -> ApprovalRequest {
-        ApprovalRequest {
-            id: "1".into(),
-            tool: "files_write".into(),
-            arguments,
-            reason: reason.into(),
-        }
-    }
-
-    #[test]
-    fn the_question_of_the_flow_guard_is_never_answered_from_memory() {
-        let dir = tempfile::tempdir().unwrap();
-        let asking = asking(&dir.path().join("a.json"), "sha256:1");
-        let flow = request(
-            json!({}),
-            "the rule `ask for files_*`; and with this call the session would have …",
-        );
-        assert!(!asking.is_asked_by_a_rule_alone(&flow));
     }
 }

@@ -9,7 +9,7 @@ use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::{Agent, LoopPolicy, SqliteStore, preset};
 use toolcell_core::{SessionStore, Tool};
 
-use crate::approve::{self, AtTerminal};
+use crate::approve::{self, AtTerminal, Known};
 use crate::args::PolicyFlags;
 use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
@@ -25,6 +25,7 @@ use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch::Scratch;
+use crate::suspicion;
 use crate::toolbox::{Loaded, Toolbox};
 
 /// Everything that decides what an agent is.
@@ -139,8 +140,14 @@ impl AgentFlags {
         let prices = prices(&settings, &chosen.provider.info().model, environment)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = load(&toolbox, &self.tools, console).await?;
+        let suspicions = suspicion::among(&loaded);
         if self.locked {
             lock::check(&loaded, environment)?;
+        } else {
+            // What is locked was looked at.
+            for suspicion in suspicions.values().flatten() {
+                console.note(&format!("look out: {suspicion}"));
+            }
         }
         let tools: Vec<Arc<dyn Tool>> = loaded
             .iter()
@@ -158,7 +165,8 @@ impl AgentFlags {
         if let Some(store) = store {
             agent = agent.store(store);
         }
-        let approver = AtTerminal::new(environment, console, approvals, digests(&loaded), is_kept);
+        let known = known(&loaded, &suspicions);
+        let approver = AtTerminal::new(environment, console, approvals, known, is_kept);
         let is_attended = approver.is_some();
         if let Some(approver) = approver {
             agent = agent.approver(approver);
@@ -247,16 +255,19 @@ fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
     policy
 }
 
-/// The digest of the component behind each tool.
-fn digests(loaded: &[Loaded]) -> BTreeMap<String, String> {
+/// What is known of each tool that a person may be asked about.
+fn known(loaded: &[Loaded], suspicions: &BTreeMap<String, Vec<String>>) -> BTreeMap<String, Known> {
     let of_component = |loaded: &Loaded| {
-        let digest = loaded.component.digest().to_string();
+        let known = Known {
+            digest: loaded.component.digest().to_string(),
+            suspicions: suspicions.get(&loaded.settings.name).cloned().unwrap_or_default(),
+        };
         let names: Vec<String> = loaded
             .tools
             .iter()
             .map(|tool| tool.spec().name.to_string())
             .collect();
-        names.into_iter().map(move |name| (name, digest.clone()))
+        names.into_iter().map(move |name| (name, known.clone()))
     };
     loaded.iter().flat_map(of_component).collect()
 }

@@ -26,6 +26,7 @@ mod report;
 mod scratch;
 mod secrets;
 mod shipped;
+mod suspicion;
 mod terminal;
 mod toolbox;
 mod turns;

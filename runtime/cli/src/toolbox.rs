@@ -136,18 +136,21 @@ impl<'a> Toolbox<'a> {
         Ok(None)
     }
 
-    async fn unknown(&self, name: &str) -> Failure {
-        let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
-        for candidate in self
-            .settings
-            .tools
-            .values()
-            .filter(|c| c.enabled.value && !c.is_of_project())
-        {
+    /// The names of the tools that are on offer; of components that cannot be loaded there are none.
+    pub(crate) async fn tool_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let offered = (self.settings.tools.values()).filter(|c| c.enabled.value && !c.is_of_project());
+        for candidate in offered {
             if let Ok(component) = self.component(candidate).await {
                 names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
             }
         }
+        names
+    }
+
+    async fn unknown(&self, name: &str) -> Failure {
+        let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
+        names.extend(self.tool_names().await);
         names.dedup();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let near = nearest(name, &names);

@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::lock::{self, LockFile};
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::suspicion;
 use crate::toolbox::Toolbox;
 
 /// Write `toolcell.lock`: what the tools are now, and what they are granted.
@@ -51,6 +52,9 @@ impl Lock {
             lock::check(&loaded, environment)?;
             console.note(&format!("the tools are what `{}` says", lock::FILE));
             return Ok(Exit::Ok);
+        }
+        for suspicion in suspicion::among(&loaded).values().flatten() {
+            console.note(&format!("look out: {suspicion}"));
         }
         let lock = LockFile::of(&loaded);
         lock.write(&lock::path(environment)).map_err(|e| {

@@ -14,7 +14,8 @@ use crate::environment::Environment;
 use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, is_hidden};
+use crate::suspicion;
+use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN};
 use crate::toolbox::Toolbox;
 
 /// Show what a component can do: its tools, its imports in plain words, its size and digest.
@@ -54,7 +55,12 @@ impl Inspect {
         let wanted = toolbox.find(&self.tool).await?;
         toolbox.check_flags([&wanted.settings])?;
         let component = toolbox.component(&wanted.settings).await?;
-        let report = Report::new(&wanted.settings, &component, environment);
+        let others = match &wanted.settings.component {
+            ComponentSource::File(_) => toolbox.tool_names().await,
+            // Those that ship are known, and reading what the others are called could mean compiling them.
+            ComponentSource::Shipped(_) => Vec::new(),
+        };
+        let report = Report::new(&wanted.settings, &component, &others, environment);
         if self.json {
             let mut out = io::stdout().lock();
             writeln!(out, "{}", report.json())?;
@@ -75,16 +81,22 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(settings: &'a ToolSettings, component: &'a Component, environment: &Environment) -> Self {
+    fn new(
+        settings: &'a ToolSettings,
+        component: &'a Component,
+        others: &[String],
+        environment: &Environment,
+    ) -> Self {
         let grants: Vec<String> = settings
             .grants
             .iter()
             .map(|line| line.grant.to_string())
             .collect();
         let mut warnings = useless_grants(settings, component);
-        for spec in component.definitions() {
-            warnings.extend(hidden_text(spec));
-        }
+        warnings.extend(suspicion::in_component(
+            component.definitions().iter().map(|spec| &**spec),
+            others,
+        ));
         Self {
             settings,
             component,
@@ -261,31 +273,6 @@ fn useless_grants(settings: &ToolSettings, component: &Component) -> Vec<String>
                 format!(
                     "the grant `{}` is of no use: the component imports nothing for {what}",
                     line.grant
-                )
-            })
-        })
-        .collect()
-}
-
-/// Characters in what a tool says of itself that a person does not see and a model reads.
-fn hidden_text(spec: &ToolSpec) -> Vec<String> {
-    let mut texts = vec![("the description", spec.description.clone())];
-    texts.extend(spec.title.clone().map(|title| ("the title", title)));
-    texts.push(("the input schema", spec.input.as_value().to_string()));
-    texts.extend(
-        spec.output
-            .as_ref()
-            .map(|schema| ("the output schema", schema.as_value().to_string())),
-    );
-    texts
-        .into_iter()
-        .filter_map(|(where_, text)| {
-            let suspicious = |c: &char| is_hidden(*c) || (c.is_control() && !matches!(c, '\n' | '\r' | '\t'));
-            let count = text.chars().filter(suspicious).count();
-            (count > 0).then(|| {
-                format!(
-                    "{where_} of `{}` has {count} hidden or control characters",
-                    spec.name
                 )
             })
         })
