@@ -1,12 +1,18 @@
 //! A person at a shell: a home of their own, nothing else in the environment, and the built `toolcell`.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::planted::{Planted, files_below};
 use crate::probe::Probe;
+
+/// A variable that every person has and that no test grants to a tool.
+const PLANTED: (&str, &str) = ("PLANTED_BY_THE_SUITE", "pl4nted-in-every-environment");
 
 /// Compiled code is kept between tests, as it is between the runs of a person. It is keyed by what is compiled.
 fn cache_home() -> PathBuf {
@@ -15,10 +21,14 @@ fn cache_home() -> PathBuf {
     dir
 }
 
-/// A person with a home directory and a directory to work in. Both are gone with the value.
+/// A person with a home directory and a directory to work in. Both are gone with the value; before that, every file in
+/// them is searched for what the person keeps secret.
 pub(crate) struct Person {
     dir: tempfile::TempDir,
     vars: Vec<(String, String)>,
+    planted: Vec<Planted>,
+    /// Files that the test wrote itself.
+    own: RefCell<BTreeSet<PathBuf>>,
 }
 
 /// What the person saw.
@@ -37,7 +47,9 @@ impl Person {
         }
         Self {
             dir,
-            vars: Vec::new(),
+            vars: vec![(PLANTED.0.into(), PLANTED.1.into())],
+            planted: vec![Planted::new(PLANTED.1)],
+            own: RefCell::default(),
         }
     }
 
@@ -54,13 +66,16 @@ impl Person {
     pub(crate) fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.work().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        std::fs::write(&path, content).unwrap();
+        self.own.borrow_mut().insert(path);
         self
     }
 
     /// Writes the person's own configuration.
     pub(crate) fn configure(&self, toml: &str) -> &Self {
-        std::fs::write(self.home().join(".config/toolcell/config.toml"), toml).unwrap();
+        let path = self.home().join(".config/toolcell/config.toml");
+        std::fs::write(&path, toml).unwrap();
+        self.own.borrow_mut().insert(path);
         self
     }
 
@@ -69,8 +84,12 @@ impl Person {
         self.file(path, probe.build())
     }
 
-    /// Sets an environment variable.
+    /// Sets an environment variable. What is in a key or a token must not be seen anywhere.
     pub(crate) fn var(&mut self, name: &str, value: &str) -> &mut Self {
+        let is_secret = ["KEY", "TOKEN", "SECRET"].iter().any(|word| name.ends_with(word));
+        if is_secret && value.len() >= 8 {
+            self.planted.push(Planted::new(value));
+        }
         self.vars.push((name.into(), value.into()));
         self
     }
@@ -91,7 +110,17 @@ impl Person {
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Seen {
-        self.command(arguments).output().unwrap().into()
+        self.seen(arguments, self.command(arguments).output().unwrap())
+    }
+
+    /// What the person sees of an output, once it was searched for what must not be seen.
+    #[track_caller]
+    pub(crate) fn seen(&self, arguments: &[&str], output: Output) -> Seen {
+        for planted in &self.planted {
+            planted.is_absent(&format!("standard output of {arguments:?}"), &output.stdout);
+            planted.is_absent(&format!("standard error of {arguments:?}"), &output.stderr);
+        }
+        output.into()
     }
 
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Seen {
@@ -100,13 +129,31 @@ impl Person {
         // A program that fails early does not read its input.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
-        child.wait_with_output().unwrap().into()
+        self.seen(arguments, child.wait_with_output().unwrap())
     }
 
     /// Replaces what differs from machine to machine.
     pub(crate) fn plain(&self, text: &str) -> String {
         text.replace(self.work().to_str().unwrap(), "[work]")
             .replace(self.home().to_str().unwrap(), "[home]")
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let own = self.own.borrow();
+        for file in files_below(self.dir.path()) {
+            // A file may go while others are read, as those of a journal do.
+            let (false, Ok(bytes)) = (own.contains(&file), std::fs::read(&file)) else {
+                continue;
+            };
+            for planted in &self.planted {
+                planted.is_absent(&file.display().to_string(), &bytes);
+            }
+        }
     }
 }
 

@@ -183,7 +183,12 @@ fn what_a_tool_changes_in_a_scratch_directory_is_looked_at_before_it_is_carried_
         (Some("old\n"), None)
     );
     let diff = person.run(&["scratch", "diff", "scratch"]).ended(0);
-    assert_eq!(diff.stdout, "project\n  ~ a.txt\n  + b.txt\n");
+    assert!(
+        diff.stdout
+            .contains("  ~ a.txt\n      @@ -1 +1 @@\n      -old\n      +new\n"),
+        "{}",
+        diff.stdout
+    );
     person.run(&["scratch", "commit", "scratch"]).ended(0);
     assert_eq!(content("project/b.txt").as_deref(), Some("new\n"));
     assert_eq!(content("project/a.txt").as_deref(), Some("new\n"));

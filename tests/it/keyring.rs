@@ -91,3 +91,24 @@ fn a_project_cannot_name_an_account_of_the_keyring() {
             .ended(3);
     }
 }
+
+#[test]
+fn a_key_of_a_provider_has_one_place() {
+    let mut person = without_keyring();
+    person.var("MY_KEY", "sk-planted-key");
+    person
+        .configure("[provider]\nname = \"openai\"\napi_key_keyring = \"token\"\napi_key_env = \"MY_KEY\"\n");
+    let seen = person.run(&["run", "hello"]).ended(3);
+    assert!(seen.stderr.contains("has two places"), "{}", seen.stderr);
+    // A flag says which one for once.
+    let flags = [
+        "--api-key-env",
+        "MY_KEY",
+        "--base-url",
+        "http://127.0.0.1:9",
+        "--model",
+        "m",
+    ];
+    let seen = person.run(&[&["run", "hello"][..], &flags].concat()).ended(6);
+    assert!(!seen.stderr.contains("keyring"), "{}", seen.stderr);
+}

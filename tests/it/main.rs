@@ -14,6 +14,7 @@ mod contract;
 mod dependencies;
 mod house;
 mod keyring;
+mod planted;
 mod prebuilt;
 mod promises;
 mod readme;

@@ -59,7 +59,18 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
     assert_eq!(run(&["--json"]).stderr, "");
     // The command that is shown is the command that works.
     let diff = person.run(&["scratch", "diff", "my scratch"]).ended(0);
-    assert_eq!(diff.stdout, "project\n  ~ a.txt\n  + b.txt\n");
+    insta::assert_snapshot!(diff.stdout, @r"
+    project
+      ~ a.txt
+          @@ -1 +1 @@
+          -old
+          +new
+      + b.txt
+          @@ -0,0 +1 @@
+          +new
+    ");
+    let names = person.run(&["scratch", "diff", "my scratch", "--names"]).ended(0);
+    assert_eq!(names.stdout, "project\n  ~ a.txt\n  + b.txt\n");
     person.run(&["scratch", "discard", "my scratch"]).ended(0);
 
     // A long list is cut, and counted whole.
@@ -79,6 +90,52 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
     let seen = person.run(&chat).ended(0);
     assert!(
         seen.stderr.contains("no file is changed in `my scratch`"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn nothing_is_carried_out_over_what_somebody_else_changed_in_the_meantime() {
+    let person = Person::new();
+    person.file("project/a.txt", "old\n");
+    person.configure("[tools.files]\ngrants = [\"write=project:/\"]\nscratch = \"aside\"\n");
+    let call = |path: &str| {
+        let arguments = json!({ "path": path, "content": "tool\n", "mode": "overwrite" });
+        person
+            .run(&["call", "files_write", &arguments.to_string()])
+            .ended(0);
+    };
+    call("/a.txt");
+    call("/b.txt");
+    let read = |path: &str| std::fs::read_to_string(person.work().join(path)).unwrap();
+    assert_eq!(read("project/a.txt"), "old\n");
+    person.file("project/a.txt", "person\n");
+    let seen = person.run(&["scratch", "commit", "aside"]).ended(1);
+    insta::assert_snapshot!(seen.stderr, @r"
+    error: nothing is carried out
+      why: `project/a.txt` changed in the meantime
+     hint: look with `toolcell scratch diff`; `--overwrite` carries the changes out all the same
+    ");
+    assert_eq!(read("project/a.txt"), "person\n");
+    assert!(!person.work().join("project/b.txt").exists());
+    let shown = person
+        .run(&["scratch", "diff", "aside", "--json"])
+        .ended(0)
+        .json();
+    let conflicts: Vec<_> = shown.as_array().unwrap().iter().map(|c| &c["conflict"]).collect();
+    assert_eq!(conflicts, [&json!(true), &json!(false)]);
+
+    person
+        .run(&["scratch", "commit", "aside", "--overwrite"])
+        .ended(0);
+    assert_eq!(read("project/a.txt"), "tool\n");
+    assert_eq!(read("project/b.txt"), "tool\n");
+
+    person.file("toolcell.toml", "[tools.files]\nscratch = \"/tmp\"\n");
+    let seen = person.run(&["config", "check"]).ended(3);
+    assert!(
+        seen.stderr.contains("cannot name a scratch directory"),
         "{}",
         seen.stderr
     );

@@ -99,8 +99,8 @@ pub(crate) struct Assembled {
     pub(crate) hints: Arc<AllowHints>,
     /// What would raise a budget that is used up.
     pub(crate) budget_hints: BudgetHints,
-    /// Where the changes of its tools go, if not to the files themselves.
-    pub(crate) scratch: Option<Scratch>,
+    /// Where the changes of its tools go that do not go to the files themselves.
+    pub(crate) scratch: Vec<Scratch>,
     /// Whether its sessions are kept.
     pub(crate) is_kept: bool,
     /// Whether a person can be asked.
@@ -181,7 +181,7 @@ impl AgentFlags {
             note: chosen.note,
             hints: Arc::new(AllowHints::new(&loaded, environment)),
             budget_hints: BudgetHints::new(&settings, prices, environment),
-            scratch: Scratch::of(&settings, environment),
+            scratch: Scratch::of(&loaded, &settings, environment),
             is_kept,
             is_attended,
         })

@@ -24,6 +24,7 @@ mod remembered;
 mod render;
 mod report;
 mod scratch;
+mod scratch_diff;
 mod secrets;
 mod shipped;
 mod suspicion;

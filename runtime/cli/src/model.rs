@@ -271,6 +271,13 @@ fn key(
 ) -> Result<Option<String>, Failure> {
     let provider = &settings.provider;
     match (&provider.api_key_env, &provider.api_key_keyring) {
+        (Some(name), Some(account)) if !matches!(name.origin, Origin::Flag(_)) => Err(Failure::new(
+            Exit::Config,
+            "the key of the provider has two places",
+        )
+        .why(name.origin.point_at())
+        .why(account.origin.point_at())
+        .hint("keep one of `api_key_env` and `api_key_keyring`")),
         (Some(name), _) => match environment.var(&name.value) {
             Some(key) => Ok(Some(key.to_owned())),
             None => Err(Failure::new(

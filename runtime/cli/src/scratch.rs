@@ -1,22 +1,27 @@
 //! `--scratch DIR`: what tools change goes to DIR, and a person looks at it before anything is carried out.
 //!
+//! A tool can also have a scratch directory in the configuration (`scratch = "DIR"`).
+//!
 //! DIR holds for each granted directory an overlay, named by a digest of the directory's path, and beside it a file with
 //! that path.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use toolcell_core::policy::DirGrant;
 use toolcell_sandbox::Digest;
-use toolcell_sandbox::overlay::{self, Change, ChangeKind};
+use toolcell_sandbox::overlay::{self, Change, ChangeKind, CommitError, OnConflict};
 
 use crate::config::Settings;
 use crate::environment::Environment;
 use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::scratch_diff;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, WARN, inert_line};
+use crate::toolbox::Loaded;
 
 /// Ending of the files that hold the path of a granted directory.
 const ENDING: &str = "path";
@@ -42,6 +47,8 @@ pub(crate) struct Changed {
     overlay: PathBuf,
     /// What would change in it.
     pub(crate) changes: Vec<Change>,
+    /// What somebody else changed in the meantime.
+    pub(crate) conflicts: Vec<PathBuf>,
 }
 
 /// Sends the changes of a granted directory to `scratch`.
@@ -76,12 +83,13 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
     Ok(())
 }
 
-/// Lists at most `most` changes, and says how many more there are.
+/// Lists at most `most` changes, with the lines that they change if `lines`, and says how many more there are.
 pub(crate) fn list<W: Write>(
     screen: &mut Screen<W>,
     all: &[Changed],
     environment: &Environment,
     most: usize,
+    lines: bool,
 ) -> io::Result<()> {
     let mut left = most;
     for changed in all.iter().filter(|changed| !changed.changes.is_empty()) {
@@ -98,7 +106,14 @@ pub(crate) fn list<W: Write>(
                 _ => (FAINT, "  ? "),
             };
             screen.styled(style, mark)?;
-            screen.line(&inert_line(&change.path.to_string_lossy()))?;
+            screen.text(&inert_line(&change.path.to_string_lossy()))?;
+            if changed.is_conflict(&change.path) {
+                screen.styled(BAD, "  (changed by somebody else in the meantime)")?;
+            }
+            screen.end_line()?;
+            if lines {
+                scratch_diff::lines(screen, &changed.directory, &changed.overlay, change)?;
+            }
         }
         left = left.saturating_sub(changed.changes.len());
     }
@@ -128,10 +143,12 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
         let directory = PathBuf::from(std::ffi::OsString::from_vec(std::fs::read(&path)?));
         let overlay = path.with_extension("");
         let changes = overlay::changes(&directory, &overlay)?;
+        let conflicts = overlay::conflicts(&directory, &overlay)?;
         all.push(Changed {
             directory,
             overlay,
             changes,
+            conflicts,
         });
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
@@ -139,23 +156,30 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
 }
 
 impl Scratch {
-    /// The one that the command line names.
-    pub(crate) fn of(settings: &Settings, environment: &Environment) -> Option<Self> {
-        let written = settings
-            .overrides
-            .scratch
-            .as_ref()?
-            .to_string_lossy()
-            .into_owned();
-        Some(Self {
+    /// Those that the command line or the configuration of these tools name.
+    pub(crate) fn of(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> Vec<Self> {
+        let written: BTreeSet<String> = loaded
+            .iter()
+            .filter_map(|loaded| settings.scratch_of(&loaded.settings))
+            .map(|dir| dir.value.clone())
+            .collect();
+        let of = |written: String| Self {
             path: environment.path(&written, &environment.cwd),
             written,
             environment: environment.clone(),
-        })
+        };
+        written.into_iter().map(of).collect()
     }
 
-    /// Tells a person what lies in it and what can be done with it.
+    /// Tells a person what lies in it and what can be done with it, also if that is nothing.
     pub(crate) fn tell(&self, console: &Console) {
+        if !self.tell_changes(console) {
+            console.note(&format!("no file is changed in `{}`", self.written));
+        }
+    }
+
+    /// Tells a person what lies in it and what can be done with it; `false` if that is nothing.
+    pub(crate) fn tell_changes(&self, console: &Console) -> bool {
         let all = match read(&self.path) {
             Ok(all) => all,
             // It is made when a tool gets a directory that it may change.
@@ -165,11 +189,11 @@ impl Scratch {
                     "the changes in `{}` cannot be read: {error}",
                     self.written
                 ));
-                return;
+                return true;
             }
         };
         let changes = match count(&all) {
-            0 => return console.note(&format!("no file is changed in `{}`", self.written)),
+            0 => return false,
             1 => "1 change waits".to_owned(),
             many => format!("{many} changes wait"),
         };
@@ -178,7 +202,7 @@ impl Scratch {
             streams.end_open_line()?;
             let err = &mut streams.err;
             err.line(&format!("{changes} in `{}`, not carried out yet", self.written))?;
-            list(err, &all, &self.environment, MAX_TOLD)?;
+            list(err, &all, &self.environment, MAX_TOLD, false)?;
             for (what, command) in [
                 ("look", "diff"),
                 ("carry out", "commit"),
@@ -192,16 +216,22 @@ impl Scratch {
             }
             err.flush()
         });
+        true
     }
 }
 
 impl Changed {
+    /// Whether somebody else changed something at this path or below it.
+    pub(crate) fn is_conflict(&self, path: &Path) -> bool {
+        self.conflicts.iter().any(|conflict| conflict.starts_with(path))
+    }
+
     /// Carries the changes out.
     ///
     /// # Errors
-    /// When one cannot be carried out; what is left stays where it is.
-    pub(crate) fn commit(&self) -> io::Result<()> {
-        overlay::commit(&self.directory, &self.overlay).map(|_| ())
+    /// When somebody else changed the same in the meantime, or one cannot be carried out; what is left stays where it is.
+    pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<(), CommitError> {
+        overlay::commit(&self.directory, &self.overlay, on_conflict).map(|_| ())
     }
 
     /// Throws the changes away.

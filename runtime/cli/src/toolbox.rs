@@ -190,10 +190,8 @@ impl<'a> Toolbox<'a> {
             .hint("set `enabled = true` there"));
         }
         let mut policy = settings.policy(self.environment)?;
-        if let Some(dir) = &self.settings.overrides.scratch {
-            let dir = self
-                .environment
-                .path(&dir.to_string_lossy(), &self.environment.cwd);
+        if let Some(dir) = self.settings.scratch_of(settings) {
+            let dir = self.environment.path(&dir.value, &self.environment.cwd);
             for grant in &mut policy.grants.dirs {
                 scratch::divert(grant, &dir)?;
             }

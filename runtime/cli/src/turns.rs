@@ -83,10 +83,10 @@ impl Turns {
 
     /// Tells what tools have changed aside, where they were told to.
     pub(crate) fn tell_changes(&self) {
-        if let Some(scratch) = &self.assembled.scratch
-            && !self.is_gone()
-        {
-            scratch.tell(&self.console);
+        for scratch in &self.assembled.scratch {
+            if !self.is_gone() {
+                scratch.tell(&self.console);
+            }
         }
     }
 

@@ -405,7 +405,10 @@ async fn a_tool_works_on_an_overlay_as_on_the_directory_itself() {
         listed,
         [Path::new("a"), Path::new("a/b.txt"), Path::new("notes.txt")]
     );
-    assert_eq!(paths(overlay::commit(&host, &changes).unwrap()), listed);
+    assert_eq!(
+        paths(overlay::commit(&host, &changes, overlay::OnConflict::Refuse).unwrap()),
+        listed
+    );
     assert_eq!(
         fs::read_to_string(host.join("notes.txt")).unwrap(),
         "one\nthree\n"

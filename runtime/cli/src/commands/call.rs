@@ -20,6 +20,7 @@ use crate::lock;
 use crate::near::nearest;
 use crate::render::{Activity, Console, content, receipt, turn};
 use crate::report::{Exit, Failure};
+use crate::scratch::Scratch;
 use crate::terminal::FAINT;
 use crate::toolbox::{Loaded, Toolbox};
 
@@ -88,6 +89,10 @@ impl Call {
             },
         };
         self.show(tool, &outcome, console)?;
+        let scratches = Scratch::of(std::slice::from_ref(&loaded), &settings, environment);
+        for scratch in scratches.iter().filter(|_| !self.json) {
+            scratch.tell_changes(console);
+        }
         let hints = AllowHints::new([&loaded], environment);
         end(&self.tool, tool, outcome, &hints, console)
     }

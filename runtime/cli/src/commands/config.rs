@@ -158,6 +158,9 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
                 line.origin.clone(),
             ));
         }
+        if let Some(dir) = settings.scratch_of(tool) {
+            rows.push((key("scratch"), dir.value, dir.origin));
+        }
         for (name, origin) in &tool.limits.origins {
             let value = limits::shown(name, limits::get(&tool.limits.limits, name));
             rows.push((key(&format!("limits.{name}")), value, origin.clone()));

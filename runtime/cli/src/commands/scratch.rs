@@ -1,13 +1,16 @@
 //! `toolcell scratch`: what tools changed with `--scratch`.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
+use toolcell_sandbox::overlay::{ChangeKind, OnConflict};
 
 use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::scratch;
+use crate::scratch::{self, Changed};
 
 /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
 #[derive(Debug, Subcommand)]
@@ -17,25 +20,45 @@ pub(crate) enum Scratch {
     Discard(Discard),
 }
 
-/// List what would change.
+/// Show what would change, line by line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   toolcell run \"Tidy up notes.md\" --grant write=. --scratch /tmp/scratch
-  toolcell scratch diff /tmp/scratch")]
+  toolcell scratch diff /tmp/scratch
+  toolcell scratch diff /tmp/scratch --names")]
 pub(crate) struct Diff {
     /// The scratch directory.
     dir: PathBuf,
+
+    /// List the files only.
+    #[arg(long)]
+    names: bool,
+
+    /// Print one JSON array of changes.
+    #[arg(long, conflicts_with = "names")]
+    json: bool,
 }
 
 /// Carry the changes out.
+///
+/// Nothing is carried out when somebody else changed the same files in the meantime.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  toolcell scratch commit /tmp/scratch")]
+  toolcell scratch commit /tmp/scratch
+
+Exit codes:
+    0   they are carried out
+    1   somebody else changed the same files in the meantime, or one could not be carried out
+    2   there is no such scratch directory")]
 pub(crate) struct Commit {
     /// The scratch directory.
     dir: PathBuf,
+
+    /// Also where somebody else changed the same files; their changes are lost.
+    #[arg(long)]
+    overwrite: bool,
 }
 
 /// Throw the changes away.
@@ -50,41 +73,98 @@ pub(crate) struct Discard {
 
 impl Scratch {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let (Self::Diff(Diff { dir }) | Self::Commit(Commit { dir }) | Self::Discard(Discard { dir })) =
-            &self;
+        let (Self::Diff(Diff { dir, .. })
+        | Self::Commit(Commit { dir, .. })
+        | Self::Discard(Discard { dir })) = &self;
         let dir = environment.path(&dir.to_string_lossy(), &environment.cwd);
-        let fail = || {
-            Failure::new(
-                Exit::Usage,
-                format!(
-                    "the scratch directory `{}` cannot be used",
-                    environment.shown(&dir)
-                ),
-            )
+        let fail = |exit| {
+            let shown = environment.shown(&dir);
+            Failure::new(exit, format!("the scratch directory `{shown}` cannot be used"))
         };
-        let all = scratch::read(&dir).map_err(|e| fail().because(e))?;
+        let all = scratch::read(&dir).map_err(|e| fail(Exit::Usage).because(e))?;
+        if let Self::Diff(Diff { json: true, .. }) = &self {
+            return print_json(&all);
+        }
+        if let Self::Commit(Commit { overwrite: false, .. }) = &self {
+            // Of several directories none is changed when one cannot be.
+            refuse_conflicts(&all, environment)?;
+        }
+        let lines = matches!(self, Self::Diff(Diff { names: false, .. }));
         console.write(|s| {
-            scratch::list(&mut s.out, &all, environment, usize::MAX)?;
+            scratch::list(&mut s.out, &all, environment, usize::MAX, lines)?;
             s.out.flush()
         })?;
         for changed in &all {
             match &self {
                 Self::Diff(_) => {}
-                Self::Commit(_) => changed.commit().map_err(|e| {
-                    fail()
-                        .because(e)
-                        .hint("what is left is still there; doing it again is safe")
-                })?,
-                Self::Discard(_) => changed.discard().map_err(|e| fail().because(e))?,
+                Self::Commit(commit) => {
+                    let on_conflict = if commit.overwrite {
+                        OnConflict::Overwrite
+                    } else {
+                        OnConflict::Refuse
+                    };
+                    changed.commit(on_conflict).map_err(|e| {
+                        fail(Exit::Failed)
+                            .because(e)
+                            .hint("what is left is still there; doing it again is safe")
+                    })?;
+                }
+                Self::Discard(_) => changed.discard().map_err(|e| fail(Exit::Failed).because(e))?,
             }
         }
-        let count = scratch::count(&all);
         let done = match &self {
             Self::Diff(_) => "would be carried out",
-            Self::Commit(_) => "are carried out",
-            Self::Discard(_) => "are thrown away",
+            Self::Commit(_) => "carried out",
+            Self::Discard(_) => "thrown away",
         };
-        console.note(&format!("{count} changes {done}"));
+        let changes = match scratch::count(&all) {
+            1 => "1 change".to_owned(),
+            many => format!("{many} changes"),
+        };
+        console.note(&format!("{changes} {done}"));
         Ok(Exit::Ok)
     }
+}
+
+fn refuse_conflicts(all: &[Changed], environment: &Environment) -> Result<(), Failure> {
+    let conflicts: Vec<String> = all
+        .iter()
+        .flat_map(|changed| {
+            let full = |path: &PathBuf| environment.shown(&changed.directory.join(path));
+            changed.conflicts.iter().map(full)
+        })
+        .collect();
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let mut failure = Failure::new(Exit::Failed, "nothing is carried out");
+    for path in conflicts {
+        failure = failure.why(format!("`{path}` changed in the meantime"));
+    }
+    Err(failure.hint("look with `toolcell scratch diff`; `--overwrite` carries the changes out all the same"))
+}
+
+fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
+    let changes: Vec<_> = all
+        .iter()
+        .flat_map(|changed| {
+            changed.changes.iter().map(|change| {
+                json!({
+                    "directory": changed.directory,
+                    "path": change.path,
+                    "kind": match change.kind {
+                        ChangeKind::Added => "added",
+                        ChangeKind::Changed => "changed",
+                        ChangeKind::Deleted => "deleted",
+                        _ => "other",
+                    },
+                    "conflict": changed.is_conflict(&change.path),
+                })
+            })
+        })
+        .collect();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::Value::Array(changes))?;
+    out.flush()?;
+    Ok(Exit::Ok)
 }

@@ -183,6 +183,10 @@ pub(crate) struct ToolTable {
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,
     /// How much one call may use.
     pub(crate) limits: LimitsTable,
+    /// A directory for what it changes in its directories, to look at first (`toolcell scratch`), as with `--scratch`.
+    /// Not in a project's file.
+    #[schemars(with = "Option<String>")]
+    pub(crate) scratch: Option<Spanned<String>>,
     /// Which secrets go with its requests, and where to. Not in a project's file.
     pub(crate) secrets: Vec<BindingTable>,
 }

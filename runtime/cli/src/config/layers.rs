@@ -195,6 +195,10 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         }
         tool.grants = grant_lines(table, source, &environment.cwd);
         tool.bindings = bindings(name, table, source)?;
+        tool.scratch = table.scratch.as_ref().map(|dir| Sourced {
+            value: dir.get_ref().clone(),
+            origin: origin(source, dir),
+        });
         for (limit, origin) in limits::of_table(&table.limits, source) {
             tool.limits.set(limit, origin);
         }

@@ -49,6 +49,12 @@ pub(super) fn apply_project(
         .why("it could send them wherever it wants")
         .hint("put them into your own configuration"));
     }
+    if let Some(dir) = file.tools.values().find_map(|table| table.scratch.as_ref()) {
+        return Err(refused("a project's file cannot name a scratch directory")
+            .why(source.point_at(&dir.span()))
+            .why("it would decide where on this machine something is written")
+            .hint("use --scratch, or put it into your own configuration"));
+    }
     if let Some(preset) = &file.turn.preset {
         return Err(refused("a project's file cannot choose the style of the loop")
             .why(source.point_at(&preset.span()))

@@ -81,6 +81,8 @@ pub(crate) struct ToolSettings {
     pub(crate) limits: SourcedLimits,
     /// Which secrets go with its requests.
     pub(crate) bindings: Vec<SecretBinding>,
+    /// Where its changes of files go, in the place of the files themselves.
+    pub(crate) scratch: Option<Sourced<String>>,
     /// Whether a person allowed grants that give away more than one may think.
     pub(crate) dangerous: bool,
 }
@@ -138,6 +140,15 @@ pub(crate) struct Overrides {
     pub(crate) budget: Vec<NamedBudget>,
 }
 
+impl Settings {
+    /// Where the changes of files of a tool go: where the command line says, or its configuration.
+    pub(crate) fn scratch_of(&self, tool: &ToolSettings) -> Option<Sourced<String>> {
+        let flag = self.overrides.scratch.as_ref();
+        flag.map(|dir| Sourced::flag("--scratch", dir.to_string_lossy().into_owned()))
+            .or_else(|| tool.scratch.clone())
+    }
+}
+
 impl Overrides {
     /// The limits of the command line for one component.
     pub(crate) fn limits_for<'a>(&'a self, component: &'a str) -> impl Iterator<Item = NamedLimit> + 'a {
@@ -193,6 +204,7 @@ impl ToolSettings {
             grants: Vec::new(),
             limits: SourcedLimits::default(),
             bindings: Vec::new(),
+            scratch: None,
             dangerous: false,
         }
     }

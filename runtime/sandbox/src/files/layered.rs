@@ -207,6 +207,9 @@ impl FilesView<'_> {
         }
         let from = self.raise(overlay, old)?;
         overlay.make_parents(&new.path)?;
+        if overlay.is_below(&new.path)? {
+            overlay.note(&new.path)?;
+        }
         let upper = &overlay.upper.dir;
         fs::rename(upper, Path::new(&from), upper, Path::new(&new.path))?;
         if overlay.is_below(&from)? {

@@ -55,13 +55,40 @@ pub fn changes(directory: &Path, overlay: &Path) -> io::Result<Vec<Change>> {
     Ok(found)
 }
 
+/// What to do with changes that somebody else made in the meantime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// Nothing is carried out.
+    Refuse,
+    /// They are lost.
+    Overwrite,
+}
+
+/// Why changes were not carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Somebody else changed what would be changed or removed. Nothing was carried out.
+    #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
+    Conflicts(Vec<PathBuf>),
+    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
+    /// overlay, and doing it again is safe.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes the
-/// place of another at once; when it fails in the middle, what was not done stays in the overlay, and doing it again is
-/// safe.
+/// place of another at once. What somebody else changes while this runs is not noticed.
 ///
 /// # Errors
-/// When a file of the directory cannot be written or one of the overlay cannot be read.
-pub fn commit(directory: &Path, overlay: &Path) -> io::Result<Vec<Change>> {
+/// See [`CommitError`].
+pub fn commit(directory: &Path, overlay: &Path, on_conflict: OnConflict) -> Result<Vec<Change>, CommitError> {
+    if on_conflict == OnConflict::Refuse {
+        let found = super::conflicts(directory, overlay)?;
+        if !found.is_empty() {
+            return Err(CommitError::Conflicts(found));
+        }
+    }
     let done = changes(directory, overlay)?;
     let Some(layers) = open_existing(overlay)? else {
         return Ok(done);
@@ -92,7 +119,7 @@ pub fn discard(overlay: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn open_existing(path: &Path) -> io::Result<Option<Dir>> {
+pub(super) fn open_existing(path: &Path) -> io::Result<Option<Dir>> {
     match Dir::open_ambient_dir(path, ambient_authority()) {
         Ok(dir) => Ok(Some(dir)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -100,7 +127,7 @@ fn open_existing(path: &Path) -> io::Result<Option<Dir>> {
     }
 }
 
-fn part(overlay: &Dir, name: &str) -> io::Result<Option<Dir>> {
+pub(super) fn part(overlay: &Dir, name: &str) -> io::Result<Option<Dir>> {
     match overlay.open_dir(name) {
         Ok(dir) => Ok(Some(dir)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -248,7 +275,7 @@ fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
 }
 
 /// The entries of a directory with their paths from the root.
-fn entries(root: &Dir, at: &Path) -> io::Result<Vec<(DirEntry, PathBuf)>> {
+pub(super) fn entries(root: &Dir, at: &Path) -> io::Result<Vec<(DirEntry, PathBuf)>> {
     let here = if at.as_os_str().is_empty() {
         Path::new(".")
     } else {

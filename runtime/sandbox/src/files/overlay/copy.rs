@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cap_primitives::fs::{self, DirOptions, OpenOptions};
+use cap_primitives::fs::{self, OpenOptions};
 
-use super::{Layer, Overlay, stat};
+use super::base::Digesting;
+use super::{Layer, Overlay, make_dir, stat};
 
 /// Numbers for files that are being copied; with the process number they are unlike any other.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -29,6 +30,7 @@ impl Overlay {
             return make_dir(upper, path);
         }
         if metadata.is_symlink() {
+            self.note(path)?;
             return fs::symlink_contents(fs::read_link_contents(lower, at)?, upper, at);
         }
         if !metadata.is_file() {
@@ -40,11 +42,16 @@ impl Overlay {
         let work = Path::new(&name);
         let mut to = fs::open(&self.work, work, OpenOptions::new().write(true).create_new(true))?;
         let copied = || -> io::Result<()> {
-            if !empty {
-                let mut from = fs::open(lower, at, OpenOptions::new().read(true))?;
+            let from = fs::open(lower, at, OpenOptions::new().read(true))?;
+            let permissions = from.metadata()?.permissions();
+            let mut from = Digesting::new(from);
+            if empty {
+                io::copy(&mut from, &mut io::sink())?;
+            } else {
                 io::copy(&mut from, &mut to)?;
-                to.set_permissions(from.metadata()?.permissions())?;
             }
+            self.note_as(path, &from.print())?;
+            to.set_permissions(permissions)?;
             fs::rename(&self.work, work, upper, at)
         };
         let result = { copied }();
@@ -57,6 +64,7 @@ impl Overlay {
 
     /// Hides what the lower layer has at a path. Call it where the lower layer shows something.
     pub(in super::super) fn hide(&self, path: &str) -> io::Result<()> {
+        self.note(path)?;
         for (end, _) in path.match_indices('/') {
             make_dir(&self.gone, &path[..end])?;
         }
@@ -78,13 +86,5 @@ impl Overlay {
         Ok(self
             .stat(Layer::Lower, path)?
             .map_or(0, |metadata| metadata.len()))
-    }
-}
-
-/// Makes one directory, unless it is there.
-fn make_dir(dir: &std::fs::File, path: &str) -> io::Result<()> {
-    match fs::create_dir(dir, Path::new(path), &DirOptions::new()) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
     }
 }

@@ -3,8 +3,9 @@
 //! The guest sees one directory. Below it lie two layers: the granted directory, which is only read (*lower*), and the
 //! directory that the person names for the changes. There, `upper` holds what was made or changed, a whole file each;
 //! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
-//! `work` holds files that are being copied. What was changed can be listed ([`changes`]), carried out
-//! ([`commit`](fn@commit)) or thrown away ([`discard`]).
+//! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied. What was
+//! changed can be listed ([`changes`]), carried out ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else
+//! changed in the meantime is noticed ([`conflicts`]).
 //!
 //! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and never
 //! out of both. Everything on disk is then opened by a path without links, below its layer.
@@ -12,8 +13,10 @@
 //! What it does not do: a directory of the lower layer is not renamed (`cross-device`, after which programs copy), two
 //! names of one file become two files when one is changed, and times and permissions of directories are not kept.
 
+mod base;
 mod commit;
 mod copy;
+mod versions;
 mod walk;
 
 use std::fs::File;
@@ -27,11 +30,13 @@ use wasmtime_wasi::filesystem::Dir;
 
 use super::preopen::dir_descriptor;
 
-pub use commit::{Change, ChangeKind, changes, commit, discard};
+pub use base::conflicts;
+pub use commit::{Change, ChangeKind, CommitError, OnConflict, changes, commit, discard};
+pub use versions::{Version, versions};
 pub(super) use walk::{Found, Layer};
 
 /// The parts of an overlay directory.
-const PARTS: [&str; 3] = ["upper", "gone", "work"];
+const PARTS: [&str; 4] = ["upper", "gone", "work", "base"];
 
 /// Two layers that look like one.
 pub(super) struct Overlay {
@@ -39,6 +44,7 @@ pub(super) struct Overlay {
     pub(super) upper: Dir,
     gone: Arc<File>,
     work: Arc<File>,
+    base: Arc<File>,
 }
 
 impl Overlay {
@@ -53,12 +59,13 @@ impl Overlay {
             }
             fs::open_dir(&host, Path::new(name))
         };
-        let [upper, gone, work] = PARTS;
+        let [upper, gone, work, base] = PARTS;
         Ok(Self {
             lower,
             upper: dir_descriptor(part(upper)?, true),
             gone: Arc::new(part(gone)?),
             work: Arc::new(part(work)?),
+            base: Arc::new(part(base)?),
         })
     }
 
@@ -91,6 +98,14 @@ impl Overlay {
             return Ok(None);
         }
         self.stat(Layer::Lower, path)
+    }
+}
+
+/// Makes one directory, unless it is there.
+fn make_dir(dir: &File, path: &str) -> io::Result<()> {
+    match fs::create_dir(dir, Path::new(path), &DirOptions::new()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
     }
 }
 

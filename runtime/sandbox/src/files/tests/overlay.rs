@@ -12,7 +12,9 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::guest::{Guest, borrow, code};
-use crate::files::overlay::{Change, ChangeKind, changes, commit, discard};
+use crate::files::overlay::{
+    Change, ChangeKind, CommitError, OnConflict, Version, changes, commit, conflicts, discard, versions,
+};
 
 struct Scratch {
     _dir: tempfile::TempDir,
@@ -152,7 +154,7 @@ async fn what_was_removed_stays_away_when_it_is_made_anew() {
     guest.write("a/y", b"again").await.unwrap();
     assert_eq!(guest.list("a").await.unwrap(), ["y"]);
     assert_eq!(scratch.changes(), ["-a/x", "~a/y"]);
-    commit(&scratch.host, &scratch.overlay).unwrap();
+    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
     assert_eq!(fs::read_to_string(scratch.host.join("a/y")).unwrap(), "again");
     assert!(!scratch.host.join("a/x").exists());
 }
@@ -172,7 +174,10 @@ async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
         let mut visible = BTreeMap::new();
         seen(&mut guest, "", &mut visible).await;
         if carry_out {
-            assert_eq!(shown(&commit(&scratch.host, &scratch.overlay).unwrap()), listed);
+            assert_eq!(
+                shown(&commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap()),
+                listed
+            );
             assert_eq!(tree(&scratch.host), visible);
         } else {
             discard(&scratch.overlay).unwrap();
@@ -183,6 +188,100 @@ async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
         seen(&mut scratch.guest("read"), "", &mut after).await;
         assert_eq!(after, tree(&scratch.host));
     }
+}
+
+#[tokio::test]
+async fn both_versions_of_a_change_are_shown_and_long_files_only_by_their_length() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    guest.write("a/x", b"mine").await.unwrap();
+    guest.unlink("c").await.unwrap();
+    guest.symlink("a/x", "d").await.unwrap();
+    let look = |path: &str, most| versions(&scratch.host, &scratch.overlay, Path::new(path), most).unwrap();
+    let file = |text: &str| Version::File {
+        len: text.len() as u64,
+        bytes: Some(text.into()),
+    };
+    let long = |len| Version::File { len, bytes: None };
+    assert_eq!(look("a/x", 7), (file("old a/x"), file("mine")));
+    assert_eq!(look("a/x", 6), (long(7), file("mine")));
+    assert_eq!(look("c", 100), (file("old c"), Version::Nothing));
+    assert_eq!(look("d", 100), (Version::Nothing, Version::Link("a/x".into())));
+    assert_eq!(look("a", 100), (Version::Directory, Version::Directory));
+}
+
+/// Every kind of change, and then somebody else changes the directory.
+#[tokio::test]
+async fn what_somebody_else_changed_in_the_meantime_is_noticed_and_nothing_is_carried_out() {
+    enum Theirs {
+        Writes,
+        Deletes,
+        MakesDirectory,
+    }
+    let cases = [
+        ("changed", "a/x", Theirs::Writes),
+        ("changed", "a/x", Theirs::Deletes),
+        ("emptied", "c", Theirs::Writes),
+        ("removed", "a/y", Theirs::Writes),
+        ("renamed", "b/x", Theirs::Writes),
+        ("replaced", "d", Theirs::Writes),
+        ("added", "new", Theirs::Writes),
+        ("added", "new", Theirs::MakesDirectory),
+    ];
+    for (case, path, theirs) in cases {
+        let scratch = scratch();
+        fs::write(scratch.host.join("d"), "old d").unwrap();
+        let mut guest = scratch.guest("write");
+        guest.write("a/x", b"mine").await.unwrap();
+        guest.write("c", b"").await.unwrap();
+        guest.unlink("a/y").await.unwrap();
+        guest.rename((0, "b/x"), (0, "d")).await.unwrap();
+        guest.write("new", b"mine").await.unwrap();
+        // Who changes something else is in nobody's way.
+        fs::write(scratch.host.join("b/other"), "theirs").unwrap();
+        assert_eq!(
+            conflicts(&scratch.host, &scratch.overlay).unwrap(),
+            [""; 0].map(PathBuf::from)
+        );
+        let at = scratch.host.join(path);
+        match theirs {
+            Theirs::Writes => fs::write(at, "theirs").unwrap(),
+            Theirs::Deletes => fs::remove_file(at).unwrap(),
+            Theirs::MakesDirectory => {
+                fs::create_dir(&at).unwrap();
+                fs::write(at.join("file"), "theirs").unwrap();
+            }
+        }
+        let before = tree(&scratch.host);
+        let refused = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse);
+        let Err(CommitError::Conflicts(found)) = refused else {
+            panic!("{case}: {refused:?}");
+        };
+        assert_eq!(found.len(), 1, "{case}: {found:?}");
+        assert_eq!(tree(&scratch.host), before, "{case}");
+        assert!(
+            !changes(&scratch.host, &scratch.overlay).unwrap().is_empty(),
+            "{case}"
+        );
+        commit(&scratch.host, &scratch.overlay, OnConflict::Overwrite).unwrap();
+        assert_eq!(
+            fs::read_to_string(scratch.host.join("new")).unwrap(),
+            "mine",
+            "{case}"
+        );
+    }
+}
+
+/// The same change twice is no conflict.
+#[tokio::test]
+async fn what_somebody_else_changed_in_the_same_way_is_no_conflict() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    guest.write("a/x", b"same").await.unwrap();
+    guest.unlink("a/y").await.unwrap();
+    fs::write(scratch.host.join("a/x"), "same").unwrap();
+    fs::remove_file(scratch.host.join("a/y")).unwrap();
+    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
 }
 
 #[tokio::test]
@@ -362,7 +461,7 @@ proptest! {
             prop_assert_eq!(&tree(&scratch.host), &before);
             let listed = changes(&scratch.host, &scratch.overlay).unwrap();
             prop_assert_eq!(listed.is_empty(), visible == before, "{:?}", listed);
-            commit(&scratch.host, &scratch.overlay).unwrap();
+            commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
             prop_assert_eq!(tree(&scratch.host), visible);
             prop_assert!(changes(&scratch.host, &scratch.overlay).unwrap().is_empty());
             Ok(())

@@ -1,0 +1,146 @@
+//! What the granted directory held where an overlay began to differ from it.
+//!
+//! `base` holds for each file or link that was changed, replaced or removed a file with a digest of what was there. When
+//! the changes are carried out, everything that they replace must still be that: otherwise somebody else changed it in the
+//! meantime, and their work would be lost.
+
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use cap_primitives::fs::{self, OpenOptions};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use super::commit::{changes, entries, open_existing, part};
+use super::{Overlay, make_dir, stat};
+
+/// Digest of a file's contents or a link's target, in hexadecimal, with a letter in front that tells them apart.
+type Print = String;
+
+/// Name of the part of an overlay.
+const PART: &str = "base";
+
+/// A reader that keeps a digest of what went through it.
+pub(super) struct Digesting<R> {
+    from: R,
+    hasher: blake3::Hasher,
+}
+
+impl<R: Read> Digesting<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self {
+            from,
+            hasher: blake3::Hasher::new(),
+        }
+    }
+
+    /// The digest of the file that was read.
+    pub(super) fn print(self) -> Print {
+        format!("f{}", self.hasher.finalize().to_hex())
+    }
+}
+
+impl<R: Read> Read for Digesting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(into)?;
+        self.hasher.update(&into[..count]);
+        Ok(count)
+    }
+}
+
+fn of_file(from: impl Read) -> io::Result<Print> {
+    let mut from = Digesting::new(from);
+    io::copy(&mut from, &mut io::sink())?;
+    Ok(from.print())
+}
+
+fn of_link(target: &Path) -> Print {
+    format!(
+        "l{}",
+        blake3::hash(target.as_os_str().as_encoded_bytes()).to_hex()
+    )
+}
+
+impl Overlay {
+    /// Notes what the lower layer has at a path, unless it has nothing or a directory there, or it was noted before.
+    pub(in super::super) fn note(&self, path: &str) -> io::Result<()> {
+        let (lower, at) = (&self.lower.dir, Path::new(path));
+        let print = match stat(lower, path)? {
+            Some(metadata) if metadata.is_symlink() => of_link(&fs::read_link_contents(lower, at)?),
+            Some(metadata) if metadata.is_file() => {
+                of_file(fs::open(lower, at, OpenOptions::new().read(true))?)?
+            }
+            _ => return Ok(()),
+        };
+        self.note_as(path, &print)
+    }
+
+    /// Notes what was read from the lower layer at a path, unless something was noted before.
+    pub(super) fn note_as(&self, path: &str, print: &Print) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            make_dir(&self.base, &path[..end])?;
+        }
+        let new: Result<File, _> = fs::open(
+            &self.base,
+            Path::new(path),
+            OpenOptions::new().write(true).create_new(true),
+        );
+        match new {
+            Ok(mut file) => file.write_all(print.as_bytes()),
+            // It differs since then.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What an overlay would change or remove although somebody else changed it since, in order of the paths.
+///
+/// # Errors
+/// When one of the directories cannot be read.
+pub fn conflicts(directory: &Path, overlay: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(layers) = open_existing(overlay)? else {
+        return Ok(Vec::new());
+    };
+    let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
+    let base = part(&layers, PART)?;
+    let mut found = Vec::new();
+    for change in changes(directory, overlay)? {
+        check(&lower, base.as_ref(), &change.path, &mut found)?;
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+/// Adds everything at a path and below it that is not what was noted.
+fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    // A directory stands there when files below it were noted.
+    let noted = base.and_then(|base| base.read_to_string(path).ok());
+    let now = match lower.symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            for (_, path) in entries(lower, path)? {
+                check(lower, base, &path, found)?;
+            }
+            return Ok(());
+        }
+        Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
+        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?)?),
+        // A pipe or a device: nothing that was noted.
+        Ok(_) => Some(Print::new()),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    if noted != now {
+        found.push(path.to_owned());
+    }
+    Ok(())
+}
