@@ -224,3 +224,34 @@ fn a_component_that_is_made_to_exhaust_the_compiler_is_refused() {
     let seen = person.run(&["tool", "inspect", "bomb.wasm"]).ended(7);
     assert!(seen.stderr.contains("cannot be loaded"), "{}", seen.stderr);
 }
+
+#[test]
+fn a_name_that_another_tool_has_or_that_belongs_to_the_loop_is_refused() {
+    let person = Person::new();
+    person.file("script.json", r#"{ "steps": [{ "text": "Done." }] }"#);
+    let run = |name: &str, more: &[&str]| {
+        let probe = Probe {
+            names: vec![name.into()],
+            ..Probe::default()
+        };
+        person.probe("own.wasm", &probe);
+        let model = ["--provider", "scripted", "--model", "script.json"];
+        let all = [&["run", "x", "--tool", "own.wasm"][..], &model, more].concat();
+        person.run(&all)
+    };
+    for (name, reason) in [
+        (
+            "task_complete",
+            "the name `task_complete` is reserved for a tool of the loop itself",
+        ),
+        (
+            "read_result",
+            "the name `read_result` is reserved for a tool of the loop itself",
+        ),
+        ("text_count", "two tools have the name `text_count`"),
+    ] {
+        let seen = run(name, &["--tool", "text"]).ended(3);
+        assert!(seen.stderr.contains(reason), "{}", seen.stderr);
+    }
+    run("text_counts", &["--tool", "text"]).ended(0);
+}

@@ -256,6 +256,10 @@ impl AgentBuilder {
         let policy = self.policy;
         check(&policy)?;
         let offered = offered(self.tools, self.only)?;
+        if let Some(tool) = offered.iter().find(|tool| is_reserved(tool.spec().name.as_str())) {
+            let name = tool.spec().name.clone();
+            return Err(BuildError::ReservedName { name });
+        }
         let has_tools = !offered.is_empty();
         let controls = controls_of(&policy, has_tools);
         let registry = Registry::new(
@@ -298,6 +302,11 @@ impl AgentBuilder {
             }),
         })
     }
+}
+
+/// Whether a name belongs to a tool of the loop, whether this policy offers that tool or not.
+fn is_reserved(name: &str) -> bool {
+    Control::ALL.iter().any(|control| control.name() == name)
 }
 
 fn offered(tools: Vec<Arc<dyn Tool>>, only: Option<Vec<String>>) -> Result<Vec<Arc<dyn Tool>>, BuildError> {

@@ -12,6 +12,12 @@ pub enum BuildError {
         /// The name.
         name: ToolName,
     },
+    /// A tool has the name of one of the loop's own, which the model could take it for.
+    #[error("the name `{name}` is reserved for a tool of the loop itself")]
+    ReservedName {
+        /// The name.
+        name: ToolName,
+    },
     /// A list of tools to offer names one that is not there.
     #[error("there is no tool `{}` to offer", name.escape_debug())]
     UnknownTool {
