@@ -413,14 +413,14 @@ impl<F: Fn(&Event) + Send + Sync> EventSink for F {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::PlanStep;
     use crate::provider::ProviderErrorKind;
     use crate::tool::{LogLevel, LogSource};
     use serde_json::json;
 
-    fn all() -> Vec<Event> {
+    pub(crate) fn all() -> Vec<Event> {
         let id = || "c1".to_owned();
         let message = || Message::user("hello");
         vec![

@@ -20,6 +20,8 @@ pub mod content;
 pub mod danger;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+mod event_docs;
 pub mod grant;
 pub mod json;
 pub mod message;
