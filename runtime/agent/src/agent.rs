@@ -75,9 +75,9 @@ pub struct AgentBuilder {
 
 impl Agent {
     /// Begins an agent with this model, no tools and the default policy.
-    pub fn builder(provider: Arc<dyn Provider>) -> AgentBuilder {
+    pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
         AgentBuilder {
-            provider,
+            provider: Arc::new(provider),
             tools: Vec::new(),
             only: None,
             flows: BTreeMap::new(),
@@ -157,8 +157,8 @@ impl AgentBuilder {
 
     /// Adds one tool.
     #[must_use]
-    pub fn tool(self, tool: Arc<dyn Tool>) -> Self {
-        self.tools([tool])
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.tools([Arc::new(tool) as Arc<dyn Tool>])
     }
 
     /// Offers only the tools of these names: an empty list offers none, no list offers all. Tools of the loop itself are

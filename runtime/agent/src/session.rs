@@ -159,13 +159,14 @@ impl Session {
         self.drive(stop, sink, CancellationToken::new()).await
     }
 
-    /// Runs one turn in a task of its own.
-    pub fn start(mut self, message: Message, sink: Arc<dyn EventSink>) -> Running {
+    /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`Silent`] hears nothing.
+    pub fn start(mut self, message: impl Into<Message>, sink: impl EventSink + 'static) -> Running {
         let id = self.id().to_owned();
         let cancel = CancellationToken::new();
         let token = cancel.clone();
+        let message = message.into();
         let task = tokio::spawn(async move {
-            let report = self.run(message, sink.as_ref(), token).await;
+            let report = self.run(message, &sink, token).await;
             (self, report)
         });
         Running { id, cancel, task }

@@ -1,5 +1,7 @@
 //! The third seam: everything that happens in a turn. What is not an event did not happen.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -409,6 +411,12 @@ impl Event {
 impl<F: Fn(&Event) + Send + Sync> EventSink for F {
     fn event(&self, event: &Event) {
         self(event);
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for Arc<S> {
+    fn event(&self, event: &Event) {
+        (**self).event(event);
     }
 }
 

@@ -68,6 +68,20 @@ pub struct CallRequest {
     pub opaque: Value,
 }
 
+impl From<&str> for Message {
+    /// A message of the person.
+    fn from(text: &str) -> Self {
+        Self::user(text)
+    }
+}
+
+impl From<String> for Message {
+    /// A message of the person.
+    fn from(text: String) -> Self {
+        Self::user(text)
+    }
+}
+
 impl Message {
     /// A message of the person.
     pub fn user(text: impl Into<String>) -> Self {

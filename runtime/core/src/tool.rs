@@ -24,6 +24,16 @@ pub trait Tool: Send + Sync {
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 }
 
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn spec(&self) -> &ToolSpec {
+        (**self).spec()
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        (**self).call(call, cx)
+    }
+}
+
 /// The name of a tool: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
 ///
 /// It is what every provider's wire accepts, and ASCII alone, so that no two names look alike.

@@ -83,6 +83,13 @@ impl Options {
             ..Self::new(model)
         }
     }
+
+    /// The same with this key, or on Vertex AI with this access token.
+    #[must_use]
+    pub fn with_key(mut self, key: impl AsRef<str>) -> Self {
+        self.api_key = Some(ApiKey::new(key));
+        self
+    }
 }
 
 /// A model behind a `generateContent` endpoint.
