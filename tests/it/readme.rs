@@ -2,9 +2,10 @@
 //!
 //! A block ```` ```sh ```` is run by one bash from top to bottom, so that `cd` and `export` last; ```` ```sh fails ````
 //! must end with a status other than 0. A block ```` ```text ```` directly after it is what it prints: each line must
-//! appear, in order, and `…` stands for anything. Three things are replaced, because they are what runs this test:
-//! `cargo run --release --` is the binary that was built, `cargo build --release` does nothing, and `cargo test` is
-//! noted. The model is a server on loopback that answers as a provider does.
+//! appear, in order, and `…` stands for anything. Four things are replaced, because they are what runs this test:
+//! `cargo run --release --` is the binary that was built, `cargo build --release` does nothing, `cargo test` is noted, and
+//! the example is the one that is compiled into this test. The model is a server on loopback that answers as a provider
+//! does. A block ```` ```rust ```` is that example, byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,6 +14,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::house::root;
+
+/// The example of the README, which the block that runs it calls.
+mod example {
+    include!("../../runtime/cli/examples/embed.rs");
+
+    pub(super) fn run() {
+        main().expect("the example of the README runs");
+    }
+}
+
+/// Set where the test [`the_example`] shall run the example.
+const RUN_EXAMPLE: &str = "README_EXAMPLE";
 
 /// A `sh` block, and the `text` block after it if there is one.
 struct Block {
@@ -161,19 +174,45 @@ fn answer(stream: TcpStream, arguments: &str) -> Option<()> {
 
 /// Puts a `cargo` before the real one that replaces what runs this test.
 fn shim(folder: &Path, real_cargo: &str) {
+    let this_test = std::env::current_exe().expect("this test is a program");
     let script = format!(
         r#"#!/bin/sh
 case "$*" in
+  "run --release --example embed") export {RUN_EXAMPLE}=1
+    exec '{}' --exact readme::the_example --nocapture ;;
   "run --release -- "*) shift 3; exec toolcell "$@" ;;
   "build --release") exit 0 ;;
   "test") echo "cargo test" ; exit 0 ;;
 esac
 exec '{real_cargo}' "$@"
-"#
+"#,
+        this_test.display()
     );
     let path = folder.join("cargo");
     std::fs::write(&path, script).expect("the shim");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
+}
+
+/// Nothing by itself: a command of the README runs the example through it.
+#[test]
+fn the_example() {
+    if std::env::var_os(RUN_EXAMPLE).is_some() {
+        example::run();
+    }
+}
+
+#[test]
+fn the_program_of_the_readme_is_the_example_that_runs_and_has_at_most_thirty_lines() {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
+    let (_, program) = readme.split_once("```rust\n").expect("the README has a program");
+    let (program, rest) = program.split_once("```\n").expect("its block is closed");
+    assert_eq!(program, include_str!("../../runtime/cli/examples/embed.rs"));
+    assert!(program.lines().count() <= 30);
+    assert!(
+        !rest.contains("```rust"),
+        "every program of the README is one that runs"
+    );
+    assert!(readme.contains("\ncargo run --release --example embed\n"));
 }
 
 #[test]

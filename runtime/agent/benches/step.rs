@@ -24,7 +24,7 @@ impl Provider for AtOnce {
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
         let last = request.messages.last().map(AsRef::as_ref);
         let part = match last {
-            Some(Message::Tool { .. }) => Part::Text { text: "Done.".into() },
+            Some(Message::Tool { .. }) => Part::text("Done."),
             _ => Part::Call(CallRequest {
                 id: String::new(),
                 name: "echo".into(),

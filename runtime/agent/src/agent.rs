@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolcell_core::event::Flow;
+use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{Message, Provider, Schema, SessionStore, StoreError, Tool, ToolSpec};
 
 use crate::approval::{Approvals, Approver};
+use crate::budget::Prices;
 use crate::context::normalise;
 use crate::control;
 use crate::error::BuildError;
@@ -75,9 +77,9 @@ pub struct AgentBuilder {
 
 impl Agent {
     /// Begins an agent with this model, no tools and the default policy.
-    pub fn builder(provider: Arc<dyn Provider>) -> AgentBuilder {
+    pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
         AgentBuilder {
-            provider,
+            provider: Arc::new(provider),
             tools: Vec::new(),
             only: None,
             flows: BTreeMap::new(),
@@ -105,9 +107,9 @@ impl Agent {
     }
 
     /// A session that goes on from a state that the embedder kept. With a store, [`Agent::load`] is what goes on with a
-    /// session: the journal holds more than a state.
+    /// session: the journal holds more than a state, and a name that it has already is refused.
     pub fn session_from(&self, state: LoopState) -> Session {
-        Session::new(self.inner.clone(), state)
+        Session::new(self.inner.clone(), state, 0)
     }
 
     /// A session that begins with a conversation from elsewhere. Calls without results get one that says so; results
@@ -131,12 +133,29 @@ impl Agent {
             return Err(StoreError::NotFound { id: id.to_owned() });
         };
         let events = store.load(id).await?;
-        Ok(self.session_from(LoopState::from_events(id, &events)))
+        let state = LoopState::from_events(id, &events);
+        Ok(Session::new(self.inner.clone(), state, events.len() as u64))
     }
 
     /// The tools that the model is offered, in the order in which it sees them.
     pub fn tools(&self) -> &[ToolSpec] {
         &self.inner.specs
+    }
+
+    /// What its calls can touch, all tools together.
+    pub fn flow(&self) -> Flow {
+        let flows = self.inner.machine.tools.values().map(|facts| facts.flow);
+        flows.fold(Flow::default(), Flow::union)
+    }
+
+    /// What the tokens of its model cost, if it was told.
+    pub(crate) fn prices(&self) -> Option<Prices> {
+        self.inner.machine.policy.budget.prices
+    }
+
+    #[cfg(test)]
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
     }
 
     /// The system prompt.
@@ -157,8 +176,8 @@ impl AgentBuilder {
 
     /// Adds one tool.
     #[must_use]
-    pub fn tool(self, tool: Arc<dyn Tool>) -> Self {
-        self.tools([tool])
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.tools([Arc::new(tool) as Arc<dyn Tool>])
     }
 
     /// Offers only the tools of these names: an empty list offers none, no list offers all. Tools of the loop itself are
@@ -175,6 +194,17 @@ impl AgentBuilder {
     pub fn flow(mut self, tool: impl Into<String>, flow: Flow) -> Self {
         self.flows.insert(tool.into(), flow);
         self
+    }
+
+    /// Offers another agent as a tool, with what its tools touch. A call of it is a session of its own that counts in the
+    /// budget of this agent's session and ends with it; its events come as [`toolcell_core::Event::Nested`], and what it
+    /// wants a person to decide is asked by this agent's approver, unless it has one itself.
+    ///
+    /// # Errors
+    /// When the name is no tool name.
+    pub fn agent(self, name: &str, description: &str, agent: &Agent) -> Result<Self, InvalidToolName> {
+        let flow = agent.flow();
+        Ok(self.tools([agent.as_tool(name, description)?]).flow(name, flow))
     }
 
     /// What the model is told about its task. How the loop works is added to it.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_core::BoxFuture;
+pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::Flow;
 
 use crate::fingerprint::canonical;
@@ -61,34 +62,6 @@ pub enum FlowGuard {
     Off,
 }
 
-/// A call that a person decides on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ApprovalRequest {
-    /// Identifier of the call.
-    pub id: String,
-    /// Name of the tool.
-    pub tool: String,
-    /// Exactly what will be executed.
-    pub arguments: Value,
-    /// The rule that asks, in words for a person.
-    pub reason: String,
-}
-
-/// A person's answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "decision", rename_all = "snake_case")]
-pub enum Decision {
-    /// It runs, with exactly the arguments that were shown.
-    Approve,
-    /// It does not run.
-    Deny {
-        /// Why, in words that the model may read.
-        reason: Option<String>,
-    },
-    /// Not now: the turn pauses, and another process may take it up.
-    Later,
-}
-
 /// Puts questions to a person. Questions come one at a time.
 ///
 /// Without an approver every question is answered with no, naming the rule. An approver that cannot reach a person (no
@@ -102,7 +75,7 @@ pub trait Approver: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
-    Ask(String),
+    Ask(ApprovalCause, String),
     Shut(String),
 }
 
@@ -185,13 +158,16 @@ impl Approvals {
         }
         let foreseen = approved.is_some_and(|then| then.union(tool_flow).is_complete());
         if completes && self.flow == FlowGuard::Ask && !foreseen {
-            return Gate::Ask(match verdict {
-                Verdict::Ask => format!("{}; and {FLOW_REASON}", named()),
-                _ => FLOW_REASON.into(),
-            });
+            return match verdict {
+                Verdict::Ask => Gate::Ask(
+                    ApprovalCause::RuleAndFlow,
+                    format!("{}; and {FLOW_REASON}", named()),
+                ),
+                _ => Gate::Ask(ApprovalCause::Flow, FLOW_REASON.into()),
+            };
         }
         if verdict == Verdict::Ask && approved.is_none() {
-            return Gate::Ask(named());
+            return Gate::Ask(ApprovalCause::Rule, named());
         }
         Gate::Open
     }
@@ -288,11 +264,27 @@ mod tests {
         let gate = |session, tool, approved| approvals.gate("t", &json!({}), session, tool, approved);
         assert_eq!(gate(Flow::default(), web, None), Gate::Open);
         assert_eq!(gate(web, web, None), Gate::Open);
-        assert!(matches!(gate(web, private, None), Gate::Ask(_)));
+        assert!(matches!(
+            gate(web, private, None),
+            Gate::Ask(ApprovalCause::Flow, _)
+        ));
         assert_eq!(gate(web, private, Some(web)), Gate::Open);
         // Approved when nothing was at stake yet: the person has not seen what it means now.
-        assert!(matches!(gate(web, private, Some(Flow::default())), Gate::Ask(_)));
+        assert!(matches!(
+            gate(web, private, Some(Flow::default())),
+            Gate::Ask(ApprovalCause::Flow, _)
+        ));
         assert_eq!(gate(web.union(private), private, None), Gate::Open);
+        let ruled = Approvals {
+            rules: vec![ApprovalRule::tool("t", Verdict::Ask)],
+            ..Approvals::default()
+        };
+        let cause = |session| match ruled.gate("t", &json!({}), session, private, None) {
+            Gate::Ask(cause, _) => cause,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(cause(web), ApprovalCause::RuleAndFlow);
+        assert_eq!(cause(Flow::default()), ApprovalCause::Rule);
         let refusing = Approvals {
             flow: FlowGuard::Refuse,
             ..Approvals::default()

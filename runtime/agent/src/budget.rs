@@ -1,10 +1,11 @@
 //! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that a person and a
-//! model can read; it is checked before each request and each call, so that what was begun is finished. Time alone ends what
-//! was begun.
+//! model can read; it is checked before each request and each call, so that what was begun is finished. Time ends what was
+//! begun, and a call has what is left of fuel and time as its limit, whatever its own limits are. Agents that run as calls
+//! count with all that they use, while they run.
 
 use serde::{Deserialize, Serialize};
-use toolcell_core::Receipt;
 use toolcell_core::provider::Usage;
+use toolcell_core::{Left, Receipt};
 
 /// What a session may use; `None` means as much as it wants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,8 +58,12 @@ pub struct Spent {
     pub bytes: u64,
     /// Calls that ran.
     pub calls: u64,
-    /// Tokens.
+    /// Tokens of the session itself, and of agents that ran as its calls and know no prices.
     pub usage: Usage,
+    /// Tokens of agents that ran as its calls and know what they cost.
+    pub agents: Usage,
+    /// What those cost, in millionths of a unit of money.
+    pub agents_micros: u64,
 }
 
 impl Spent {
@@ -70,6 +75,24 @@ impl Spent {
             self.fuel = self.fuel.saturating_add(receipt.fuel);
             self.call_us = self.call_us.saturating_add(receipt.wall_us);
         }
+        if let Some(agent) = receipt.and_then(|receipt| receipt.agent) {
+            self.calls = self.calls.saturating_add(agent.calls);
+            self.bytes = self.bytes.saturating_add(agent.bytes);
+            match agent.cost_micros {
+                Some(cost) => {
+                    self.agents.add(agent.usage);
+                    self.agents_micros = self.agents_micros.saturating_add(cost);
+                }
+                None => self.usage.add(agent.usage),
+            }
+        }
+    }
+
+    /// All tokens together, input and output.
+    pub fn tokens(&self) -> u64 {
+        let mut all = self.usage;
+        all.add(self.agents);
+        all.input.saturating_add(all.output)
     }
 
     /// What the tokens cost, in millionths of the unit of the prices.
@@ -88,7 +111,9 @@ impl Spent {
         .into_iter()
         .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
         .sum::<u128>();
-        u64::try_from(sum / 1_000_000).unwrap_or(u64::MAX)
+        u64::try_from(sum / 1_000_000)
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.agents_micros)
     }
 }
 
@@ -98,16 +123,57 @@ impl Budget {
         format!("the budget of {limit} ms of time is used up")
     }
 
+    /// What is left of it.
+    pub fn left(&self, spent: &Spent) -> Left {
+        let minus = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        let wall = minus(self.wall_ms, spent.wall_ms);
+        let call = minus(self.call_ms, spent.call_us / 1_000);
+        Left {
+            fuel: minus(self.fuel, spent.fuel),
+            wall_ms: wall.map_or(call, |wall| Some(call.map_or(wall, |call| call.min(wall)))),
+            calls: minus(self.calls, spent.calls),
+            bytes: minus(self.bytes, spent.bytes),
+            tokens: minus(self.tokens, spent.tokens()),
+            cost_micros: minus(
+                self.cost_micros,
+                self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
+            ),
+        }
+    }
+
+    /// The budget of a session that has spent this much, and of which others leave it that much more. `prices` are its own.
+    pub(crate) fn of_what_others_leave(left: Left, spent: &Spent, prices: Option<Prices>) -> Self {
+        let plus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_add(used));
+        let (cost_micros, prices) = match (left.cost_micros, prices) {
+            // Without prices of its own its tokens are counted by those of the session that asked.
+            (Some(0), None) => (Some(0), Some(Prices::default())),
+            (Some(left), Some(prices)) => (
+                Some(left.saturating_add(spent.cost_micros(&prices))),
+                Some(prices),
+            ),
+            _ => (None, None),
+        };
+        Self {
+            fuel: plus(left.fuel, spent.fuel),
+            wall_ms: plus(left.wall_ms, spent.wall_ms),
+            call_ms: None,
+            bytes: plus(left.bytes, spent.bytes),
+            calls: plus(left.calls, spent.calls),
+            tokens: plus(left.tokens, spent.tokens()),
+            cost_micros,
+            prices,
+        }
+    }
+
     /// The first part of the budget that is used up, in words; `None` while there is some of everything.
     pub fn exceeded(&self, spent: &Spent) -> Option<String> {
-        let tokens = spent.usage.input.saturating_add(spent.usage.output);
         let parts = [
             (self.fuel, spent.fuel, "units of fuel"),
             (self.wall_ms, spent.wall_ms, "ms of time"),
             (self.call_ms, spent.call_us / 1_000, "ms of tool time"),
             (self.bytes, spent.bytes, "bytes of results"),
             (self.calls, spent.calls, "calls"),
-            (self.tokens, tokens, "tokens"),
+            (self.tokens, spent.tokens(), "tokens"),
         ];
         for (limit, used, unit) in parts {
             if let Some(limit) = limit
@@ -176,6 +242,53 @@ mod tests {
         assert_eq!(of(Some(501), Some(3)).exceeded(&spent), None);
         assert!(of(Some(500), None).exceeded(&spent).is_some());
         assert!(of(None, Some(2)).exceeded(&spent).is_some());
+    }
+
+    #[test]
+    fn agents_count_with_their_own_prices_and_with_those_of_the_session_where_they_know_none() {
+        let prices = Prices {
+            input: 1_000_000,
+            ..Prices::default()
+        };
+        let mut spent = Spent::default();
+        for cost_micros in [Some(5_000_000), None] {
+            let agent = toolcell_core::AgentUse {
+                steps: 2,
+                calls: 3,
+                bytes: 10,
+                usage: Usage {
+                    input: 1_000_000,
+                    output: 7,
+                    ..Usage::default()
+                },
+                cost_micros,
+            };
+            let receipt = Receipt {
+                agent: Some(agent),
+                ..Receipt::default()
+            };
+            spent.count_call(1, Some(&receipt));
+        }
+        assert_eq!((spent.calls, spent.bytes, spent.tokens()), (8, 22, 2_000_014));
+        assert_eq!(spent.cost_micros(&prices), 6_000_000);
+        let budget = Budget {
+            calls: Some(10),
+            tokens: Some(2_000_014),
+            cost_micros: Some(6_500_000),
+            prices: Some(prices),
+            ..Budget::default()
+        };
+        let left = budget.left(&spent);
+        assert_eq!(
+            (left.calls, left.tokens, left.cost_micros),
+            (Some(2), Some(0), Some(500_000))
+        );
+        assert_eq!(left.used_up(), Some("tokens"));
+        // A session that has spent nothing yet and one that has: both reach their end together.
+        for before in [Spent::default(), spent] {
+            let of_others = Budget::of_what_others_leave(left, &before, Some(prices));
+            assert_eq!(of_others.left(&before), left);
+        }
     }
 
     #[test]

@@ -48,7 +48,9 @@ mod testing;
 mod words;
 
 pub use agent::{Agent, AgentBuilder};
-pub use approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
+pub use approval::{
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+};
 pub use error::{AgentError, BuildError};
 pub use hook::Hook;
 pub use log::{LogFiles, Tee};

@@ -12,6 +12,13 @@ pub(crate) fn together(mut sum: Receipt, next: Receipt) -> Receipt {
     sum.bytes_out = sum.bytes_out.saturating_add(next.bytes_out);
     sum.log_bytes = sum.log_bytes.saturating_add(next.log_bytes);
     sum.omitted = sum.omitted.saturating_add(next.omitted);
+    sum.agent = match (sum.agent, next.agent) {
+        (Some(mut sum), Some(next)) => {
+            sum.add(next);
+            Some(sum)
+        }
+        (sum, next) => sum.or(next),
+    };
     for host in next.hosts {
         sum.note_host(host);
     }

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
+use toolcell_core::tool::CallObserver;
 use toolcell_core::{Event, EventSink, Message};
 use tracing::Instrument as _;
 
 use crate::agent::Inner;
 use crate::driver::Driver;
+use crate::driver::journal::Journal;
 use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
@@ -24,6 +26,7 @@ pub struct Session {
     inner: Arc<Inner>,
     state: LoopState,
     shelf: Arc<Shelf>,
+    journal: Journal,
 }
 
 /// A turn that runs in a task of its own. Await it for the session and the report; drop it and the turn goes on.
@@ -43,9 +46,16 @@ impl EventSink for Silent {
 }
 
 impl Session {
-    pub(crate) fn new(inner: Arc<Inner>, state: LoopState) -> Self {
+    /// A session of which the store has `stored` events.
+    pub(crate) fn new(inner: Arc<Inner>, state: LoopState, stored: u64) -> Self {
         let shelf = Arc::new(Shelf::new(&state.session, inner.store.clone()));
-        Self { inner, state, shelf }
+        let journal = Journal::new(&state.session, inner.store.clone(), stored);
+        Self {
+            inner,
+            state,
+            shelf,
+            journal,
+        }
     }
 
     /// Identifier of the session, known before its first turn.
@@ -101,8 +111,30 @@ impl Session {
                 session: self.id().to_owned(),
             });
         }
+        self.begin(message, sink, cancel, None).await
+    }
+
+    /// Runs one turn inside a call of another session.
+    pub(crate) async fn run_inside(
+        &mut self,
+        task: &str,
+        sink: &dyn EventSink,
+        caller: Arc<dyn CallObserver>,
+    ) -> Result<TurnReport, AgentError> {
+        let cancel = CancellationToken::new();
+        self.begin(Message::user(task), sink, cancel, Some(caller)).await
+    }
+
+    async fn begin(
+        &mut self,
+        message: Message,
+        sink: &dyn EventSink,
+        cancel: CancellationToken,
+        caller: Option<Arc<dyn CallObserver>>,
+    ) -> Result<TurnReport, AgentError> {
         let provider = self.inner.provider.info().clone();
-        self.drive(Input::Begin { message, provider }, sink, cancel).await
+        self.drive(Input::Begin { message, provider }, sink, cancel, caller)
+            .await
     }
 
     /// Goes on by itself: answers a message that nobody answered, continues after an answer, or begins with the task of
@@ -137,7 +169,7 @@ impl Session {
                 session: self.id().to_owned(),
             });
         }
-        self.drive(Input::Resume, sink, cancel).await
+        self.drive(Input::Resume, sink, cancel, None).await
     }
 
     /// Gives up a turn that was paused or interrupted: each of its calls gets a result that says so, and the session is
@@ -156,16 +188,17 @@ impl Session {
             partial: String::new(),
             ended: BTreeMap::new(),
         };
-        self.drive(stop, sink, CancellationToken::new()).await
+        self.drive(stop, sink, CancellationToken::new(), None).await
     }
 
-    /// Runs one turn in a task of its own.
-    pub fn start(mut self, message: Message, sink: Arc<dyn EventSink>) -> Running {
+    /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`Silent`] hears nothing.
+    pub fn start(mut self, message: impl Into<Message>, sink: impl EventSink + 'static) -> Running {
         let id = self.id().to_owned();
         let cancel = CancellationToken::new();
         let token = cancel.clone();
+        let message = message.into();
         let task = tokio::spawn(async move {
-            let report = self.run(message, sink.as_ref(), token).await;
+            let report = self.run(message, &sink, token).await;
             (self, report)
         });
         Running { id, cancel, task }
@@ -176,9 +209,12 @@ impl Session {
         first: Input,
         sink: &dyn EventSink,
         cancel: CancellationToken,
+        caller: Option<Arc<dyn CallObserver>>,
     ) -> Result<TurnReport, AgentError> {
         let span = spans::turn(&self.state.session, self.inner.provider.info());
-        let driver = Driver::new(&self.inner, &mut self.state, self.shelf.clone(), sink, cancel);
+        let (state, journal) = (&mut self.state, &mut self.journal);
+        let shelf = self.shelf.clone();
+        let driver = Driver::new(&self.inner, state, journal, shelf, sink, cancel, caller);
         let report = Box::pin(driver.drive(first).instrument(span.clone())).await;
         if let Ok(report) = &report {
             spans::ended(&span, report);

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::tool::{CallObserver, Hints, InvalidToolName, Progress};
 use toolcell_core::{
-    BoxFuture, CallContext, Event, EventSink, Message, Receipt, Schema, Tool, ToolCall, ToolError, ToolName,
-    ToolOutput, ToolSpec,
+    AgentUse, BoxFuture, CallContext, Content, Event, EventSink, Receipt, Schema, Tool, ToolCall, ToolError,
+    ToolName, ToolOutput, ToolSpec,
 };
 
 use crate::Agent;
+use crate::budget::{Prices, Spent};
 use crate::receipts::together;
 use crate::report::TurnReport;
 
@@ -25,8 +25,9 @@ struct SubAgent {
 }
 
 impl Agent {
-    /// This agent as a tool. A call gives it a task and returns its answer; what its own calls used is the receipt, and
-    /// its steps are the progress of the call.
+    /// This agent as a tool. A call gives it a task and returns its answer; what it used is the receipt. What it may use
+    /// is what the session of the call has left, and what its own budget allows. [`crate::AgentBuilder::agent`] offers it
+    /// together with what its tools touch.
     ///
     /// # Errors
     /// When the name is no tool name.
@@ -60,12 +61,13 @@ impl Tool for SubAgent {
                 .and_then(Value::as_str)
                 .unwrap_or_default();
             let watch = Watch {
-                observer: cx.observer,
-                receipt: Mutex::default(),
+                observer: cx.observer.clone(),
+                prices: self.agent.prices(),
+                used: Mutex::default(),
             };
             let mut session = self.agent.session();
             let report = session
-                .run(Message::user(task), &watch, CancellationToken::new())
+                .run_inside(task, &watch, cx.observer)
                 .await
                 .map_err(|error| ToolError::host(&error))?;
             answer(report)
@@ -106,38 +108,89 @@ fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// Passes on what an outer loop should see, and files the receipt whenever the call ends.
+/// Passes on what an outer loop should see, tells it what is used while that happens, and files the receipt whenever the
+/// call ends.
 struct Watch {
     observer: Arc<dyn CallObserver>,
-    receipt: Mutex<Receipt>,
+    prices: Option<Prices>,
+    used: Mutex<Used>,
+}
+
+/// What the session has used.
+#[derive(Default)]
+struct Used {
+    /// What its calls used, those of further agents included.
+    calls: Receipt,
+    /// What it used itself.
+    own: AgentUse,
+}
+
+impl Used {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::StepFinished { usage, .. } | Event::Compacted { usage, .. } => {
+                self.own.steps += 1;
+                self.own.usage.add(usage.unwrap_or_default());
+            }
+            Event::CallFinished { content, receipt, .. } => {
+                self.own.calls += 1;
+                self.own.bytes += content.iter().map(Content::byte_len).sum::<usize>() as u64;
+                if let Some(receipt) = receipt {
+                    self.calls = together(std::mem::take(&mut self.calls), receipt.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn receipt(&self, prices: Option<&Prices>) -> Receipt {
+        let spent = Spent {
+            usage: self.own.usage,
+            ..Spent::default()
+        };
+        let mut all = AgentUse {
+            cost_micros: prices.map(|prices| spent.cost_micros(prices)),
+            ..self.own
+        };
+        if let Some(further) = self.calls.agent {
+            all.add(further);
+        }
+        Receipt {
+            agent: Some(all),
+            ..self.calls.clone()
+        }
+    }
 }
 
 impl EventSink for Watch {
     fn event(&self, event: &Event) {
-        let tell = |done: u32, message: String| {
-            self.observer.progress(Progress {
-                done: u64::from(done),
-                total: None,
-                message: Some(message),
-            });
-        };
-        match event {
-            Event::StepStarted { step } => tell(*step, format!("step {step}")),
-            Event::CallFinished {
-                receipt: Some(receipt),
-                ..
-            } => {
-                let mut sum = self.receipt.lock().unwrap_or_else(PoisonError::into_inner);
-                *sum = together(std::mem::take(&mut *sum), receipt.clone());
+        {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            used.note(event);
+            if matches!(
+                event,
+                Event::StepFinished { .. } | Event::Compacted { .. } | Event::CallFinished { .. }
+            ) {
+                self.observer.used_so_far(&used.receipt(self.prices.as_ref()));
             }
-            _ => {}
+        }
+        if let Event::StepStarted { step } = event {
+            self.observer.progress(Progress {
+                done: u64::from(*step),
+                total: None,
+                message: Some(format!("step {step}")),
+            });
+        }
+        // The pieces come again in the answer as a whole.
+        if !matches!(event, Event::TextDelta { .. } | Event::ReasoningDelta { .. }) {
+            self.observer.nested(event);
         }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let receipt = self.receipt.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.observer.receipt(std::mem::take(receipt));
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.observer.receipt(used.receipt(self.prices.as_ref()));
     }
 }

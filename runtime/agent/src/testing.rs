@@ -162,6 +162,11 @@ impl Script {
         self.requests.lock().unwrap().clone()
     }
 
+    /// Fails unless there were this many requests.
+    pub(crate) fn assert_asked(&self, times: usize) {
+        assert_eq!(self.requests.lock().unwrap().len(), times);
+    }
+
     /// Fails unless every answer was asked for.
     pub(crate) fn assert_played(&self) {
         let left = self.answers.lock().unwrap();
@@ -184,7 +189,7 @@ pub(crate) fn assert_paired(messages: &[Arc<Message>]) {
 }
 
 pub(crate) fn parts(text: &str, calls: &[(&str, &str, String)]) -> Vec<Part> {
-    let text = (!text.is_empty()).then(|| Part::Text { text: text.into() });
+    let text = (!text.is_empty()).then(|| Part::text(text));
     let calls = calls.iter().map(|(id, name, arguments)| {
         Part::Call(CallRequest {
             id: (*id).into(),

@@ -71,6 +71,14 @@ pub(crate) fn nobody_to_ask(reason: &str) -> String {
     format!("nobody is there to decide on it, and {reason} asks")
 }
 
+/// A question that a call inside a call asks, for a person.
+pub(crate) fn asked_inside(tool: &str, reason: &str) -> String {
+    format!("{reason}, inside `{tool}`")
+}
+
+/// Why a question inside a call is not put off.
+pub(crate) const CANNOT_WAIT: &str = "a call inside an agent cannot wait for a later decision";
+
 pub(crate) fn cancelled_by_hook(reason: &str) -> String {
     format!("cancelled: {reason}")
 }

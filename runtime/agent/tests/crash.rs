@@ -60,7 +60,7 @@ impl Provider for Deterministic {
         let parts = if round < STEPS {
             vec![call("read", 0), call("write", 0), call("write", 1)]
         } else {
-            vec![Part::Text { text: ANSWER.into() }]
+            vec![Part::text(ANSWER)]
         };
         let completion = Completion {
             parts,

@@ -1,11 +1,13 @@
 //! The third seam: everything that happens in a turn. What is not an event did not happen.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::{LogLine, Progress};
-use crate::{Content, Message, Plan, Receipt, ToolError};
+use crate::{ApprovalCause, Content, Message, Plan, Receipt, ToolError};
 
 /// Version of the JSON form of [`Event`], as [`Event::TurnStarted`] states it. It grows when a reader of the old form
 /// could misread the new one; new kinds of events and new fields may come without that.
@@ -117,7 +119,10 @@ pub enum Event {
         tool: String,
         /// Exactly what will be executed when it is approved.
         arguments: Value,
-        /// The rule that asks, in words for a person.
+        /// What asks.
+        #[serde(default)]
+        cause: ApprovalCause,
+        /// What asks, in words for a person.
         reason: String,
     },
     /// A decision on a call that waited for one.
@@ -184,12 +189,24 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
     },
+    /// Something happened in the session of an agent that runs as a call. Pieces of its answers are left out.
+    Nested {
+        /// Identifier of the call.
+        id: String,
+        /// What happened.
+        event: Box<Event>,
+    },
     /// The session has touched more kinds of data and ways out than before.
     FlowChanged {
         /// Identifier of the call that did it.
         id: String,
         /// All kinds together, this call included.
         flow: Flow,
+    },
+    /// Hooks share other values than before.
+    ValuesShared {
+        /// All of them.
+        values: Map<String, Value>,
     },
     /// The model changed its plan.
     PlanUpdated {
@@ -238,7 +255,7 @@ pub enum Event {
         result: Option<Value>,
         /// Steps taken.
         steps: u32,
-        /// Tokens of all steps together.
+        /// Tokens of all steps together, those of agents that ran as calls included.
         usage: Usage,
         /// Milliseconds that it took, without the time in which it was paused.
         #[serde(default)]
@@ -396,19 +413,26 @@ impl Event {
     /// Whether a later event holds all that this one says: pieces of an answer and the progress of a call. A journal
     /// leaves them out.
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::TextDelta { .. }
-                | Self::ReasoningDelta { .. }
-                | Self::CallProgress { .. }
-                | Self::Retry { .. }
-        )
+            | Self::ReasoningDelta { .. }
+            | Self::CallProgress { .. }
+            | Self::Retry { .. } => true,
+            Self::Nested { event, .. } => event.is_transient(),
+            _ => false,
+        }
     }
 }
 
 impl<F: Fn(&Event) + Send + Sync> EventSink for F {
     fn event(&self, event: &Event) {
         self(event);
+    }
+}
+
+impl<S: EventSink + ?Sized> EventSink for Arc<S> {
+    fn event(&self, event: &Event) {
+        (**self).event(event);
     }
 }
 
@@ -469,6 +493,7 @@ pub(crate) mod tests {
                 id: id(),
                 tool: "t".into(),
                 arguments: json!({"a": [1, null]}),
+                cause: ApprovalCause::Flow,
                 reason: "rule".into(),
             },
             Event::ApprovalDecided {
@@ -513,12 +538,19 @@ pub(crate) mod tests {
                 }),
                 receipt: Some(Receipt::default()),
             },
+            Event::Nested {
+                id: id(),
+                event: Box::new(Event::StepStarted { step: 2 }),
+            },
             Event::FlowChanged {
                 id: id(),
                 flow: Flow {
                     reads_private: true,
                     ..Flow::default()
                 },
+            },
+            Event::ValuesShared {
+                values: Map::from_iter([("k".to_owned(), json!(1))]),
             },
             Event::PlanUpdated {
                 plan: Plan {

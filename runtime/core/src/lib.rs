@@ -10,12 +10,14 @@
 //! | why a call has no answer | [`error`] |
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
 //! | grants that deserve a second look | [`danger`] |
+//! | questions to a person | [`approval`] |
 //! | secrets: where they go, and how they are kept out of everything else | [`secret`], [`redact`] |
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
 //! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
 //! | where sessions are kept | [`store`] |
 
+pub mod approval;
 pub mod content;
 pub mod danger;
 pub mod error;
@@ -35,6 +37,7 @@ pub mod secret;
 pub mod store;
 pub mod tool;
 
+pub use approval::{ApprovalCause, ApprovalRequest, Decision};
 pub use content::{Blob, Content, Link};
 pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
@@ -43,12 +46,12 @@ pub use message::{Message, Part};
 pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};
-pub use receipt::Receipt;
+pub use receipt::{AgentUse, Receipt};
 pub use redact::Redactor;
 pub use schema::Schema;
 pub use secret::{SecretBinding, Secrets};
 pub use store::{SessionStore, StoreError};
-pub use tool::{CallContext, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
+pub use tool::{CallContext, Left, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
 
 use std::future::Future;
 use std::pin::Pin;

@@ -41,6 +41,9 @@ pub enum Part {
     Text {
         /// The text.
         text: String,
+        /// What the provider must get back unchanged with this text, in that provider's own shape.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        opaque: Value,
     },
     /// The model's reasoning, as far as the provider shows it.
     Reasoning {
@@ -68,6 +71,30 @@ pub struct CallRequest {
     pub opaque: Value,
 }
 
+impl Part {
+    /// A text with nothing that a provider wants back.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text {
+            text: text.into(),
+            opaque: Value::Null,
+        }
+    }
+}
+
+impl From<&str> for Message {
+    /// A message of the person.
+    fn from(text: &str) -> Self {
+        Self::user(text)
+    }
+}
+
+impl From<String> for Message {
+    /// A message of the person.
+    fn from(text: String) -> Self {
+        Self::user(text)
+    }
+}
+
 impl Message {
     /// A message of the person.
     pub fn user(text: impl Into<String>) -> Self {
@@ -79,7 +106,7 @@ impl Message {
     /// An answer of text alone.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant {
-            parts: vec![Part::Text { text: text.into() }],
+            parts: vec![Part::text(text)],
         }
     }
 
@@ -111,7 +138,7 @@ impl Message {
             Self::Assistant { parts } => parts
                 .iter()
                 .filter_map(|p| match p {
-                    Part::Text { text } => Some(text.as_str()),
+                    Part::Text { text, .. } => Some(text.as_str()),
                     _ => None,
                 })
                 .collect(),

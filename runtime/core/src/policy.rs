@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::grant::{Grant, InvalidGrant};
 use crate::secret::SecretBinding;
 
 /// Grants and limits of one tool.
@@ -155,6 +156,59 @@ impl Limits {
     }
 }
 
+impl Policy {
+    /// The default limits and these grants, as people write them ([`Grant`]): `read=docs`, `env=LANG=C`,
+    /// `http=example.com`. A relative directory starts where the process works when a call opens it.
+    ///
+    /// ```
+    /// use toolcell_core::Policy;
+    ///
+    /// let policy = Policy::granting(["read=docs", "http=*.example.com"])?;
+    /// assert_eq!(policy.grants.dirs[0].guest, "/docs");
+    /// # Ok::<(), toolcell_core::grant::InvalidGrant>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a line is no grant, names a variable without its value (libraries read no environment), or puts a second
+    /// directory where the tool already sees one.
+    pub fn granting<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidGrant> {
+        let mut policy = Self::default();
+        for line in lines {
+            let added = policy.grants.add(line.parse()?);
+            added.map_err(|reason| InvalidGrant {
+                line: line.to_owned(),
+                reason,
+            })?;
+        }
+        Ok(policy)
+    }
+}
+
+impl Grants {
+    fn add(&mut self, grant: Grant) -> Result<(), String> {
+        match grant {
+            Grant::Dir { host, guest, access } => {
+                let guest = guest.unwrap_or_else(|| Grant::guest_path(&host));
+                if self.dirs.iter().any(|known| known.guest == guest) {
+                    return Err(format!("a directory is granted at `{guest}` already"));
+                }
+                self.dirs.push(DirGrant {
+                    host: host.into(),
+                    guest,
+                    access,
+                    overlay: None,
+                });
+            }
+            Grant::Env { name, value } => {
+                let value = value.ok_or_else(|| format!("its value is missing: `env={name}=VALUE`"))?;
+                self.env.push((name, value));
+            }
+            Grant::Http(http) => self.http.push(http),
+        }
+        Ok(())
+    }
+}
+
 impl DirAccess {
     /// Read only.
     pub const READ: Self = Self {
@@ -180,5 +234,37 @@ impl DirAccess {
 impl Default for DirAccess {
     fn default() -> Self {
         Self::READ
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_made_of_grants_as_people_write_them() {
+        let policy = Policy::granting(["write=./out", "env=LANG=C", "http=POST example.com"]).unwrap();
+        let dir = &policy.grants.dirs[0];
+        assert_eq!(
+            (dir.host.as_path(), dir.guest.as_str()),
+            ("./out".as_ref(), "/out")
+        );
+        assert_eq!(dir.access, DirAccess::WRITE);
+        assert_eq!(policy.grants.env, [("LANG".to_owned(), "C".to_owned())]);
+        assert_eq!(policy.grants.http[0].methods, ["POST"]);
+        assert_eq!(policy.limits, Limits::default());
+        assert_eq!(Policy::granting([]), Ok(Policy::default()));
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_granted_is_refused_with_its_reason() {
+        for (lines, reason) in [
+            (vec!["reed=."], "`reed` is none of"),
+            (vec!["env=HOME"], "its value is missing: `env=HOME=VALUE`"),
+            (vec!["read=.", "read=other:/"], "granted at `/` already"),
+        ] {
+            let error = Policy::granting(lines).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::provider::Usage;
+
 /// What one call used and did. Every call leaves one, also a failed or cancelled one.
 ///
 /// Bytes are bytes, times are microseconds. Lists are cut at [`Receipt::MAX_ENTRIES`], and [`Receipt::omitted`] counts
@@ -34,6 +36,41 @@ pub struct Receipt {
     /// Entries left out of the three lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
+    /// What the session of an agent used, where the tool is one. Its fuel, bytes, hosts and files are those of its own
+    /// calls together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentUse>,
+}
+
+/// What the session of an agent used that ran inside a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgentUse {
+    /// Requests to its model.
+    pub steps: u64,
+    /// Calls of its tools, those of further agents included.
+    pub calls: u64,
+    /// Bytes that those returned.
+    pub bytes: u64,
+    /// Tokens, those of further agents included.
+    pub usage: Usage,
+    /// What the tokens cost, in millionths of a unit of money; absent where the agent knows no prices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micros: Option<u64>,
+}
+
+impl AgentUse {
+    /// Adds what another session used. The cost is known where both are.
+    pub fn add(&mut self, other: Self) {
+        self.steps = self.steps.saturating_add(other.steps);
+        self.calls = self.calls.saturating_add(other.calls);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.usage.add(other.usage);
+        self.cost_micros = match (self.cost_micros, other.cost_micros) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            _ => None,
+        };
+    }
 }
 
 /// A file that a call opened.

@@ -9,13 +9,19 @@ use crate::{BoxFuture, Event};
 /// A journal holds every event that is not transient ([`Event::is_transient`]), in order. What [`SessionStore::append`]
 /// has acknowledged survives a crash of the process and of the machine.
 pub trait SessionStore: Send + Sync {
-    /// Adds events at the end of a journal, all or none. The first append makes the session; a session that is there
-    /// already must be loaded first.
+    /// Adds events at the end of a journal, all or none, and gives the number of events that it has then. `at` is the
+    /// number of events that whoever writes knows of: 0 makes the session. Two that go on with one session, in one process
+    /// or in several, cannot mix their events: the second one is refused.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] for a session that was not loaded, [`StoreError::InUse`] when somebody else has added to it
-    /// since, or when the events are not kept.
-    fn append<'a>(&'a self, session: &'a str, events: Vec<Event>) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// [`StoreError::Exists`] for a new session whose name is taken, [`StoreError::InUse`] when somebody else has added to
+    /// it, or when the events are not kept.
+    fn append<'a>(
+        &'a self,
+        session: &'a str,
+        at: u64,
+        events: Vec<Event>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
     /// All events of a session, with those that it shares with the one it was forked from.
     ///
@@ -121,8 +127,8 @@ pub enum StoreError {
         /// The identifier.
         id: String,
     },
-    /// Another process writes to the session.
-    #[error("session `{}` is in use by another process", id.escape_debug())]
+    /// Somebody else has added to the session, in this process or in another one.
+    #[error("somebody else has added to session `{}` since it was loaded", id.escape_debug())]
     InUse {
         /// The identifier.
         id: String,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BoxFuture, Content, Receipt, Schema, ToolError};
+use crate::approval::{ApprovalRequest, Decision};
+use crate::{BoxFuture, Content, Event, Receipt, Schema, ToolError};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -22,6 +23,16 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// All but [`ToolError::Host`] are answers for the model.
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+}
+
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn spec(&self) -> &ToolSpec {
+        (**self).spec()
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        (**self).call(call, cx)
+    }
 }
 
 /// The name of a tool: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
@@ -95,9 +106,10 @@ pub struct CallContext {
     pub observer: Arc<dyn CallObserver>,
 }
 
-/// Hears what happens inside one call.
+/// Hears what happens inside one call, and stands for the session that made it.
 ///
-/// The methods are called from the thread that runs the call and must not block.
+/// The methods are called from the thread that runs the call and must not block. The last four are for tools that are
+/// agents themselves; of the others, those with limits of their own ask for [`CallObserver::left`].
 pub trait CallObserver: Send + Sync {
     /// A line that the tool logged or wrote to standard output or standard error.
     fn log(&self, _line: LogLine) {}
@@ -105,6 +117,70 @@ pub trait CallObserver: Send + Sync {
     fn progress(&self, _progress: Progress) {}
     /// What the call used; once, when it ends in whatever way.
     fn receipt(&self, _receipt: Receipt) {}
+    /// What the call may use at most, because its session has no more left. Whatever its own limits allow.
+    fn left(&self) -> Left {
+        Left::default()
+    }
+    /// What the call has used so far, all in all; where others must know it before the call ends.
+    fn used_so_far(&self, _receipt: &Receipt) {}
+    /// Something that happened in a session inside the call.
+    fn nested(&self, _event: &Event) {}
+    /// A question to the person about a call inside the call. Dropping the future takes it back.
+    fn ask(&self, _request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+        Box::pin(std::future::ready(Decision::Deny {
+            reason: Some("there is nobody to ask".into()),
+        }))
+    }
+}
+
+/// What is left of what a session may use; `None` is as much as one likes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Units of fuel.
+    pub fuel: Option<u64>,
+    /// Milliseconds of wall time.
+    pub wall_ms: Option<u64>,
+    /// Calls of tools.
+    pub calls: Option<u64>,
+    /// Bytes of results.
+    pub bytes: Option<u64>,
+    /// Tokens, input and output together.
+    pub tokens: Option<u64>,
+    /// Money, in millionths of a unit.
+    pub cost_micros: Option<u64>,
+}
+
+impl Left {
+    /// What both allow.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        let min = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        Self {
+            fuel: min(self.fuel, other.fuel),
+            wall_ms: min(self.wall_ms, other.wall_ms),
+            calls: min(self.calls, other.calls),
+            bytes: min(self.bytes, other.bytes),
+            tokens: min(self.tokens, other.tokens),
+            cost_micros: min(self.cost_micros, other.cost_micros),
+        }
+    }
+
+    /// What nothing is left of, in words; `None` while there is some of everything.
+    pub fn used_up(&self) -> Option<&'static str> {
+        [
+            (self.fuel, "fuel"),
+            (self.wall_ms, "time"),
+            (self.calls, "calls"),
+            (self.bytes, "bytes of results"),
+            (self.tokens, "tokens"),
+            (self.cost_micros, "money"),
+        ]
+        .into_iter()
+        .find_map(|(left, what)| (left == Some(0)).then_some(what))
+    }
 }
 
 /// An observer that hears nothing.
@@ -286,6 +362,24 @@ mod tests {
         ] {
             assert!(ToolName::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_two_sessions_leave_is_the_least_of_each_and_says_what_is_used_up() {
+        let outer = Left {
+            fuel: Some(5),
+            calls: Some(0),
+            ..Left::default()
+        };
+        let inner = Left {
+            fuel: Some(7),
+            tokens: Some(1),
+            ..Left::default()
+        };
+        let both = outer.within(inner);
+        assert_eq!((both.fuel, both.calls, both.tokens), (Some(5), Some(0), Some(1)));
+        assert_eq!(both.used_up(), Some("calls"));
+        assert_eq!((inner.used_up(), Left::default().used_up()), (None, None));
     }
 
     #[test]

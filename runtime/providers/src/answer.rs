@@ -75,9 +75,22 @@ impl Answer {
         self.bytes += more.len();
         self.deltas.push(Delta::Text(more.into()));
         match self.parts.last_mut() {
-            Some(Part::Text { text }) if !self.closed => text.push_str(more),
-            _ => self.open(Part::Text { text: more.into() }),
+            Some(Part::Text { text, .. }) if !self.closed => text.push_str(more),
+            _ => self.open(Part::text(more)),
         }
+    }
+
+    /// What the provider must get back with the text that was read last; begins an empty one where there is none. That text
+    /// takes no more.
+    pub(crate) fn text_opaque(&mut self, value: Value) {
+        match self.parts.last_mut() {
+            Some(Part::Text { opaque, .. }) if !self.closed => *opaque = value,
+            _ => self.open(Part::Text {
+                text: String::new(),
+                opaque: value,
+            }),
+        }
+        self.close();
     }
 
     /// More reasoning.
@@ -276,14 +289,14 @@ mod tests {
                     text: "thinking".into(),
                     opaque: Value::Null
                 },
-                Part::Text { text: "ab".into() },
+                Part::text("ab"),
                 Part::Call(CallRequest {
                     id: "call_abcdef".into(),
                     name: "f".into(),
                     arguments: "{}".into(),
                     opaque: Value::Null
                 }),
-                Part::Text { text: "c".into() },
+                Part::text("c"),
             ]
         );
     }

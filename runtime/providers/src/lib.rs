@@ -38,7 +38,9 @@ mod said;
 mod schema;
 pub mod scripted;
 pub mod text_calls;
+mod token;
 
 pub use error::SetupError;
 pub use http::{HttpOptions, RetryPolicy};
 pub use key::ApiKey;
+pub use token::{Token, TokenSource};

@@ -73,8 +73,8 @@ impl Component {
 
     /// Its tools, to be called under `policy`. Together they hold at most six HTTP connections at one time. Bindings of
     /// secrets have no effect; see [`Component::tools_with_secrets`].
-    pub fn tools(&self, policy: Arc<Policy>) -> Vec<Arc<dyn Tool>> {
-        self.tools_bound(policy, BoundSecrets::default())
+    pub fn tools(&self, policy: impl Into<Arc<Policy>>) -> Vec<Arc<dyn Tool>> {
+        self.tools_bound(policy.into(), BoundSecrets::default())
     }
 
     /// Its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host adds them to

@@ -7,13 +7,12 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use std::sync::Arc;
 //! use toolcell_core::{CallContext, Policy, ToolCall};
 //! use toolcell_sandbox::{Sandbox, SandboxOptions};
 //!
 //! let sandbox = Sandbox::new(SandboxOptions::default())?;
 //! let component = sandbox.load("clock.wasm", &std::fs::read("clock.wasm")?).await?;
-//! for tool in component.tools(Arc::new(Policy::default())) {
+//! for tool in component.tools(Policy::default()) {
 //!     let call = ToolCall { id: "1".into(), name: tool.spec().name.clone(), arguments: Default::default() };
 //!     println!("{:?}", tool.call(call, CallContext::unobserved()).await);
 //! }

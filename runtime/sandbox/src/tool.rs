@@ -1,11 +1,12 @@
 //! A tool of a component under a policy, as the rest of the runtime sees it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    Blob, BoxFuture, CallContext, Content, Link, Policy, Redactor, Schema, Tool, ToolCall, ToolError,
+    Blob, BoxFuture, CallContext, Content, Left, Link, Policy, Redactor, Schema, Tool, ToolCall, ToolError,
     ToolOutput, ToolSpec,
 };
 use wasmtime::Store;
@@ -55,9 +56,10 @@ impl ComponentTool {
                 .map(|(k, v)| (k.clone(), v.to_string()))
                 .collect(),
         };
+        let policy = within(&self.policy, cx.observer.left());
         let order = Order {
             pre: &self.component.pre,
-            policy: &self.policy,
+            policy: &policy,
             egress: &self.egress,
             observer: cx.observer.clone(),
             slots: self.component.slots,
@@ -74,6 +76,19 @@ impl ComponentTool {
             })),
         }
     }
+}
+
+/// The policy with what the session of the call has left as its limits, where that is less.
+fn within(policy: &Policy, left: Left) -> Cow<'_, Policy> {
+    let fuel = left.fuel.filter(|left| *left < policy.limits.fuel);
+    let wall_ms = left.wall_ms.filter(|left| *left < policy.limits.wall_ms);
+    if fuel.is_none() && wall_ms.is_none() {
+        return Cow::Borrowed(policy);
+    }
+    let mut policy = policy.clone();
+    policy.limits.fuel = fuel.unwrap_or(policy.limits.fuel);
+    policy.limits.wall_ms = wall_ms.unwrap_or(policy.limits.wall_ms);
+    Cow::Owned(policy)
 }
 
 /// Calls the tool.

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Probe, call, call_of, listening, load, only_tool, run, sandbox};
+use support::{Ear, Probe, call, call_of, listening, load, only_tool, run, sandbox};
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
-use toolcell_core::{CallContext, Limit, Limits, Policy, ToolError, ToolOutput};
+use toolcell_core::{CallContext, Left, Limit, Limits, Policy, ToolError, ToolOutput};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const PAGE: u64 = 64 << 10;
@@ -436,4 +436,67 @@ async fn a_panic_in_a_function_of_the_host_fails_that_call_only() {
     let (result, heard) = call(&*tool).await;
     assert_eq!(result, Ok(ToolOutput::text("")));
     assert_eq!(heard.said(LogSource::Log), ["hello"]);
+}
+
+/// A session that has this much left.
+struct Poor(Left, Ear);
+
+impl CallObserver for Poor {
+    fn left(&self) -> Left {
+        self.0
+    }
+
+    fn receipt(&self, receipt: toolcell_core::Receipt) {
+        self.1.receipt(receipt);
+    }
+}
+
+#[tokio::test]
+async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_its_own() {
+    let component = load(&sandbox(), &Probe::running("(loop br 0) unreachable"))
+        .await
+        .unwrap();
+    let mut policy = Policy::default();
+    policy.limits.fuel = 1_000_000;
+    let tool = only_tool(&component, policy);
+    let limit_of = async |left: Left| {
+        let observer = Arc::new(Poor(left, Ear::default()));
+        let context = CallContext {
+            observer: observer.clone(),
+            ..CallContext::unobserved()
+        };
+        match tool.call(call_of(json!({})), context).await {
+            Err(ToolError::Limit { limit }) => (limit, observer.1.heard().receipt().fuel),
+            other => panic!("{other:?}"),
+        }
+    };
+    let fuel = |fuel| Left {
+        fuel: Some(fuel),
+        ..Left::default()
+    };
+    let (limit, used) = limit_of(fuel(1_000)).await;
+    assert_eq!(limit, Limit::Fuel(1_000));
+    assert!(used <= 1_000, "{used}");
+    assert_eq!(limit_of(fuel(2_000_000)).await.0, Limit::Fuel(1_000_000));
+    assert_eq!(limit_of(Left::default()).await.0, Limit::Fuel(1_000_000));
+    let mut patient = Policy::default();
+    patient.limits.fuel = u64::MAX;
+    let tool = only_tool(&component, patient);
+    let context = CallContext {
+        observer: Arc::new(Poor(
+            Left {
+                wall_ms: Some(20),
+                ..Left::default()
+            },
+            Ear::default(),
+        )),
+        ..CallContext::unobserved()
+    };
+    let ended = tool.call(call_of(json!({})), context).await;
+    assert_eq!(
+        ended,
+        Err(ToolError::Limit {
+            limit: Limit::WallTimeMs(20)
+        })
+    );
 }

@@ -46,7 +46,7 @@ fn estimate_one(message: &Message) -> u64 {
                 .iter()
                 .map(|part| {
                     let bytes = match part {
-                        Part::Text { text } | Part::Reasoning { text, .. } => text.len(),
+                        Part::Text { text, .. } | Part::Reasoning { text, .. } => text.len(),
                         Part::Call(call) => call.name.len() + call.arguments.len(),
                     };
                     (bytes / BYTES_PER_TOKEN) as u64

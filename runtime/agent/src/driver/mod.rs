@@ -1,10 +1,17 @@
 //! Does what the machine asks for: streams the model, runs calls and hooks as tasks, stores and shows events, and watches
 //! the clock. It decides nothing.
 //!
+//! What touches the world waits until the journal has the events that say so: a call of a tool that may not be called
+//! twice, a question, a hook, and the first request of a turn. The next request to the model and calls of tools that are
+//! idempotent do not wait: were they lost with the process, asking or calling once more would do no harm. So a step with
+//! such calls waits for no disk, and any other step waits once.
+//!
 //! Every call runs in a task of its own, so that calls use all processors. A call that is cancelled is dropped; the
 //! driver waits until it is gone, at most [`GRACE`], so that its receipt is known.
 
+mod account;
 mod call;
+pub(crate) mod journal;
 mod listen;
 mod observer;
 mod tasks;
@@ -18,9 +25,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::TurnOutcome;
-use toolcell_core::{Event, EventSink, Message};
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::tool::CallObserver;
+use toolcell_core::{Event, EventSink, Message, StoreError};
 
+use self::account::Account;
+use self::journal::Journal;
 use self::listen::{Heard, Listening};
 use self::observer::{MAX_WAITING, Observer};
 use self::tasks::Done;
@@ -34,10 +44,14 @@ use crate::machine::{CallOutcome, Effect, Input, LoopState};
 use crate::policy::LoopPolicy;
 use crate::report::{Record, TurnReport};
 use crate::results::Shelf;
+use crate::session::Silent;
 
 /// How long a call may take to be dropped. Cells are dropped within one epoch tick; a native tool that blocks its thread
 /// is left behind, without a receipt.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Longest JSON of what hooks share that goes into the journal, in bytes. It is written whole whenever it changes.
+const MAX_SHARED: usize = 64 << 10;
 
 /// One turn on its way.
 pub(crate) struct Driver<'a> {
@@ -56,12 +70,18 @@ pub(crate) struct Driver<'a> {
     model: Option<Listening<'a>>,
     summary: Option<Summary>,
     notes: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
-    /// Durable events that were shown and go into the journal with the next step.
-    unsaved: Vec<Event>,
+    journal: &'a mut Journal,
+    /// What is done once the journal has come to a mark.
+    held: Vec<(u64, Effect)>,
+    /// Nothing was stored yet: whether somebody else has the session is not known.
+    is_first: bool,
+    account: Arc<Account>,
     /// Questions that wait until the one before is answered.
     questions: VecDeque<crate::approval::ApprovalRequest>,
     asking: bool,
     hooks: HookContext,
+    /// What hooks shared when it was last looked at.
+    shared: Map<String, Value>,
     record: Record,
 }
 
@@ -79,25 +99,33 @@ enum Happening {
     Heard(Heard),
     Done(Done),
     TaskFailed(String),
+    Stored(Result<(), StoreError>),
 }
 
 impl<'a> Driver<'a> {
     pub(crate) fn new(
         inner: &'a Arc<Inner>,
         state: &'a mut LoopState,
+        journal: &'a mut Journal,
         shelf: Arc<Shelf>,
         sink: &'a dyn EventSink,
         cancel: CancellationToken,
+        caller: Option<Arc<dyn CallObserver>>,
     ) -> Self {
         let notes = mpsc::channel(MAX_WAITING);
         let begun = Instant::now();
         let deadline = deadline(&inner.machine.policy, state, begun);
         let before_ms = state.turn.as_ref().map_or(0, |turn| turn.wall_ms);
-        let shared: Arc<Mutex<Map<String, Value>>> = Arc::default();
+        let shared = state
+            .turn
+            .as_ref()
+            .map(|turn| turn.shared.clone())
+            .unwrap_or_default();
+        let account = Arc::new(Account::new(inner.clone(), caller, state.spent()));
         let sender = notes.0.clone();
         let hooks = HookContext::new(
             &state.session,
-            shared,
+            Arc::new(Mutex::new(shared.clone())),
             // A hook that floods loses notices; it does not fill the host's memory.
             Arc::new(move |level, text| {
                 let _ = sender.try_send(Event::Notice { level, text });
@@ -117,10 +145,14 @@ impl<'a> Driver<'a> {
             model: None,
             summary: None,
             notes,
-            unsaved: Vec::new(),
+            journal,
+            held: Vec::new(),
+            is_first: true,
+            account,
             questions: VecDeque::new(),
             asking: false,
             hooks,
+            shared,
             record: Record::default(),
         }
     }
@@ -130,32 +162,37 @@ impl<'a> Driver<'a> {
     /// # Errors
     /// When the journal fails. The turn stays open; what the journal has acknowledged is not lost.
     pub(crate) async fn drive(mut self, first: Input) -> Result<TurnReport, AgentError> {
+        // What an earlier run left behind when it was dropped.
+        let left = self.journal.drain(&Silent).await;
+        left.map_err(|source| self.failed(source))?;
         let mut input = Some(first);
         loop {
             if let Some(input) = input.take() {
-                self.step(input).await?;
+                self.step(input);
             }
             if self.state.turn.is_none() {
                 return self.over().await;
             }
-            if self.tasks.is_empty() && self.model.is_none() {
+            if self.tasks.is_empty() && self.model.is_none() && self.held.is_empty() {
                 return self.close().await;
             }
             let happening = self.happening().await;
-            input = self.take(happening).await;
+            input = self.take(happening).await?;
         }
     }
 
-    /// One step of the machine: its events are stored, then shown, then the rest is done. What needs no waiting is done at
-    /// once and its consequences belong to the same step, so that they share one write to the journal.
-    async fn step(&mut self, input: Input) -> Result<(), AgentError> {
+    /// One step of the machine: its events go on their way, and what may be done before they are stored is done. What
+    /// needs no waiting is done at once and its consequences belong to the same step, so that they share one write to the
+    /// journal.
+    fn step(&mut self, input: Input) {
         // Without hooks nobody looks at prompts and calls but the loop.
         let unwatched = self.inner.hooks.is_empty();
+        let outside = self.account.outside(&self.state.spent());
         let mut inputs = VecDeque::from([input]);
         let mut events = Vec::new();
-        let mut rest = Vec::new();
+        let mut effects = Vec::new();
         while let Some(input) = inputs.pop_front() {
-            self.tell_time();
+            self.tell(&outside);
             for effect in self.inner.machine.step(self.state, input) {
                 match effect {
                     Effect::Emit(event) => events.push(event),
@@ -168,46 +205,91 @@ impl<'a> Driver<'a> {
                         let arguments = checked.map(|(_, arguments)| arguments);
                         inputs.push_back(Input::Prepared { id, arguments });
                     }
-                    effect => rest.push(effect),
+                    effect => effects.push(effect),
                 }
             }
         }
+        self.account.settle(self.state.spent());
         self.show_notes();
-        let saved = std::mem::take(&mut self.unsaved).into_iter();
-        let saved = saved.chain(events.iter().cloned()).collect();
-        self.save(saved).await?;
-        for event in &events {
-            self.record.note(event);
-            self.sink.event(event);
+        self.keep_shared();
+        for event in events {
+            self.show(event);
         }
-        for effect in rest {
-            self.perform(effect);
+        let mark = self.journal.mark();
+        for effect in effects {
+            if self.journal.has_shown(mark) || self.may_precede(&effect) {
+                self.perform(effect);
+            } else {
+                self.held.push((mark, effect));
+            }
         }
-        Ok(())
     }
 
-    /// The machine has no clock.
-    fn tell_time(&mut self) {
+    /// Whether something may be done before the journal has the events that lead to it: whether it does no harm to do it
+    /// once more after a crash that took them.
+    fn may_precede(&self, effect: &Effect) -> bool {
+        let harmless = match effect {
+            Effect::Request { .. } => true,
+            Effect::Run { tool, .. } => {
+                let facts = self.inner.machine.tools.get(tool);
+                facts.is_some_and(|facts| facts.idempotent)
+            }
+            _ => false,
+        };
+        harmless && !self.is_first
+    }
+
+    /// Does what has waited for the journal.
+    fn release(&mut self) {
+        self.is_first = false;
+        let held = std::mem::take(&mut self.held);
+        for (mark, effect) in held {
+            if self.journal.has_shown(mark) {
+                self.perform(effect);
+            } else {
+                self.held.push((mark, effect));
+            }
+        }
+    }
+
+    /// The machine has no clock, and does not know who called its session.
+    fn tell(&mut self, outside: &Budget) {
         if let Some(turn) = &mut self.state.turn {
             let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             turn.wall_ms = self.before_ms.saturating_add(ms);
+            turn.outside.clone_from(outside);
         }
     }
 
-    async fn save(&mut self, events: Vec<Event>) -> Result<(), AgentError> {
-        if let Some(store) = &self.inner.store
-            && !events.is_empty()
-        {
-            let session = &self.state.session;
-            store
-                .append(session, events)
-                .await
-                .map_err(|source| AgentError::Store {
-                    session: session.clone(),
-                    source,
-                })?;
+    /// What hooks share goes into the journal, so that it is there when another process takes the turn up.
+    fn keep_shared(&mut self) {
+        if self.inner.hooks.is_empty() || self.state.turn.is_none() {
+            return;
         }
-        Ok(())
+        let values = self.hooks.values();
+        if values == self.shared {
+            return;
+        }
+        self.shared.clone_from(&values);
+        let event = if Value::from(values.clone()).to_string().len() > MAX_SHARED {
+            Event::Notice {
+                level: NoticeLevel::Warning,
+                text: format!(
+                    "what hooks share is longer than {MAX_SHARED} bytes and stays in this process alone"
+                ),
+            }
+        } else {
+            Event::ValuesShared { values }
+        };
+        self.state.apply(&event);
+        self.show(event);
+    }
+
+    fn failed(&self, source: StoreError) -> AgentError {
+        AgentError::Store {
+            session: self.state.session.clone(),
+            source,
+        }
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -246,13 +328,10 @@ impl<'a> Driver<'a> {
         ));
     }
 
-    /// Shows an event that is not the machine's own.
+    /// Sends an event on its way.
     fn show(&mut self, event: Event) {
         self.record.note(&event);
-        self.sink.event(&event);
-        if !event.is_transient() && self.inner.store.is_some() {
-            self.unsaved.push(event);
-        }
+        self.journal.push(event, self.sink);
     }
 
     /// Shows what calls and hooks have told so far: it comes before what follows from their end.
@@ -289,12 +368,15 @@ impl<'a> Driver<'a> {
             }
         };
         let notes = &mut self.notes.1;
+        let is_full = self.journal.is_full();
+        let stored = self.journal.flow(self.sink);
         // Taken fairly: a call that never stops telling does not keep the others from ending.
         let something = async move {
             tokio::select! {
-                Some(note) = notes.recv() => Happening::Note(note),
-                happening = done => happening,
-                heard = heard => Happening::Heard(heard),
+                stored = stored => Happening::Stored(stored),
+                Some(note) = notes.recv(), if !is_full => Happening::Note(note),
+                happening = done, if !is_full => happening,
+                heard = heard, if !is_full => Happening::Heard(heard),
             }
         };
         tokio::select! {
@@ -306,8 +388,16 @@ impl<'a> Driver<'a> {
     }
 
     /// What a happening means to the machine, if anything.
-    async fn take(&mut self, happening: Happening) -> Option<Input> {
-        match happening {
+    ///
+    /// # Errors
+    /// When the journal fails.
+    async fn take(&mut self, happening: Happening) -> Result<Option<Input>, AgentError> {
+        Ok(match happening {
+            Happening::Stored(stored) => {
+                stored.map_err(|source| self.failed(source))?;
+                self.release();
+                None
+            }
             Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
             Happening::Deadline(outcome) => Some(self.halt(outcome).await),
             Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
@@ -317,7 +407,7 @@ impl<'a> Driver<'a> {
             }
             Happening::Heard(heard) => self.heard(heard),
             Happening::Done(done) => self.done(done).await,
-        }
+        })
     }
 
     fn heard(&mut self, heard: Heard) -> Option<Input> {
@@ -393,6 +483,7 @@ impl<'a> Driver<'a> {
             Done::SummaryFailed { reason } => Some(Input::SummaryFailed { reason }),
             Done::Returned { id, mut outcome } => {
                 let observer = self.running.remove(&id);
+                self.account.ended(&id);
                 self.show_notes();
                 if let Some(lost) = observer.as_ref().and_then(|observer| observer.take_lost()) {
                     self.show(lost);
@@ -413,6 +504,7 @@ impl<'a> Driver<'a> {
             _ => String::new(),
         };
         self.questions.clear();
+        self.held.clear();
         let mut ended = self.drop_tasks().await;
         self.show_notes();
         for (id, observer) in std::mem::take(&mut self.running) {
@@ -448,9 +540,10 @@ impl<'a> Driver<'a> {
         ended
     }
 
-    /// The turn has ended: hooks hear of it, and the last notices are shown.
+    /// The turn has ended: hooks hear of it once that is stored, and the last notices are shown.
     async fn over(mut self) -> Result<TurnReport, AgentError> {
         self.drop_reports().await;
+        self.store_all().await?;
         if let Some(end) = self.record.end()
             && !self.inner.hooks.is_empty()
         {
@@ -466,9 +559,13 @@ impl<'a> Driver<'a> {
 
     async fn close(mut self) -> Result<TurnReport, AgentError> {
         self.show_notes();
-        let unsaved = std::mem::take(&mut self.unsaved);
-        self.save(unsaved).await?;
+        self.store_all().await?;
         Ok(self.record.into_report(self.state))
+    }
+
+    async fn store_all(&mut self) -> Result<(), AgentError> {
+        let stored = self.journal.drain(self.sink).await;
+        stored.map_err(|source| self.failed(source))
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a running call tells: logs and progress on their way to the sink, the receipt kept until the call ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
-use toolcell_core::{Event, Receipt};
+use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Left, Receipt};
 
+use super::account::Account;
 use crate::receipts::together;
+use crate::words;
 
 /// Notes of all calls of a turn that wait for the sink. A tool that floods its log loses lines, which are counted; it
 /// does not fill the host's memory.
@@ -16,15 +18,19 @@ pub(super) const MAX_WAITING: usize = 1_024;
 /// Hears one call.
 pub(super) struct Observer {
     id: String,
+    tool: String,
+    account: Arc<Account>,
     notes: mpsc::Sender<Event>,
     lost: AtomicU64,
     receipt: Mutex<Option<Receipt>>,
 }
 
 impl Observer {
-    pub(super) fn new(id: String, notes: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(id: String, tool: String, account: Arc<Account>, notes: mpsc::Sender<Event>) -> Self {
         Self {
             id,
+            tool,
+            account,
             notes,
             lost: AtomicU64::new(0),
             receipt: Mutex::default(),
@@ -88,16 +94,52 @@ impl CallObserver for Observer {
             Some(earlier) => together(earlier, receipt),
         });
     }
+
+    fn left(&self) -> Left {
+        self.account.left()
+    }
+
+    fn used_so_far(&self, receipt: &Receipt) {
+        self.account.used_so_far(&self.id, receipt.clone());
+    }
+
+    fn nested(&self, event: &Event) {
+        self.note(Event::Nested {
+            id: self.id.clone(),
+            event: Box::new(event.clone()),
+        });
+    }
+
+    fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
+        request.reason = words::asked_inside(&self.tool, &request.reason);
+        Box::pin(async move {
+            match self.account.ask(&request).await {
+                // What runs inside a call has no journal from which it could go on.
+                Decision::Later => Decision::Deny {
+                    reason: Some(words::CANNOT_WAIT.into()),
+                },
+                decision => decision,
+            }
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Agent;
+    use crate::testing::Script;
+
+    fn observer(notes: mpsc::Sender<Event>) -> Observer {
+        let agent = Agent::builder(Script::new([])).build().unwrap();
+        let account = Account::new(agent.inner().clone(), None, crate::budget::Spent::default());
+        Observer::new("1".into(), "t".into(), Arc::new(account), notes)
+    }
 
     #[test]
     fn a_flood_is_cut_at_its_limit_and_what_is_lost_is_counted() {
         let (notes, mut waiting) = mpsc::channel(MAX_WAITING);
-        let observer = Observer::new("1".into(), notes);
+        let observer = observer(notes);
         let progress = || Progress {
             done: 1,
             total: None,
@@ -119,7 +161,7 @@ mod tests {
     #[test]
     fn the_receipts_of_several_attempts_become_one() {
         let (notes, _waiting) = mpsc::channel(1);
-        let observer = Observer::new("1".into(), notes);
+        let observer = observer(notes);
         for (fuel, peak_memory, host) in [(5, 10, "a:1"), (7, 4, "b:1")] {
             let mut receipt = Receipt {
                 fuel,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
-use toolcell_core::{Message, Part, ToolError};
+use toolcell_core::{Message, Part, Receipt, ToolError};
 use tracing::Instrument as _;
 
 use super::call::Run;
 use super::observer::Observer;
 use super::{Driver, Summary};
 use crate::agent::Inner;
-use crate::approval::{ApprovalRequest, Decision};
+use crate::approval::Decision;
 use crate::context::normalise;
 use crate::dispatch;
 use crate::hook::{CallDraft, Failure, FailurePhase, HookContext, PromptDraft, Ruling};
@@ -96,12 +96,9 @@ impl Driver<'_> {
             return;
         };
         self.asking = true;
-        let inner = self.inner.clone();
+        let account = self.account.clone();
         self.tasks.spawn(async move {
-            let decision = match &inner.approver {
-                Some(approver) => approver.decide(&request).await,
-                None => nobody_to_ask(&request),
-            };
+            let decision = account.ask(&request).await;
             Done::Decided {
                 id: request.id,
                 decision,
@@ -110,7 +107,14 @@ impl Driver<'_> {
     }
 
     pub(super) fn spawn_call(&mut self, id: String, tool: String, arguments: Value) {
-        let observer = Arc::new(Observer::new(id.clone(), self.notes.0.clone()));
+        let observer = Observer::new(
+            id.clone(),
+            tool.clone(),
+            self.account.clone(),
+            self.notes.0.clone(),
+        );
+        self.account.used_so_far(&id, Receipt::default());
+        let observer = Arc::new(observer);
         self.running.insert(id.clone(), observer.clone());
         let call = Run {
             inner: self.inner.clone(),
@@ -183,7 +187,7 @@ impl Driver<'_> {
                 .parts
                 .iter()
                 .filter_map(|part| match part {
-                    Part::Text { text } => Some(text.as_str()),
+                    Part::Text { text, .. } => Some(text.as_str()),
                     _ => None,
                 })
                 .collect();
@@ -210,12 +214,6 @@ impl Driver<'_> {
                 usage: completion.usage,
             }
         });
-    }
-}
-
-fn nobody_to_ask(request: &ApprovalRequest) -> Decision {
-    Decision::Deny {
-        reason: Some(words::nobody_to_ask(&request.reason)),
     }
 }
 

@@ -372,14 +372,20 @@ impl HookContext {
         (self.notify)(level, text.into());
     }
 
-    /// A value that this or another hook left in this turn. A turn that another process takes up begins without values.
+    /// A value that this or another hook left in this turn, also before another process took the turn up.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.shared().get(name).cloned()
     }
 
-    /// Leaves a value for later hooks of this turn.
+    /// Leaves a value for later hooks of this turn. Values go into the journal as [`toolcell_core::Event::ValuesShared`],
+    /// so they are no place for secrets; those that together are longer than 64 KiB of JSON stay in this process alone.
     pub fn set(&self, name: impl Into<String>, value: Value) {
         self.shared().insert(name.into(), value);
+    }
+
+    /// All values that hooks share.
+    pub(crate) fn values(&self) -> Map<String, Value> {
+        self.shared().clone()
     }
 
     fn shared(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {

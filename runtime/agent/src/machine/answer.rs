@@ -111,7 +111,7 @@ impl Step<'_> {
     fn no_call(&mut self) {
         let policy = &self.machine.policy;
         let last_is_empty = matches!(self.state.messages.last().map(AsRef::as_ref),
-            Some(Message::Assistant { parts }) if parts.iter().any(|p| matches!(p, Part::Text { text } if !text.trim().is_empty())));
+            Some(Message::Assistant { parts }) if parts.iter().any(|p| matches!(p, Part::Text { text, .. } if !text.trim().is_empty())));
         if !last_is_empty {
             self.remind(
                 ReminderKind::EmptyAnswer,
@@ -220,7 +220,7 @@ impl Step<'_> {
     /// The next request, or the end where a limit says so.
     pub(super) fn advance(&mut self) {
         let policy = &self.machine.policy;
-        if let Some(reason) = policy.budget.exceeded(&self.state.spent()) {
+        if let Some(reason) = self.over_budget() {
             return self.finish(TurnOutcome::Budget { reason });
         }
         let closing = self.turn().closing.is_some();
@@ -238,6 +238,13 @@ impl Step<'_> {
             return self.summarise(messages);
         }
         self.request(step);
+    }
+
+    /// The part of the budget that is used up, of the session's own or of what a session that called it leaves.
+    pub(super) fn over_budget(&self) -> Option<String> {
+        let spent = self.state.spent();
+        let own = self.machine.policy.budget.exceeded(&spent);
+        own.or_else(|| self.turn().outside.exceeded(&spent))
     }
 
     pub(super) fn request(&mut self, step: u32) {

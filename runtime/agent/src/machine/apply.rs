@@ -73,12 +73,14 @@ impl LoopState {
             Event::ApprovalRequested {
                 id,
                 arguments,
+                cause,
                 reason,
                 ..
             } => {
                 let flow = self.flow;
                 self.stage(id, |_| Stage::Held {
                     arguments: arguments.clone(),
+                    cause: *cause,
                     reason: reason.clone(),
                     flow,
                 });
@@ -109,6 +111,10 @@ impl LoopState {
                 if known {
                     let bytes = content.iter().map(Content::byte_len).sum::<usize>();
                     self.spent.count_call(bytes as u64, receipt.as_ref());
+                    let agent = receipt.as_ref().and_then(|receipt| receipt.agent);
+                    if let (Some(turn), Some(agent)) = (&mut self.turn, agent) {
+                        turn.usage.add(agent.usage);
+                    }
                 }
             }
             Event::FlowChanged { flow, .. } => self.flow = *flow,
@@ -133,6 +139,11 @@ impl LoopState {
                     if let Some(turn) = &mut self.turn {
                         turn.usage.add(*usage);
                     }
+                }
+            }
+            Event::ValuesShared { values } => {
+                if let Some(turn) = &mut self.turn {
+                    turn.shared.clone_from(values);
                 }
             }
             Event::ResultsPruned { calls, .. } => self.prune(calls),

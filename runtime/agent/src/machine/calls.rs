@@ -158,7 +158,7 @@ impl Step<'_> {
     fn start(&mut self, id: &str, arguments: Value, approved: Option<Flow>) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
-        if let Some(reason) = self.machine.policy.budget.exceeded(&self.state.spent()) {
+        if let Some(reason) = self.over_budget() {
             let message = words::no_budget(&reason);
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
@@ -172,17 +172,19 @@ impl Step<'_> {
                 let error = ToolError::denied(words::shut(&tool), Some(format!("refused by {rule}")));
                 return self.refuse_call(id, arguments, error);
             }
-            Gate::Ask(reason) => {
+            Gate::Ask(cause, reason) => {
                 self.emit(Event::ApprovalRequested {
                     id: id.to_owned(),
                     tool: tool.clone(),
                     arguments: arguments.clone(),
+                    cause,
                     reason: reason.clone(),
                 });
                 return self.effects.push(Effect::Ask(ApprovalRequest {
                     id: id.to_owned(),
                     tool,
                     arguments,
+                    cause,
                     reason,
                 }));
             }
@@ -358,11 +360,15 @@ impl Step<'_> {
                 Stage::Accepted if self.one_at_a_time() => {}
                 Stage::Accepted => self.prepare(&id),
                 Stage::Held {
-                    arguments, reason, ..
+                    arguments,
+                    cause,
+                    reason,
+                    ..
                 } => self.effects.push(Effect::Ask(ApprovalRequest {
                     id,
                     tool,
                     arguments,
+                    cause,
                     reason,
                 })),
                 Stage::Running { arguments } if self.facts(&tool).idempotent && arguments.is_object() => {

@@ -369,9 +369,7 @@ impl Step<'_> {
     /// What there was of an answer stays in the conversation.
     fn interrupted(&mut self, partial: &str, reason: String) {
         let message = (!partial.is_empty()).then(|| Message::Assistant {
-            parts: vec![Part::Text {
-                text: partial.to_owned(),
-            }],
+            parts: vec![Part::text(partial)],
         });
         let step = self.turn().steps;
         self.emit(Event::StepInterrupted {

@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Content, Event, Message, Plan, ToolError};
+use toolcell_core::{ApprovalCause, Content, Event, Message, Plan, ToolError};
 
-use crate::budget::Spent;
+use crate::budget::{Budget, Spent};
 
 /// Calls whose fingerprints are remembered to notice repetitions.
 pub(crate) const REMEMBERED_CALLS: usize = 24;
@@ -86,6 +86,12 @@ pub struct Turn {
     pub(crate) findings: Vec<String>,
     /// Step before which a summary was tried.
     pub(crate) summarised: Option<u32>,
+    /// What hooks share in this turn.
+    #[serde(default)]
+    pub(crate) shared: Map<String, Value>,
+    /// What a session that called this one leaves it, as the driver tells.
+    #[serde(skip)]
+    pub(crate) outside: Budget,
 }
 
 /// What a turn waits for.
@@ -132,7 +138,10 @@ pub enum Stage {
     Held {
         /// What will be executed when it is approved.
         arguments: Value,
-        /// The rule that asks.
+        /// What asks.
+        #[serde(default)]
+        cause: ApprovalCause,
+        /// What asks, in words for a person.
         reason: String,
         /// What the session had touched when it asked.
         flow: Flow,

@@ -274,7 +274,7 @@ impl World {
         }
         let mut parts = Vec::new();
         if choice.is_multiple_of(3) {
-            parts.push(Part::Text { text: "text".into() });
+            parts.push(Part::text("text"));
         }
         for i in 0..(choice / 3) % 5 {
             self.ids += 1;

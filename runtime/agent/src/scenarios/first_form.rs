@@ -314,9 +314,7 @@ async fn an_answer_that_was_stopped_is_the_outcome() {
         StopReason::Refused,
         StopReason::Other("filter".into()),
     ] {
-        let said = vec![Part::Text {
-            text: "I cannot".into(),
-        }];
+        let said = vec![Part::text("I cannot")];
         let script = Script::new([Say::Raw(said, stop.clone(), vec![])]);
         let mut session = agent(&script).build().unwrap().session();
         let report = session.ask("Go").await.unwrap();
@@ -334,7 +332,7 @@ async fn a_paused_answer_is_sent_again_as_it_is() {
             text: "Hm.".into(),
             opaque: json!({"signature": 1}),
         },
-        Part::Text { text: "Wait".into() },
+        Part::text("Wait"),
     ];
     let script = Script::new([
         Say::Raw(thinking.clone(), StopReason::Paused, vec![]),

@@ -12,13 +12,14 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
 use super::{Heard, agent};
-use crate::TurnReport;
+use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use crate::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
     PromptDraft, TurnEnd, Verdict,
 };
 use crate::policy::{ContextPolicy, LoopPolicy};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use crate::{SqliteStore, TurnReport};
 
 type Ruled = Result<Verdict, HookError>;
 type Check = fn(&mut CallDraft, &HookContext) -> Ruled;
@@ -533,4 +534,64 @@ async fn w05_w09_hooks_choose_what_is_summarised_and_what_replaces_it() {
         .map(|m| matches!(m.as_ref(), Message::Tool { .. }))
         .collect();
     assert_eq!(roles, [false, false, false, true]);
+}
+
+#[tokio::test]
+async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    // Each time as a process of its own would: a store, an agent and hooks of their own.
+    let agent_of = |answers: Vec<Say>, decision: Decision| {
+        let hook = Told {
+            name: "counter",
+            prompt: Some(|_, cx| {
+                cx.set("case", json!({"number": 7}));
+                Ok(Verdict::Continue)
+            }),
+            call: Some(|_, cx| {
+                let times = cx.get("calls").and_then(|n| n.as_u64()).unwrap_or(0);
+                cx.set("calls", json!(times + 1));
+                match cx.get("case") {
+                    Some(case) if case["number"] == 7 => Ok(Verdict::Continue),
+                    other => Ok(Verdict::Cancel {
+                        reason: format!("lost: {other:?} after {times}"),
+                    }),
+                }
+            }),
+            seen: seen.clone(),
+            ..Told::default()
+        };
+        agent(&Script::new(answers))
+            .tool(tool("write", |_| Ok("written".into())))
+            .hook(Arc::new(hook))
+            .approvals(Approvals {
+                rules: vec![ApprovalRule::tool("write", crate::approval::Verdict::Ask)],
+                ..Approvals::default()
+            })
+            .approver(Arc::new(Always(decision)))
+            .store(Arc::new(SqliteStore::open(dir.path().join("s.db")).unwrap()))
+            .build()
+            .unwrap()
+    };
+    let mut session = agent_of(vec![call("1", "write", &json!({}))], Decision::Later).session_named("s");
+    let report = session.ask("Go").await.unwrap();
+    assert!(matches!(report.outcome, TurnOutcome::AwaitingApproval { .. }));
+    drop(session);
+    let answers = vec![call("2", "write", &json!({"again": true})), Say::Text("Done.")];
+    let mut session = agent_of(answers, Decision::Approve).load("s").await.unwrap();
+    let report = session
+        .resume(&crate::Silent, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!(report.text, "Done.");
+    let results: Vec<String> = report.calls.iter().map(|call| text_of(&call.content)).collect();
+    assert_eq!(results, ["written", "written"]);
+}
+
+struct Always(Decision);
+
+impl Approver for Always {
+    fn decide<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        Box::pin(std::future::ready(self.0.clone()))
+    }
 }

@@ -1,16 +1,19 @@
 //! Sessions that are stored, loaded and forked, and many of them at once.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::{BoxFuture, Event, Message, SessionStore, StoreError};
+use toolcell_core::tool::Hints;
+use toolcell_core::{BoxFuture, Event, EventSink, Message, SessionStore, StoreError};
 
 use super::{Heard, agent, timeless};
 use crate::policy::LoopPolicy;
-use crate::testing::{Say, Script, call, slow_tool, text_of, tool};
+use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
 use crate::{AgentError, LoopState, Silent, SqliteStore};
 
 fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
@@ -53,12 +56,13 @@ async fn every_event_is_stored_before_it_is_shown_and_before_anything_is_sent() 
         fn append<'a>(
             &'a self,
             session: &'a str,
+            at: u64,
             events: Vec<Event>,
-        ) -> BoxFuture<'a, Result<(), StoreError>> {
+        ) -> BoxFuture<'a, Result<u64, StoreError>> {
             Box::pin(async move {
-                self.0.append(session, events.clone()).await?;
+                let next = self.0.append(session, at, events.clone()).await?;
                 self.1.lock().unwrap().extend(events);
-                Ok(())
+                Ok(next)
             })
         }
         fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
@@ -109,8 +113,7 @@ async fn every_event_is_stored_before_it_is_shown_and_before_anything_is_sent() 
         Ok("ok".into())
     });
     let sink = move |event: &Event| {
-        // Logs and notices of calls are stored with the step that follows them.
-        if !event.is_transient() && !matches!(event, Event::CallLog { .. } | Event::Notice { .. }) {
+        if !event.is_transient() {
             assert!(
                 seen.1.lock().unwrap().contains(event),
                 "shown before it was stored: {event:?}"
@@ -143,6 +146,7 @@ async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
     other
         .append(
             "s",
+            0,
             vec![Event::Reminder {
                 kind: toolcell_core::event::ReminderKind::Continue,
                 text: String::new(),
@@ -317,4 +321,195 @@ async fn a_thousand_sessions_run_at_once_with_their_journals() {
         assert_eq!(text_of(&report.calls[0].content), i.to_string());
     }
     assert_eq!(shared.list().await.unwrap().len(), 1_000);
+}
+
+/// A journal in memory that acknowledges as many appends as it is let.
+struct Gated {
+    open: Arc<Semaphore>,
+    journal: Mutex<Vec<Event>>,
+}
+
+impl Gated {
+    fn new(appends: usize) -> Arc<Self> {
+        Arc::new(Self {
+            open: Arc::new(Semaphore::new(appends)),
+            journal: Mutex::default(),
+        })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let heard = super::Heard::default();
+        for event in self.journal.lock().unwrap().iter() {
+            heard.event(event);
+        }
+        heard.names()
+    }
+}
+
+fn no_session<T: Send + 'static>() -> BoxFuture<'static, Result<T, StoreError>> {
+    Box::pin(std::future::ready(Err(StoreError::NotFound { id: "s".into() })))
+}
+
+impl SessionStore for Gated {
+    fn append<'a>(
+        &'a self,
+        _: &'a str,
+        at: u64,
+        events: Vec<Event>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(async move {
+            self.open.acquire().await.unwrap().forget();
+            let mut journal = self.journal.lock().unwrap();
+            assert_eq!(at, journal.len() as u64);
+            journal.extend(events);
+            Ok(journal.len() as u64)
+        })
+    }
+    fn load<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        no_session()
+    }
+    fn list(&self) -> BoxFuture<'_, Result<Vec<toolcell_core::store::SessionInfo>, StoreError>> {
+        no_session()
+    }
+    fn fork<'a>(&'a self, _: &'a str, _: &'a str, _: Option<u64>) -> BoxFuture<'a, Result<(), StoreError>> {
+        no_session()
+    }
+    fn delete<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        no_session()
+    }
+    fn keep_result<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        no_session()
+    }
+    fn kept_result<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        no_session()
+    }
+}
+
+/// Lets everything run that can.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn only_what_may_not_be_done_twice_waits_for_the_journal() {
+    for (idempotent, asked_before, called_before) in [(true, 2, 1), (false, 1, 0)] {
+        let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
+        let calls = Arc::new(AtomicU32::new(0));
+        let counter = calls.clone();
+        let hints = Hints {
+            idempotent,
+            ..Hints::default()
+        };
+        let counted = tool_with("t", r#"{"type":"object"}"#, hints, move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok("ok".into())
+        });
+        // The beginning of the turn is let through, and nothing after it.
+        let store = Gated::new(1);
+        let heard = super::Heard::default();
+        let session = agent(&script)
+            .tool(counted)
+            .store(store.clone())
+            .build()
+            .unwrap()
+            .session_named("s");
+        let running = session.start("Go", heard.clone());
+        settle().await;
+        script.assert_asked(asked_before);
+        assert_eq!(calls.load(Ordering::SeqCst), called_before);
+        // Whatever was done: what is not stored is not shown.
+        assert_eq!(heard.names(), ["turn_started", "step_started"]);
+        assert_eq!(store.names(), heard.names());
+        store.open.add_permits(100);
+        let (_, report) = running.await;
+        assert_eq!(report.unwrap().text, "Done.");
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        assert_eq!(store.names(), heard.names());
+        assert_eq!(heard.names().last().map(String::as_str), Some("turn_finished"));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_sent_and_no_call_runs_before_the_journal_has_the_beginning_of_the_turn() {
+    let script = Script::new([Say::Text("Hi.")]);
+    let store = Gated::new(0);
+    let agent = agent(&script).store(store.clone()).build().unwrap();
+    let running = agent.session_named("s").start("Go", Silent);
+    settle().await;
+    script.assert_asked(0);
+    store.open.add_permits(100);
+    running.await.1.unwrap();
+    script.assert_asked(1);
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothing_twice() {
+    let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
+    let store = Gated::new(1);
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .store(store.clone())
+        .build()
+        .unwrap()
+        .session_named("s");
+    {
+        let run = session.run(Message::user("Go"), &Silent, CancellationToken::new());
+        let soon = async { settle().await };
+        tokio::select! {
+            biased;
+            _ = run => panic!("the journal is closed"),
+            () = soon => {}
+        }
+    }
+    store.open.add_permits(100);
+    let report = session.resume(&Silent, CancellationToken::new()).await.unwrap();
+    assert_eq!(report.text, "Done.");
+    assert_eq!(
+        store.names(),
+        [
+            "turn_started",
+            "step_started",
+            "step_finished",
+            "call_started",
+            "call_finished",
+            "step_started",
+            "step_finished",
+            "turn_finished"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn of_two_that_go_on_with_one_session_in_one_process_the_second_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = Script::new([Say::Text("One."), Say::Text("Two.")]);
+    let agent = agent(&script).store(store(&dir)).build().unwrap();
+    agent.session_named("s").ask("Begin").await.unwrap();
+    let (mut one, mut two) = (agent.load("s").await.unwrap(), agent.load("s").await.unwrap());
+    one.ask("Go").await.unwrap();
+    let error = two.ask("Go").await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            AgentError::Store {
+                source: StoreError::InUse { .. },
+                ..
+            }
+        ),
+        "{error}"
+    );
+    // Nothing was sent for it, and the journal is the first one's.
+    script.assert_asked(2);
+    assert_eq!(agent.load("s").await.unwrap().state(), one.state());
 }

@@ -1,14 +1,17 @@
 //! An agent as a tool of another one.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::TurnOutcome;
-use toolcell_core::{Event, Message, ToolError};
+use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::{BoxFuture, Event, Message, ToolError};
 
 use super::{Heard, agent};
-use crate::budget::Budget;
+use crate::Agent;
+use crate::approval::{ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict};
+use crate::budget::{Budget, Prices};
 use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, text_of};
 
@@ -38,6 +41,11 @@ async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_ca
     assert_eq!(text_of(&report.calls[0].content), "Found it.");
     assert_eq!(report.calls[0].receipt.as_ref().unwrap().fuel, 14);
     assert_eq!(inner.requests()[0].messages[0].text(), "Find it");
+    // All that the inner session used counts in the outer one: two steps of 15 tokens each, and two calls.
+    let spent = session.state().spent();
+    assert_eq!((spent.calls, spent.fuel, spent.tokens()), (3, 14, 60));
+    assert_eq!(spent.bytes, "Found it.".len() as u64 + 2 * "earth".len() as u64);
+    assert_eq!((report.usage.input, report.usage.output), (40, 20));
     let progress = heard
         .all()
         .iter()
@@ -101,4 +109,227 @@ async fn cancelling_the_outer_agent_drops_the_calls_of_the_inner_one() {
     assert_eq!(report.outcome, TurnOutcome::Deadline { ms: 1_000 });
     assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
     assert!(report.calls[0].receipt.is_some());
+}
+
+/// An agent that digs on and on.
+fn digger() -> Agent {
+    let answers = (0..50).map(|i| call(["a", "b"][i % 2], "dig", &json!({"at": i})));
+    let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
+    agent(&Script::new(answers)).tool(dig).build().unwrap()
+}
+
+fn budgeted(budget: Budget) -> LoopPolicy {
+    LoopPolicy {
+        budget,
+        ..LoopPolicy::default()
+    }
+}
+
+#[tokio::test]
+async fn an_agent_ends_with_the_budget_of_the_session_that_called_it() {
+    for (budget, said) in [
+        (
+            Budget {
+                calls: Some(4),
+                ..Budget::default()
+            },
+            "the budget of 3 calls is used up",
+        ),
+        (
+            Budget {
+                tokens: Some(100),
+                ..Budget::default()
+            },
+            // The outer session has used 15 itself.
+            "the budget of 85 tokens is used up",
+        ),
+        (
+            Budget {
+                fuel: Some(20),
+                ..Budget::default()
+            },
+            "the budget of 20 units of fuel is used up",
+        ),
+    ] {
+        let outer = Script::new([
+            call("1", "digger", &json!({"task": "Dig"})),
+            Say::Text("not reached"),
+        ]);
+        let mut session = agent(&outer)
+            .agent("digger", "Digs", &digger())
+            .unwrap()
+            .policy(budgeted(budget))
+            .build()
+            .unwrap()
+            .session();
+        let report = session.ask("Go").await.unwrap();
+        let error = report.calls[0].error.as_ref().unwrap().to_string();
+        assert!(error.starts_with(&format!("it stopped: {said}")), "{error}");
+        assert!(
+            matches!(report.outcome, TurnOutcome::Budget { .. }),
+            "{:?}",
+            report.outcome
+        );
+        outer.assert_asked(1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_run_at_the_same_time_share_what_is_left() {
+    let outer = Script::new([Say::Calls(
+        "",
+        vec![
+            ("1", "digger", json!({"task": "Dig here"}).to_string()),
+            ("2", "digger", json!({"task": "Dig there"}).to_string()),
+        ],
+    )]);
+    let budget = Budget {
+        calls: Some(10),
+        ..Budget::default()
+    };
+    let mut session = agent(&outer)
+        .agent("digger", "Digs", &digger())
+        .unwrap()
+        .policy(budgeted(budget))
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    // Each may have begun one call before it heard of the other's last one.
+    let calls = session.state().spent().calls;
+    assert!((10..=11).contains(&calls), "{calls}");
+}
+
+#[tokio::test]
+async fn what_an_agent_costs_is_counted_by_its_own_prices() {
+    let prices = |input| {
+        Some(Prices {
+            input,
+            ..Prices::default()
+        })
+    };
+    for (own, cost) in [(prices(5_000_000), 20 * 5 + 20), (None, 20 + 20)] {
+        let inner = Script::new([call("a", "dig", &json!({})), Say::Text("Found it.")]);
+        let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
+        let policy = budgeted(Budget {
+            prices: own,
+            ..Budget::default()
+        });
+        let researcher = agent(&inner).tool(dig).policy(policy).build().unwrap();
+        let outer = Script::new([
+            call("1", "researcher", &json!({"task": "Find it"})),
+            Say::Text("Thanks."),
+        ]);
+        let mut session = agent(&outer)
+            .agent("researcher", "Finds things", &researcher)
+            .unwrap()
+            .build()
+            .unwrap()
+            .session();
+        session.ask("Go").await.unwrap();
+        let spent = session.state().spent();
+        assert_eq!(spent.cost_micros(&prices(1_000_000).unwrap()), cost);
+    }
+}
+
+/// Says no to everything, and remembers what it was asked.
+#[derive(Default)]
+struct Strict(Mutex<Vec<ApprovalRequest>>);
+
+impl Approver for Strict {
+    fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        self.0.lock().unwrap().push(request.clone());
+        Box::pin(std::future::ready(Decision::Deny {
+            reason: Some("not here".into()),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there() {
+    let inner = Script::new([call("a", "dig", &json!({"at": 1})), Say::Text("Nothing.")]);
+    let outer = Script::new([
+        call("1", "researcher", &json!({"task": "Find it"})),
+        Say::Text("A pity."),
+    ]);
+    let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
+    let approvals = Approvals {
+        rules: vec![ApprovalRule::tool("dig", Verdict::Ask)],
+        ..Approvals::default()
+    };
+    let researcher = agent(&inner).tool(dig).approvals(approvals).build().unwrap();
+    let strict = Arc::new(Strict::default());
+    let heard = Heard::default();
+    let mut session = agent(&outer)
+        .agent("researcher", "Finds things", &researcher)
+        .unwrap()
+        .approver(strict.clone())
+        .build()
+        .unwrap()
+        .session();
+    session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    let asked = strict.0.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        (asked[0].tool.as_str(), asked[0].cause),
+        ("dig", ApprovalCause::Rule)
+    );
+    assert_eq!(asked[0].reason, "the rule `ask for dig`, inside `researcher`");
+    let told = inner.requests()[1].messages.last().unwrap().text();
+    assert!(told.contains("the person declined this call: not here"), "{told}");
+    let nested: Vec<String> = heard
+        .all()
+        .iter()
+        .filter_map(|event| match event {
+            Event::Nested { id, event } if id == "1" => Some(event),
+            _ => None,
+        })
+        .map(|event| {
+            serde_json::to_value(event).unwrap()["type"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        nested,
+        [
+            "turn_started",
+            "step_started",
+            "step_finished",
+            "approval_requested",
+            "approval_decided",
+            "call_started",
+            "call_finished",
+            "step_started",
+            "step_finished",
+            "turn_finished",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_agent_touches_what_its_tools_touch() {
+    let flow = Flow {
+        reads_private: true,
+        ..Flow::default()
+    };
+    let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
+    let inner = Script::new([call("a", "dig", &json!({})), Say::Text("Found it.")]);
+    let researcher = agent(&inner).tool(dig).flow("dig", flow).build().unwrap();
+    let outer = Script::new([
+        call("1", "researcher", &json!({"task": "Find it"})),
+        Say::Text("Thanks."),
+    ]);
+    let mut session = agent(&outer)
+        .agent("researcher", "Finds things", &researcher)
+        .unwrap()
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    assert_eq!(session.state().flow, flow);
 }

@@ -44,12 +44,7 @@ async fn v01_v02_v03_v08_a_question_is_answered_from_parallel_calls_with_a_full_
     let script = Script::new([
         Say::Raw(first, StopReason::Complete, vec![]),
         Say::Raw(
-            vec![
-                thinking("Both agree."),
-                Part::Text {
-                    text: "They agree.".into(),
-                },
-            ],
+            vec![thinking("Both agree."), Part::text("They agree.")],
             StopReason::Complete,
             vec![],
         ),

@@ -10,9 +10,8 @@ mod read;
 mod schema;
 mod write;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -42,33 +41,10 @@ use self::write::{Op, Write};
 pub struct SqliteStore {
     writer: Option<mpsc::Sender<Write>>,
     reader: Option<mpsc::Sender<Read>>,
-    cursors: Cursors,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where the next entry of each session goes, as far as this process knows: what it loaded or wrote itself. Another
-/// number in the database means that somebody else writes to the session.
-#[derive(Clone, Default)]
-pub(crate) struct Cursors(Arc<Mutex<HashMap<String, u64>>>);
-
 type Read = Box<dyn FnOnce(&Connection) + Send>;
-
-impl Cursors {
-    pub(crate) fn get(&self, session: &str) -> Option<u64> {
-        self.lock().get(session).copied()
-    }
-
-    pub(crate) fn set(&self, session: &str, next: Option<u64>) {
-        match next {
-            Some(next) => self.lock().insert(session.to_owned(), next),
-            None => self.lock().remove(session),
-        };
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl SqliteStore {
     /// Opens or makes the file. On Unix a new file is for its owner alone.
@@ -81,12 +57,10 @@ impl SqliteStore {
         let mut writing = schema::connect(path)?;
         schema::prepare(&mut writing)?;
         let reading = schema::connect(path)?;
-        let cursors = Cursors::default();
         let (writer, writes) = mpsc::channel();
         let (reader, reads) = mpsc::channel::<Read>();
-        let known = cursors.clone();
         let threads = vec![
-            spawn("toolcell-journal", move || write::run(writing, &known, &writes))?,
+            spawn("toolcell-journal", move || write::run(writing, &writes))?,
             spawn("toolcell-journal-read", move || {
                 while let Ok(read) = reads.recv() {
                     read(&reading);
@@ -96,12 +70,11 @@ impl SqliteStore {
         Ok(Self {
             writer: Some(writer),
             reader: Some(reader),
-            cursors,
             threads,
         })
     }
 
-    fn write(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn write(&self, op: Op) -> BoxFuture<'_, Result<u64, StoreError>> {
         let (reply, answer) = oneshot::channel();
         let sent = self
             .writer
@@ -113,6 +86,11 @@ impl SqliteStore {
             }
             answer.await.unwrap_or_else(|_| Err(gone()))
         })
+    }
+
+    fn acknowledge(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
+        let written = self.write(op);
+        Box::pin(async move { written.await.map(drop) })
     }
 
     fn read<T: Send + 'static>(
@@ -159,7 +137,12 @@ pub(crate) fn failed(error: &dyn std::error::Error) -> StoreError {
 }
 
 impl SessionStore for SqliteStore {
-    fn append<'a>(&'a self, session: &'a str, events: Vec<Event>) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn append<'a>(
+        &'a self,
+        session: &'a str,
+        at: u64,
+        events: Vec<Event>,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
         let mut entries = Vec::with_capacity(events.len());
         for event in events.iter().filter(|event| !event.is_transient()) {
             match serde_json::to_string(event) {
@@ -168,23 +151,19 @@ impl SessionStore for SqliteStore {
             }
         }
         if entries.is_empty() {
-            return Box::pin(std::future::ready(Ok(())));
+            return Box::pin(std::future::ready(Ok(at)));
         }
         self.write(Op::Append {
             session: session.to_owned(),
+            at,
             title: schema::title(&events),
             entries,
         })
     }
 
     fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
-        let cursors = self.cursors.clone();
         let id = session.to_owned();
-        self.read(move |connection| {
-            let events = read::load(connection, &id)?;
-            cursors.set(&id, Some(events.len() as u64));
-            Ok(events)
-        })
+        self.read(move |connection| read::load(connection, &id))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>> {
@@ -197,7 +176,7 @@ impl SessionStore for SqliteStore {
         to: &'a str,
         events: Option<u64>,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.write(Op::Fork {
+        self.acknowledge(Op::Fork {
             from: from.to_owned(),
             to: to.to_owned(),
             events,
@@ -205,7 +184,7 @@ impl SessionStore for SqliteStore {
     }
 
     fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.write(Op::Delete {
+        self.acknowledge(Op::Delete {
             session: session.to_owned(),
         })
     }
@@ -216,7 +195,7 @@ impl SessionStore for SqliteStore {
         call: &'a str,
         text: &'a str,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.write(Op::Keep {
+        self.acknowledge(Op::Keep {
             session: session.to_owned(),
             call: call.to_owned(),
             text: text.to_owned(),

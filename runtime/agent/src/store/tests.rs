@@ -39,9 +39,15 @@ fn texts(events: &[Event]) -> Vec<&str> {
         .collect()
 }
 
-async fn append(store: &SqliteStore, session: &str, names: &[&str]) -> Result<(), StoreError> {
+/// Appends as one who has just loaded the session.
+async fn append(store: &SqliteStore, session: &str, names: &[&str]) -> Result<u64, StoreError> {
+    let known = store.load(session).await.map_or(0, |events| events.len() as u64);
+    append_at(store, session, known, names).await
+}
+
+async fn append_at(store: &SqliteStore, session: &str, at: u64, names: &[&str]) -> Result<u64, StoreError> {
     store
-        .append(session, names.iter().map(|name| note(name)).collect())
+        .append(session, at, names.iter().map(|name| note(name)).collect())
         .await
 }
 
@@ -55,7 +61,7 @@ async fn events_come_back_in_order_and_unchanged_after_the_store_is_opened_again
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let events = vec![started("Hello"), note("é\u{0}\u{1b}"), note("")];
-    store.append("s", events.clone()).await.unwrap();
+    store.append("s", 0, events.clone()).await.unwrap();
     append(&store, "s", &["last"]).await.unwrap();
     drop(store);
     let store = open(&dir);
@@ -79,10 +85,10 @@ async fn transient_events_are_left_out() {
     let store = open(&dir);
     let delta = Event::TextDelta { text: "x".into() };
     store
-        .append("s", vec![delta.clone(), note("a"), delta.clone()])
+        .append("s", 0, vec![delta.clone(), note("a"), delta.clone()])
         .await
         .unwrap();
-    store.append("s", vec![delta]).await.unwrap();
+    assert_eq!(store.append("s", 1, vec![delta]).await, Ok(1));
     assert_eq!(loaded(&store, "s").await, ["a"]);
 }
 
@@ -91,24 +97,28 @@ async fn a_session_that_was_not_loaded_is_not_written_to() {
     let dir = TempDir::new().unwrap();
     append(&open(&dir), "s", &["a"]).await.unwrap();
     let store = open(&dir);
-    let error = append(&store, "s", &["b"]).await.unwrap_err();
+    let error = append_at(&store, "s", 0, &["b"]).await.unwrap_err();
     assert_eq!(error, StoreError::Exists { id: "s".into() });
     assert_eq!(loaded(&store, "s").await, ["a"]);
-    append(&store, "s", &["b"]).await.unwrap();
+    assert_eq!(append_at(&store, "s", 1, &["b"]).await, Ok(2));
 }
 
 #[tokio::test]
 async fn of_two_that_write_to_one_session_the_second_is_refused() {
     let dir = TempDir::new().unwrap();
     let (one, two) = (open(&dir), open(&dir));
-    append(&one, "s", &["a"]).await.unwrap();
-    two.load("s").await.unwrap();
-    append(&two, "s", &["b"]).await.unwrap();
-    let error = append(&one, "s", &["c"]).await.unwrap_err();
-    assert_eq!(error, StoreError::InUse { id: "s".into() });
+    append_at(&one, "s", 0, &["a"]).await.unwrap();
+    // In another process, and in this one: who writes must know all that was written.
+    append_at(&two, "s", 1, &["b"]).await.unwrap();
+    for store in [&one, &two] {
+        let error = append_at(store, "s", 1, &["c"]).await.unwrap_err();
+        assert_eq!(error, StoreError::InUse { id: "s".into() });
+    }
     assert_eq!(loaded(&one, "s").await, ["a", "b"]);
-    append(&one, "s", &["c"]).await.unwrap();
+    append_at(&one, "s", 2, &["c"]).await.unwrap();
     assert_eq!(loaded(&two, "s").await, ["a", "b", "c"]);
+    let error = append_at(&one, "gone", 3, &["c"]).await.unwrap_err();
+    assert_eq!(error, StoreError::NotFound { id: "gone".into() });
 }
 
 #[tokio::test]
@@ -176,8 +186,11 @@ async fn the_list_shows_the_latest_first_with_titles_and_parents() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let long = format!("  Find\nthe {}", "x".repeat(200));
-    store.append("one", vec![started(&long)]).await.unwrap();
-    store.append("two", vec![started("Hi"), note("n")]).await.unwrap();
+    store.append("one", 0, vec![started(&long)]).await.unwrap();
+    store
+        .append("two", 0, vec![started("Hi"), note("n")])
+        .await
+        .unwrap();
     store.fork("one", "three", None).await.unwrap();
     let list = store.list().await.unwrap();
     let by = |id: &str| list.iter().find(|info| info.id == id).unwrap().clone();

@@ -7,8 +7,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 use toolcell_core::StoreError;
 
+use super::failed;
 use super::schema::{find, remove};
-use super::{Cursors, failed};
 
 /// Most operations of one transaction.
 const MAX_GROUP: usize = 512;
@@ -16,12 +16,14 @@ const MAX_GROUP: usize = 512;
 /// One operation, and who waits for it.
 pub(super) struct Write {
     pub(super) op: Op,
-    pub(super) reply: oneshot::Sender<Result<(), StoreError>>,
+    pub(super) reply: oneshot::Sender<Result<u64, StoreError>>,
 }
 
 pub(super) enum Op {
     Append {
         session: String,
+        /// The number of entries that the writer knows of.
+        at: u64,
         title: String,
         entries: Vec<String>,
     },
@@ -41,7 +43,7 @@ pub(super) enum Op {
 }
 
 /// Writes until nobody is left who could ask for it.
-pub(super) fn run(mut connection: Connection, cursors: &Cursors, writes: &mpsc::Receiver<Write>) {
+pub(super) fn run(mut connection: Connection, writes: &mpsc::Receiver<Write>) {
     while let Ok(first) = writes.recv() {
         let mut group = vec![first];
         while group.len() < MAX_GROUP
@@ -49,21 +51,21 @@ pub(super) fn run(mut connection: Connection, cursors: &Cursors, writes: &mpsc::
         {
             group.push(next);
         }
-        commit(&mut connection, cursors, group);
+        commit(&mut connection, group);
     }
 }
 
-fn commit(connection: &mut Connection, cursors: &Cursors, group: Vec<Write>) {
-    // What to put back when the transaction fails as a whole.
-    let mut moved = Vec::new();
-    let mut work = || -> rusqlite::Result<Vec<Result<(), StoreError>>> {
+fn commit(connection: &mut Connection, group: Vec<Write>) {
+    let mut work = || -> rusqlite::Result<Vec<Result<u64, StoreError>>> {
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut results = Vec::with_capacity(group.len());
         for write in &group {
             let savepoint = transaction.savepoint()?;
-            let mut result = perform(&savepoint, cursors, &write.op, &mut moved);
-            if result.is_ok() {
-                result = savepoint.commit().map_err(|error| failed(&error));
+            let mut result = perform(&savepoint, &write.op);
+            if result.is_ok()
+                && let Err(error) = savepoint.commit()
+            {
+                result = Err(failed(&error));
             }
             results.push(result);
         }
@@ -72,10 +74,6 @@ fn commit(connection: &mut Connection, cursors: &Cursors, group: Vec<Write>) {
     };
     let results = work().unwrap_or_else(|error| {
         let error = failed(&error);
-        for (session, cursor) in moved.iter().rev() {
-            let (session, cursor): (&String, &Option<u64>) = (session, cursor);
-            cursors.set(session, *cursor);
-        }
         group.iter().map(|_| Err(error.clone())).collect()
     });
     for (write, result) in group.into_iter().zip(results) {
@@ -84,36 +82,20 @@ fn commit(connection: &mut Connection, cursors: &Cursors, group: Vec<Write>) {
     }
 }
 
-type Moved = Vec<(String, Option<u64>)>;
-
-fn perform(
-    transaction: &Connection,
-    cursors: &Cursors,
-    op: &Op,
-    moved: &mut Moved,
-) -> Result<(), StoreError> {
-    let mut set = |session: &str, next: Option<u64>| {
-        moved.push((session.to_owned(), cursors.get(session)));
-        cursors.set(session, next);
-    };
+/// For an append the number of entries that the session has then; 0 for everything else.
+fn perform(transaction: &Connection, op: &Op) -> Result<u64, StoreError> {
     match op {
         Op::Append {
             session,
+            at,
             title,
             entries,
-        } => {
-            let next = append(transaction, cursors.get(session), session, title, entries)?;
-            set(session, Some(next));
-            Ok(())
-        }
-        Op::Fork { from, to, events } => fork(transaction, from, to, *events),
-        Op::Delete { session } => {
-            delete(transaction, session)?;
-            set(session, None);
-            Ok(())
-        }
-        Op::Keep { session, call, text } => keep(transaction, session, call, text),
+        } => return append(transaction, *at, session, title, entries),
+        Op::Fork { from, to, events } => fork(transaction, from, to, *events)?,
+        Op::Delete { session } => delete(transaction, session)?,
+        Op::Keep { session, call, text } => keep(transaction, session, call, text)?,
     }
+    Ok(0)
 }
 
 fn now_ms() -> i64 {
@@ -128,24 +110,24 @@ fn fail(error: rusqlite::Error) -> StoreError {
 /// Number of the entry that comes next.
 fn append(
     transaction: &Connection,
-    cursor: Option<u64>,
+    at: u64,
     session: &str,
     title: &str,
     entries: &[String],
 ) -> Result<u64, StoreError> {
     let id = || session.to_owned();
     let now = now_ms();
-    let (key, mut number) = match (find(transaction, session).map_err(fail)?, cursor) {
-        (None, None) => {
+    let (key, mut number) = match find(transaction, session).map_err(fail)? {
+        None if at == 0 => {
             let sql =
                 "INSERT INTO sessions (id, title, created_ms, used_ms, next) VALUES (?1, ?2, ?3, ?3, 0)";
             let mut statement = transaction.prepare_cached(sql).map_err(fail)?;
             (statement.insert((session, title, now)).map_err(fail)?, 0)
         }
-        (None, Some(_)) => return Err(StoreError::NotFound { id: id() }),
-        (Some(_), None) => return Err(StoreError::Exists { id: id() }),
-        (Some(row), Some(cursor)) if u64::try_from(row.next) == Ok(cursor) => (row.key, row.next),
-        (Some(_), Some(_)) => return Err(StoreError::InUse { id: id() }),
+        None => return Err(StoreError::NotFound { id: id() }),
+        Some(row) if u64::try_from(row.next) == Ok(at) => (row.key, row.next),
+        Some(_) if at == 0 => return Err(StoreError::Exists { id: id() }),
+        Some(_) => return Err(StoreError::InUse { id: id() }),
     };
     let sql = "INSERT INTO entries (session, number, event) VALUES (?1, ?2, ?3)";
     let mut statement = transaction.prepare_cached(sql).map_err(fail)?;

@@ -187,7 +187,7 @@ fn assistant(parts: &[Part]) -> Vec<Value> {
     parts
         .iter()
         .filter_map(|part| match part {
-            Part::Text { text: t } => (!t.trim().is_empty()).then(|| text(t)),
+            Part::Text { text: t, .. } => (!t.trim().is_empty()).then(|| text(t)),
             // Only what this service signed; thoughts of other models mean nothing to it.
             Part::Reasoning { opaque, .. } => opaque::for_wire(WIRE, opaque).cloned(),
             Part::Call(call) => Some(json!({

@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
 use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint, header};
-use crate::{ApiKey, HttpOptions, SetupError};
+use crate::{ApiKey, HttpOptions, SetupError, TokenSource};
 pub(crate) use stream::GeminiDecoder;
 
 /// Base URL of the Gemini API.
@@ -39,6 +39,8 @@ pub struct Options {
     pub access: Access,
     /// The key, or on Vertex AI an access token, which is valid for an hour.
     pub api_key: Option<ApiKey>,
+    /// Where access tokens come from, in the place of one that expires.
+    pub tokens: Option<TokenSource>,
     /// The connection.
     pub http: HttpOptions,
 }
@@ -70,6 +72,7 @@ impl Options {
             base_url: GEMINI_BASE_URL.into(),
             access: Access::Key,
             api_key: None,
+            tokens: None,
             http: HttpOptions::default(),
         }
     }
@@ -83,16 +86,21 @@ impl Options {
             ..Self::new(model)
         }
     }
+
+    /// The same with this key, or on Vertex AI with this access token.
+    #[must_use]
+    pub fn with_key(mut self, key: impl AsRef<str>) -> Self {
+        self.api_key = Some(ApiKey::new(key));
+        self
+    }
 }
 
 /// A model behind a `generateContent` endpoint.
 ///
 /// ```
-/// use toolcell_providers::ApiKey;
 /// use toolcell_providers::gemini::{Gemini, Options};
 ///
-/// let mut options = Options::vertex("gemini-2.5-flash", "my-project", "europe-west4");
-/// options.api_key = Some(ApiKey::new("an access token"));
+/// let options = Options::vertex("gemini-2.5-flash", "my-project", "europe-west4").with_key("an access token");
 /// let model = Gemini::new(options)?;
 /// # Ok::<(), toolcell_providers::SetupError>(())
 /// ```
@@ -101,6 +109,7 @@ pub struct Gemini {
     info: ProviderInfo,
     endpoint: Endpoint,
     authorization: Option<(HeaderName, HeaderValue)>,
+    tokens: Option<TokenSource>,
     http: Http,
     /// The server does not know `parametersJsonSchema`; schemas are lowered to its own type.
     lowers: AtomicBool,
@@ -114,7 +123,9 @@ impl Gemini {
     pub fn new(options: Options) -> Result<Self, SetupError> {
         let endpoint = endpoint(&options.base_url)?;
         let is_own = endpoint.host.ends_with(".googleapis.com");
-        endpoint.check_key(is_own, &options.provider, options.api_key.as_ref())?;
+        if options.tokens.is_none() {
+            endpoint.check_key(is_own, &options.provider, options.api_key.as_ref())?;
+        }
         let authorization = match (&options.api_key, options.access) {
             (None, _) => None,
             (Some(key), Access::Key) => Some(header("x-goog-api-key", key.expose(), true)?),
@@ -128,6 +139,7 @@ impl Gemini {
             },
             endpoint,
             authorization,
+            tokens: options.tokens,
             lowers: AtomicBool::new(false),
         })
     }
@@ -142,6 +154,8 @@ impl Provider for Gemini {
         let exchange = Exchange {
             provider: self,
             lowers: self.lowers.load(Ordering::Relaxed),
+            token: None,
+            is_refused: false,
             request,
         };
         emit::stream(|mut out| async move { self.http.exchange(exchange, &mut out).await })
@@ -151,6 +165,10 @@ impl Provider for Gemini {
 struct Exchange<'a> {
     provider: &'a Gemini,
     lowers: bool,
+    /// The access token of this request, where they come from a source.
+    token: Option<ApiKey>,
+    /// The service did not accept it. A second one that is refused ends the request.
+    is_refused: bool,
     request: Request,
 }
 
@@ -162,12 +180,14 @@ impl Wire for Exchange<'_> {
     fn outgoing(&self) -> Outgoing {
         let model = &self.provider.info.model;
         let path = model.strip_prefix("models/").unwrap_or(model);
+        let mut headers: Vec<_> = self.provider.authorization.iter().cloned().collect();
+        headers.extend(self.token.as_ref().and_then(|token| bearer(token).ok()));
         Outgoing {
             url: self
                 .provider
                 .endpoint
                 .at(&format!("models/{path}:streamGenerateContent?alt=sse")),
-            headers: self.provider.authorization.iter().cloned().collect(),
+            headers,
             body: request::body(&self.request, path, self.lowers),
         }
     }
@@ -180,7 +200,33 @@ impl Wire for Exchange<'_> {
         Answer::to(&self.request, &self.provider.info.provider)
     }
 
+    async fn prepare(&mut self) -> Result<(), ProviderError> {
+        let Some(tokens) = &self.provider.tokens else {
+            return Ok(());
+        };
+        let refused = self.token.as_ref().filter(|_| self.is_refused);
+        let unauthorized = |reason: String| {
+            ProviderError::new(
+                &self.provider.info.provider,
+                ProviderErrorKind::Unauthorized,
+                reason,
+            )
+        };
+        let token = tokens.get(refused).await.map_err(unauthorized)?;
+        bearer(&token).map_err(|error| unauthorized(error.to_string()))?;
+        self.token = Some(token);
+        Ok(())
+    }
+
+    fn secret(&self) -> Option<&ApiKey> {
+        self.token.as_ref()
+    }
+
     fn adapt(&mut self, error: &ProviderError) -> bool {
+        let is_unauthorized = error.status == Some(401) && self.token.is_some();
+        if is_unauthorized && !std::mem::replace(&mut self.is_refused, true) {
+            return true;
+        }
         let refuses =
             error.kind == ProviderErrorKind::InvalidRequest && error.message.contains("parametersJsonSchema");
         if self.lowers || !refuses {

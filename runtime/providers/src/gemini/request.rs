@@ -150,13 +150,15 @@ fn model(parts: &[Part]) -> Vec<Value> {
     let mut is_first_call = true;
     for part in parts {
         match part {
-            Part::Text { text: t } if t.is_empty() => {}
-            Part::Text { text: t } => out.push(text(t)),
-            // Thoughts themselves do not go back; a signature that came with text does, as a part of its own.
+            // A signature may stand with an empty text, where it came as the last piece of a stream.
+            Part::Text { text: t, opaque } => match signature(opaque) {
+                Some(signature) => out.push(json!({"text": t, "thoughtSignature": signature})),
+                None if t.is_empty() => {}
+                None => out.push(text(t)),
+            },
+            // Thoughts themselves do not go back. Sessions of before kept the signature of a text here.
             Part::Reasoning { opaque, .. } => {
-                if let Some(signature) =
-                    opaque::for_wire(WIRE, opaque).and_then(|kept| kept.get("thoughtSignature"))
-                {
+                if let Some(signature) = signature(opaque) {
                     out.push(json!({"text": "", "thoughtSignature": signature}));
                 }
             }
@@ -185,6 +187,10 @@ fn model(parts: &[Part]) -> Vec<Value> {
         }
     }
     out
+}
+
+fn signature(opaque: &Value) -> Option<&Value> {
+    opaque::for_wire(WIRE, opaque)?.get("thoughtSignature")
 }
 
 fn result(

@@ -84,6 +84,11 @@ fn part_of(part: &Value, answer: &mut Answer) {
         return;
     }
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
+    let signature = signature.filter(|_| !is_thought);
+    if signature.is_some() {
+        // A part with a signature goes back as it came, joined with no other.
+        answer.close();
+    }
     match part.get("text").and_then(Value::as_str) {
         Some(text) if is_thought => answer.reasoning(text),
         Some(text) => answer.text(text),
@@ -93,13 +98,9 @@ fn part_of(part: &Value, answer: &mut Answer) {
             }
         }
     }
-    if let Some(signature) = signature
-        && !is_thought
-    {
-        answer.close();
+    if let Some(signature) = signature {
         let kept = Map::from_iter([("thoughtSignature".to_owned(), signature.clone())]);
-        answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
-        answer.close();
+        answer.text_opaque(opaque::of(WIRE, kept.into()));
     }
 }
 

@@ -78,6 +78,19 @@ pub(crate) trait Wire: Send + Sync {
     /// An empty answer to be filled.
     fn answer(&self) -> Answer;
 
+    /// What must be there before each attempt, such as an access token.
+    ///
+    /// # Errors
+    /// When it is not there; the request is not sent.
+    fn prepare(&mut self) -> impl Future<Output = Result<(), ProviderError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// What the request holds beside the key of the provider and must stand in no error.
+    fn secret(&self) -> Option<&ApiKey> {
+        None
+    }
+
     /// Changes the request so that a server that refused it may accept it. `false` when there is nothing to change.
     fn adapt(&mut self, _error: &ProviderError) -> bool {
         false
@@ -113,9 +126,10 @@ impl Http {
         let mut retries = 0;
         let mut adaptations = 0;
         loop {
+            wire.prepare().await?;
             let failure = match self.attempt(&wire, deadline, out).await {
                 Ok(completion) => return Ok(completion),
-                Err(failure) => self.without_secrets(failure),
+                Err(failure) => self.without_secrets(failure, wire.secret()),
             };
             if out.has_emitted() {
                 return Err(failure.error);
@@ -364,8 +378,8 @@ impl Http {
     }
 
     /// A server may repeat the key that it was sent.
-    fn without_secrets(&self, mut failure: Failure) -> Failure {
-        if let Some(key) = &self.key {
+    fn without_secrets(&self, mut failure: Failure, token: Option<&ApiKey>) -> Failure {
+        for key in self.key.iter().chain(token) {
             failure.error.message = redact(key.expose(), &failure.error.message);
         }
         for (_, value) in &self.options.headers {

@@ -76,7 +76,7 @@ async fn send(next: Next, mut out: Emitter) -> Completion {
             for piece in text.split_inclusive(' ') {
                 out.emit(Delta::Text(piece.into())).await;
             }
-            Part::Text { text }
+            Part::text(text)
         }
         Next::Call { name, arguments } => {
             out.emit(Delta::CallStarted {

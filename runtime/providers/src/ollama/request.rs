@@ -120,7 +120,7 @@ fn assistant(parts: &[Part]) -> Value {
     let mut calls = Vec::new();
     for part in parts {
         match part {
-            Part::Text { text: more } => text.push_str(more),
+            Part::Text { text: more, .. } => text.push_str(more),
             Part::Reasoning { text: more, opaque } => {
                 if opaque::for_wire(WIRE, opaque).is_some() {
                     thinking.push_str(more);

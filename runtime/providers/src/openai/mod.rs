@@ -60,6 +60,13 @@ impl Options {
             http: HttpOptions::default(),
         }
     }
+
+    /// The same with this key.
+    #[must_use]
+    pub fn with_key(mut self, key: impl AsRef<str>) -> Self {
+        self.api_key = Some(ApiKey::new(key));
+        self
+    }
 }
 
 /// A model behind a Chat Completions endpoint.

@@ -211,7 +211,7 @@ fn assistant(parts: &[Part]) -> Value {
     let mut message = json!({"role": "assistant", "content": null});
     for part in parts {
         match part {
-            Part::Text { text: more } => text.push_str(more),
+            Part::Text { text: more, .. } => text.push_str(more),
             Part::Call(call) => calls.push(json!({
                 "id": echo::id(&call.id, MAX_ID_BYTES),
                 "type": "function",

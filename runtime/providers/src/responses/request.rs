@@ -107,8 +107,14 @@ fn part(content: &Content) -> Value {
 fn assistant(parts: &[Part], items: &mut Vec<Value>) {
     for (at, part) in parts.iter().enumerate() {
         match part {
-            Part::Text { text } if text.is_empty() => {}
-            Part::Text { text } => items.push(json!({"role": "assistant", "content": text})),
+            Part::Text { text, .. } if text.is_empty() => {}
+            Part::Text { text, opaque } => {
+                let mut item = json!({"role": "assistant", "content": text});
+                if let Some(phase) = opaque::for_wire(WIRE, opaque).and_then(|kept| kept.get("phase")) {
+                    item["phase"] = phase.clone();
+                }
+                items.push(item);
+            }
             Part::Call(call) => items.push(json!({
                 "type": "function_call",
                 "call_id": echo::id(&call.id, MAX_ID_BYTES),
@@ -118,7 +124,7 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
             Part::Reasoning { opaque, .. } => {
                 // The service refuses reasoning whose following item is gone, such as a call that was cut off.
                 let followed = parts[at + 1..].iter().any(|p| match p {
-                    Part::Text { text } => !text.is_empty(),
+                    Part::Text { text, .. } => !text.is_empty(),
                     Part::Call(_) => true,
                     Part::Reasoning { .. } => false,
                 });

@@ -78,16 +78,17 @@ impl ResponsesDecoder {
                 kept.entry("summary").or_insert_with(|| json!([]));
                 answer.reasoning_opaque(opaque::of(WIRE, kept.into()));
             }
-            Some("message") if !begun.seen => {
-                for part in item
-                    .get("content")
-                    .and_then(Value::as_array)
-                    .into_iter()
-                    .flatten()
-                {
+            Some("message") => {
+                let texts = item.get("content").filter(|_| !begun.seen);
+                for part in texts.and_then(Value::as_array).into_iter().flatten() {
                     let text = part.get("text").or_else(|| part.get("refusal"));
                     self.refused |= part.get("refusal").is_some();
                     answer.text(text.and_then(Value::as_str).unwrap_or_default());
+                }
+                // Whether it is commentary or the answer; models are confused by a history without it.
+                if let Some(phase) = item.get("phase").filter(|phase| phase.is_string()) {
+                    let kept = Map::from_iter([("phase".to_owned(), phase.clone())]);
+                    answer.text_opaque(opaque::of(WIRE, kept.into()));
                 }
             }
             _ => {}

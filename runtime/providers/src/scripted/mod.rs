@@ -214,9 +214,7 @@ impl Scripted {
                 step.pause().await;
                 out.emit(Delta::Text(piece)).await;
             }
-            parts.push(Part::Text {
-                text: step.text.clone(),
-            });
+            parts.push(Part::text(step.text.clone()));
         }
         for (index, call) in step.calls.iter().enumerate() {
             step.pause().await;

@@ -124,7 +124,7 @@ fn assistant(parts: &[Part], format: TextFormat) -> Message {
     let mut text = String::new();
     for part in parts {
         match part {
-            Part::Text { text: more } => text.push_str(more),
+            Part::Text { text: more, .. } => text.push_str(more),
             Part::Reasoning { .. } => out.push(part.clone()),
             Part::Call(request) => {
                 if !text.is_empty() && !text.ends_with('\n') {
@@ -134,7 +134,7 @@ fn assistant(parts: &[Part], format: TextFormat) -> Message {
             }
         }
     }
-    out.push(Part::Text { text });
+    out.push(Part::text(text));
     Message::Assistant { parts: out }
 }
 

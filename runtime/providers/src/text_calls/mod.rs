@@ -171,6 +171,10 @@ impl Reading {
     fn joined(mut self, completion: Completion) -> Completion {
         // A call that is whole in the text is whole, whatever ended the answer after it.
         let read = self.answer.complete(StopReason::Complete, completion.usage).parts;
+        if text_of(&read) == Some(text_of_provider(&completion)) {
+            // Nothing was read out of it: what the provider wants back stays with its texts.
+            return completion;
+        }
         let is_call = |part: &Part| matches!(part, Part::Call(_));
         let (own_calls, own): (Vec<Part>, Vec<Part>) = completion
             .parts
@@ -198,6 +202,25 @@ impl Reading {
             usage: completion.usage,
         }
     }
+}
+
+/// The text of parts that are nothing but text.
+fn text_of(parts: &[Part]) -> Option<String> {
+    parts
+        .iter()
+        .map(|part| match part {
+            Part::Text { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn text_of_provider(completion: &Completion) -> String {
+    let texts = completion.parts.iter().filter_map(|part| match part {
+        Part::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
 }
 
 impl<P: Provider> Provider for TextCalls<P> {

@@ -62,7 +62,7 @@ pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Part {
 }
 
 pub(crate) fn text(text: &str) -> Part {
-    Part::Text { text: text.into() }
+    Part::text(text)
 }
 
 pub(crate) fn result(id: &str, name: &str, content: Vec<Content>, is_error: bool) -> Message {

@@ -1,11 +1,14 @@
 //! Gemini `generateContent`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use insta::assert_json_snapshot;
 use serde_json::json;
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
 use toolcell_providers::gemini::{Access, Gemini, Options, vertex_base_url};
-use toolcell_providers::{ApiKey, SetupError};
+use toolcell_providers::{ApiKey, SetupError, Token, TokenSource};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
@@ -88,8 +91,7 @@ async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
         json!([
             {"role": "user", "parts": [{"text": "Hello"}]},
             {"role": "model", "parts": [
-                {"text": "I look."},
-                {"text": "", "thoughtSignature": "sig-t"},
+                {"text": "I look.", "thoughtSignature": "sig-t"},
                 {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "fc-12345678"}, "thoughtSignature": "sig-a"},
                 {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
             ]},
@@ -103,6 +105,36 @@ async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
             ]},
         ])
     );
+}
+
+#[tokio::test]
+async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_wire() {
+    let server = Server::start([
+        Reply::events(&[
+            r#"{"candidates":[{"content":{"parts":[{"text":"So "}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"it is."}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"sig-t"}]},"finishReason":"STOP"}]}"#,
+        ]),
+        Reply::events(HELLO),
+    ])
+    .await;
+    let provider = model(&server);
+    let end = play(&provider, hello()).await.1.unwrap();
+    let said = Message::Assistant { parts: end.parts };
+    assert_eq!(said.text(), "So it is.");
+    let again = request(vec![Message::user("Hello"), said.clone(), Message::user("Sure?")]);
+    play(&provider, again.clone()).await.1.unwrap();
+    assert_eq!(
+        server.received()[1].body["contents"][1]["parts"],
+        json!([{"text": "So it is."}, {"text": "", "thoughtSignature": "sig-t"}])
+    );
+    let other = Server::start([Reply::sse("data: [DONE]\n\n")]).await;
+    let mut options = toolcell_providers::openai::Options::new("m");
+    options.base_url = other.url("/v1");
+    options.http = http();
+    let openai = toolcell_providers::openai::OpenAi::new(options).unwrap();
+    let _ = play(&openai, again).await;
+    assert!(!other.received()[0].body.to_string().contains("sig-t"));
 }
 
 #[tokio::test]
@@ -384,4 +416,75 @@ async fn vertex_takes_a_token() {
             .line
             .contains("/publishers/google/models/gemini-3-pro:streamGenerateContent")
     );
+}
+
+/// A model whose tokens are `token-0`, `token-1`, and so on, one for each time that the source is asked.
+fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let mut options = Options::vertex("gemini-3-pro", "p", "l");
+    options.base_url = server.url("/v1/projects/p/locations/l/publishers/google");
+    options.http = http();
+    options.tokens = Some(TokenSource::new(move || {
+        let number = count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match number {
+                0..3 => Ok(Token {
+                    value: ApiKey::new(format!("token-{number}")),
+                    expires_in: None,
+                }),
+                _ => Err("nobody is logged in".to_owned()),
+            }
+        }
+    }));
+    (Gemini::new(options).unwrap(), asked)
+}
+
+#[tokio::test]
+async fn a_token_that_has_expired_is_asked_for_again_once() {
+    // Servers repeat what they were sent.
+    let expired = |number: u32| {
+        let body = json!({"error": {"code": 401, "message": format!("token-{number} expired")}});
+        Reply::json(401, body.to_string())
+    };
+    let server = Server::start([
+        Reply::events(HELLO),
+        expired(0),
+        Reply::events(HELLO),
+        expired(1),
+        expired(2),
+    ])
+    .await;
+    let (provider, asked) = with_tokens(&server);
+    play(&provider, hello()).await.1.unwrap();
+    let (deltas, end) = play(&provider, hello()).await;
+    assert!(end.is_ok());
+    assert_eq!((retries(&deltas), asked.load(Ordering::Relaxed)), (1, 2));
+    // A service that refuses a fresh token as well has said no.
+    let (deltas, end) = play(&provider, hello()).await;
+    let error = end.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
+    assert_eq!((retries(&deltas), asked.load(Ordering::Relaxed)), (1, 3));
+    assert!(
+        !format!("{deltas:?} {error:?}").contains("token-"),
+        "{deltas:?} {error}"
+    );
+    let sent: Vec<Option<String>> = server
+        .received()
+        .iter()
+        .map(|received| received.header("authorization").map(str::to_owned))
+        .collect();
+    let bearer = |number: u32| Some(format!("Bearer token-{number}"));
+    assert_eq!(sent, [bearer(0), bearer(0), bearer(1), bearer(1), bearer(2)]);
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_sent_and_the_reason_is_told() {
+    let server = Server::start([]).await;
+    let (provider, asked) = with_tokens(&server);
+    asked.store(3, Ordering::Relaxed);
+    let error = play(&provider, hello()).await.1.unwrap_err();
+    assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
+    assert_eq!(error.message, "nobody is logged in");
+    assert!(server.received().is_empty());
 }

@@ -41,7 +41,7 @@ async fn next(request: Request) -> String {
     let end = play(&Offline::new(), request).await.1.unwrap();
     match &end.parts[..] {
         [Part::Call(call)] => format!("{} {}", call.name, call.arguments),
-        [Part::Text { text }] => text.clone(),
+        [Part::Text { text, .. }] => text.clone(),
         other => panic!("{other:?}"),
     }
 }

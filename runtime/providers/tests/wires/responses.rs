@@ -137,6 +137,41 @@ async fn reasoning_and_calls_come_in_order_and_reasoning_goes_back_encrypted() {
 }
 
 #[tokio::test]
+async fn commentary_and_answer_stay_apart_and_go_back_with_their_phase() {
+    let server = Server::start([
+        events(&[
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[]}}"#,
+            r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"I look."}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[{"type":"output_text","text":"I look."}]}}"#,
+            r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"message","id":"msg_2","role":"assistant","phase":"final_answer","content":[{"type":"output_text","text":"Rome."}]}}"#,
+            r#"{"type":"response.output_item.done","output_index":2,"item":{"type":"message","id":"msg_3","role":"assistant","phase":null,"content":[{"type":"output_text","text":"That is all."}]}}"#,
+            COMPLETED,
+        ]),
+        events(&hello_events()),
+    ])
+    .await;
+    let provider = model(&server);
+    let end = play(&provider, hello()).await.1.unwrap();
+    assert_eq!(end.parts[2], text("That is all."));
+    let again = request(vec![
+        Message::user("Hello"),
+        Message::Assistant { parts: end.parts },
+        Message::user("Sure?"),
+    ]);
+    play(&provider, again).await.1.unwrap();
+    assert_eq!(
+        server.received()[1].body["input"],
+        json!([
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "I look.", "phase": "commentary"},
+            {"role": "assistant", "content": "Rome.", "phase": "final_answer"},
+            {"role": "assistant", "content": "That is all."},
+            {"role": "user", "content": "Sure?"},
+        ])
+    );
+}
+
+#[tokio::test]
 async fn reasoning_whose_following_item_is_gone_does_not_go_back() {
     let server = Server::start([events(&hello_events())]).await;
     let lonely = Part::Reasoning {

@@ -1,0 +1,127 @@
+//! Events on their way: into the journal first, then to the sink, always in order.
+//!
+//! One batch is under way at a time; what happens meanwhile is the next batch, so that many events share one commit and
+//! nothing waits for the disk that need not. What was shown is in the journal. A run that is dropped leaves its batch
+//! here, and the next one goes on with it: nothing is written twice or left out.
+
+use std::sync::Arc;
+
+use toolcell_core::{BoxFuture, Event, EventSink, SessionStore, StoreError};
+
+/// Events that wait for the journal at most; then the turn waits as well.
+const MAX_WAITING: usize = 4_096;
+
+/// The way of one session's events.
+pub(crate) struct Journal {
+    session: Arc<str>,
+    store: Option<Arc<dyn SessionStore>>,
+    /// Events that the journal has.
+    at: u64,
+    waiting: Vec<Event>,
+    saving: Option<Saving>,
+    taken: u64,
+    shown: u64,
+}
+
+/// A batch that is being written.
+struct Saving {
+    events: Vec<Event>,
+    written: BoxFuture<'static, Result<u64, StoreError>>,
+}
+
+impl Journal {
+    /// The way into a store, in which the session has `at` events.
+    pub(crate) fn new(session: &str, store: Option<Arc<dyn SessionStore>>, at: u64) -> Self {
+        Self {
+            session: session.into(),
+            store,
+            at,
+            waiting: Vec::new(),
+            saving: None,
+            taken: 0,
+            shown: 0,
+        }
+    }
+
+    /// Takes an event; gives the mark at which [`Journal::has_shown`] is true of it.
+    pub(crate) fn push(&mut self, event: Event, sink: &dyn EventSink) {
+        self.taken += 1;
+        let at_once = self.saving.is_none()
+            && self.waiting.is_empty()
+            && (self.store.is_none() || event.is_transient());
+        if at_once {
+            sink.event(&event);
+            self.shown += 1;
+        } else {
+            self.waiting.push(event);
+        }
+    }
+
+    /// Mark of the last event so far.
+    pub(crate) fn mark(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether every event up to a mark is in the journal and was shown.
+    pub(crate) fn has_shown(&self, mark: u64) -> bool {
+        self.shown >= mark
+    }
+
+    /// Whether so much waits that nothing more should happen.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.len() >= MAX_WAITING
+    }
+
+    /// Waits until a batch is written and shown; for ever when there is none. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the store fails. Its batch was not shown and is not tried again.
+    pub(crate) async fn flow(&mut self, sink: &dyn EventSink) -> Result<(), StoreError> {
+        self.begin(sink);
+        let Some(saving) = &mut self.saving else {
+            return std::future::pending().await;
+        };
+        let written = saving.written.as_mut().await;
+        let events = self.saving.take().map(|saving| saving.events).unwrap_or_default();
+        self.at = written?;
+        self.show(&events, sink);
+        self.begin(sink);
+        Ok(())
+    }
+
+    /// Waits until everything is written and shown.
+    ///
+    /// # Errors
+    /// As [`Journal::flow`].
+    pub(crate) async fn drain(&mut self, sink: &dyn EventSink) -> Result<(), StoreError> {
+        self.begin(sink);
+        while self.saving.is_some() {
+            self.flow(sink).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to write what waits.
+    fn begin(&mut self, sink: &dyn EventSink) {
+        if self.saving.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut self.waiting);
+        let durable: Vec<Event> = events.iter().filter(|e| !e.is_transient()).cloned().collect();
+        let Some(store) = self.store.clone().filter(|_| !durable.is_empty()) else {
+            return self.show(&events, sink);
+        };
+        let (session, at) = (self.session.clone(), self.at);
+        self.saving = Some(Saving {
+            events,
+            written: Box::pin(async move { store.append(&session, at, durable).await }),
+        });
+    }
+
+    fn show(&mut self, events: &[Event], sink: &dyn EventSink) {
+        for event in events {
+            sink.event(event);
+        }
+        self.shown += events.len() as u64;
+    }
+}

@@ -1,0 +1,29 @@
+use toolcell_agent::Agent;
+use toolcell_core::{Event, Policy};
+use toolcell_providers::offline::Offline;
+use toolcell_sandbox::{Sandbox, SandboxOptions};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let sandbox = Sandbox::new(SandboxOptions::default())?;
+    let component = std::fs::read("tools/prebuilt/text.wasm")?;
+    let text = sandbox.load("text", &component).await?;
+
+    // A real model: `OpenAi::new(openai::Options::new("gpt-5").with_key(key))?`.
+    let agent = Agent::builder(Offline::new())
+        .tools(text.tools(Policy::granting(["read=."])?))
+        .instructions("Answer in one sentence.")
+        .build()?;
+
+    let show = |event: &Event| match event {
+        Event::CallStarted { tool, arguments, .. } => println!("calls {tool} {arguments}"),
+        Event::TextDelta { text } => print!("{text}"),
+        _ => {}
+    };
+    let turn = agent.session().start("How many words are in README.md?", show);
+    println!("session {}", turn.id());
+    let (mut session, report) = turn.await;
+    println!("\n{} steps", report?.steps);
+    println!("{}", session.ask("And in CHANGELOG.md?").await?.text);
+    Ok(())
+}
