@@ -9,8 +9,11 @@ use serde_json::Value;
 
 use crate::json;
 
+mod patterns;
 mod work;
 
+pub use patterns::MAX_PATTERN_SIZE;
+use patterns::Patterns;
 pub use work::{MAX_CHAIN, MAX_CHECKS};
 
 /// Longest schema, in bytes of JSON. The largest schemas of real tools have some 30 KiB; a schema of 8 MiB takes
@@ -20,13 +23,25 @@ pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Deepest nesting of a schema.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
 
+/// Most entries of one list or object in a schema, such as the values of an `enum` or the properties of an object.
+pub const MAX_SCHEMA_ENTRIES: usize = 2_000;
+
+/// Most bytes that one compiled pattern takes.
+const MAX_PATTERN_BYTES: usize = 16 << 20;
+
 /// Most mismatches that are reported at once: enough to repair a call in one go, short enough for a model to read.
 pub const MAX_MISMATCHES: usize = 5;
+
+/// Most mismatches that there could be for it to be said where a value does not fit. The validator collects everything
+/// that is wrong before the first of it can be read: half a million numbers in the place of words are half a million
+/// errors.
+pub const MAX_DETAILED: u32 = 20_000;
 
 /// A schema that was checked and is ready to validate.
 pub struct Schema {
     value: Value,
     validator: Validator,
+    patterns: Patterns,
 }
 
 /// Why a schema is refused.
@@ -39,6 +54,14 @@ pub enum SchemaError {
     /// Deeper than [`MAX_SCHEMA_DEPTH`].
     #[error("it is nested {0} levels deep, and {MAX_SCHEMA_DEPTH} are accepted")]
     TooDeep(usize),
+    /// A list or object in it has more entries than [`MAX_SCHEMA_ENTRIES`].
+    #[error("a list or object in it has {0} entries, and {MAX_SCHEMA_ENTRIES} are accepted")]
+    TooMany(usize),
+    /// Its patterns together are larger than [`MAX_PATTERN_SIZE`].
+    #[error(
+        "its patterns have a size of {0} together, and {MAX_PATTERN_SIZE} are accepted; repeat less in them"
+    )]
+    PatternsTooLarge(usize),
     /// No JSON.
     #[error("it is no JSON: {0}")]
     Json(String),
@@ -100,18 +123,30 @@ impl Schema {
         if depth > MAX_SCHEMA_DEPTH {
             return Err(SchemaError::TooDeep(depth));
         }
+        let entries = most_entries(&value);
+        if entries > MAX_SCHEMA_ENTRIES {
+            return Err(SchemaError::TooMany(entries));
+        }
         if let Some(reference) = remote_reference(&value) {
             return Err(SchemaError::RemoteReference(reference));
         }
         if let Some(id) = nested_id(&value) {
             return Err(SchemaError::NestedId(id));
         }
+        let patterns = Patterns::of(&value);
+        if patterns.size() > MAX_PATTERN_SIZE {
+            return Err(SchemaError::PatternsTooLarge(patterns.size()));
+        }
         // The plain regex engine: it runs in linear time, and refuses look-around and back-references.
         let validator = jsonschema::draft202012::options()
-            .with_pattern_options(PatternOptions::regex())
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
             .build(&value)
             .map_err(|e| SchemaError::Invalid(e.to_string()))?;
-        Ok(Self { value, validator })
+        Ok(Self {
+            value,
+            validator,
+            patterns,
+        })
     }
 
     /// The schema as JSON.
@@ -122,16 +157,25 @@ impl Schema {
     /// Checks a value.
     ///
     /// # Errors
-    /// The first [`MAX_MISMATCHES`] ways in which it does not fit; or one that says that the check itself would be too
-    /// much work, beyond [`MAX_CHECKS`] or [`MAX_CHAIN`].
+    /// The first [`MAX_MISMATCHES`] ways in which it does not fit; or one that says no more than that, beyond
+    /// [`MAX_DETAILED`], or that the check itself would be too much work, beyond [`MAX_CHECKS`] or [`MAX_CHAIN`].
     pub fn validate(&self, value: &Value) -> Result<(), Vec<Mismatch>> {
-        if work::bounded(&self.value, value).is_err() {
-            return Err(vec![Mismatch {
+        let whole = |reason: &str| {
+            Err(vec![Mismatch {
                 path: String::new(),
-                reason:
-                    "checking it against the schema would take too long; send less, or nest it less deeply"
-                        .into(),
-            }]);
+                reason: reason.into(),
+            }])
+        };
+        let Ok(possible) = work::bounded(&self.value, &self.patterns, value) else {
+            return whole(
+                "checking it against the schema would take too long; send less, or nest it less deeply",
+            );
+        };
+        if possible > MAX_DETAILED {
+            return match self.validator.is_valid(value) {
+                true => Ok(()),
+                false => whole("it does not fit the schema, and is too large to say where; send less"),
+            };
         }
         let mismatches: Vec<Mismatch> = self
             .validator
@@ -176,6 +220,26 @@ impl Serialize for Schema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value.serialize(serializer)
     }
+}
+
+/// The number of entries of the longest list or object.
+fn most_entries(schema: &Value) -> usize {
+    let mut most = 0;
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => {
+                most = most.max(items.len());
+                open.extend(items);
+            }
+            Value::Object(map) => {
+                most = most.max(map.len());
+                open.extend(map.values());
+            }
+            _ => {}
+        }
+    }
+    most
 }
 
 /// A `$ref` or `$dynamicRef` that does not start with `#`, anywhere in the document.
@@ -291,6 +355,37 @@ mod tests {
             Schema::new(of_depth(MAX_SCHEMA_DEPTH + 1)).unwrap_err(),
             SchemaError::TooDeep(MAX_SCHEMA_DEPTH + 1)
         );
+    }
+
+    #[test]
+    fn a_list_in_a_schema_is_accepted_up_to_its_limit_and_refused_beyond() {
+        let values = |n: usize| json!({"enum": (0..n).collect::<Vec<_>>()});
+        let properties = |n: usize| {
+            let all: serde_json::Map<String, Value> = (0..n).map(|i| (i.to_string(), json!({}))).collect();
+            json!({ "properties": all })
+        };
+        for of in [values, properties] as [fn(usize) -> Value; 2] {
+            assert!(Schema::new(of(MAX_SCHEMA_ENTRIES)).is_ok());
+            assert_eq!(
+                Schema::new(of(MAX_SCHEMA_ENTRIES + 1)).unwrap_err(),
+                SchemaError::TooMany(MAX_SCHEMA_ENTRIES + 1)
+            );
+        }
+    }
+
+    #[test]
+    fn where_a_value_does_not_fit_is_said_up_to_a_size_and_only_that_it_does_not_beyond() {
+        let schema = Schema::parse(r#"{"type":"array","items":{"type":"string"}}"#).unwrap();
+        // One check for the list and one for each item.
+        let numbers = |n: u32| Value::Array((1..n).map(Value::from).collect());
+        assert_eq!(reasons(&schema, &numbers(MAX_DETAILED)).len(), MAX_MISMATCHES);
+        let beyond = reasons(&schema, &numbers(MAX_DETAILED + 1));
+        assert!(
+            beyond.len() == 1 && beyond[0].contains("too large to say where"),
+            "{beyond:?}"
+        );
+        let words = Value::Array(vec![json!("x"); MAX_DETAILED as usize + 1]);
+        assert_eq!(schema.validate(&words), Ok(()));
     }
 
     #[test]

@@ -88,6 +88,12 @@ pub enum LoadError {
         /// Which limit.
         limit: CompileLimit,
     },
+    /// As many components wait to be compiled as [`crate::SandboxOptions::compile_queue`] says.
+    #[error("too many components are being compiled: {limit} wait already")]
+    Busy {
+        /// How many may wait.
+        limit: usize,
+    },
     /// The compiler failed.
     #[error("the component could not be compiled: {reason}")]
     Compile {
@@ -193,6 +199,7 @@ impl LoadError {
             }
             Self::UnknownImport { hint, .. } => hint.clone(),
             Self::UnsupportedFeature { .. } => "build it without that feature".into(),
+            Self::Busy { .. } => "load it again in a moment".into(),
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
                 error: ToolError::Limit { .. },

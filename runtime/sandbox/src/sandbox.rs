@@ -46,6 +46,9 @@ pub struct SandboxOptions {
     pub compile_limits: CompileLimits,
     /// Components that compile at one time; more than that wait.
     pub compile_jobs: usize,
+    /// Components that wait to be compiled; one more than that is refused with [`LoadError::Busy`]. Each of them is held
+    /// in memory by whoever loads it.
+    pub compile_queue: usize,
     /// Told when a component is compiled, which can take seconds. Called from any thread.
     pub on_compile: Option<Arc<CompileListener>>,
     /// The network that HTTP requests of guests go through once a policy has allowed them.
@@ -101,6 +104,8 @@ struct Shared {
     cache_error: Option<CacheError>,
     has_pool: bool,
     compile_jobs: Semaphore,
+    /// One permit for each component that compiles or waits for it.
+    compile_places: Semaphore,
     options: SandboxOptions,
     compiled: AtomicU64,
     from_cache: AtomicU64,
@@ -118,6 +123,7 @@ impl Default for SandboxOptions {
             compiler: Compiler::default(),
             compile_limits: CompileLimits::default(),
             compile_jobs: 2,
+            compile_queue: 64,
             on_compile: None,
             network: Arc::new(HostNetwork),
             trusted_roots: Vec::new(),
@@ -145,6 +151,7 @@ impl Sandbox {
             Semaphore::MAX_PERMITS
         };
         let outside = Outside::new(options.network.clone(), &options.trusted_roots);
+        let jobs = options.compile_jobs.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self(Arc::new(Shared {
             outside,
             cells: Arc::new(Cells {
@@ -157,7 +164,11 @@ impl Sandbox {
             cache,
             cache_error,
             has_pool,
-            compile_jobs: Semaphore::new(options.compile_jobs.max(1)),
+            compile_jobs: Semaphore::new(jobs),
+            compile_places: Semaphore::new(
+                jobs.saturating_add(options.compile_queue)
+                    .min(Semaphore::MAX_PERMITS),
+            ),
             options,
             compiled: AtomicU64::new(0),
             from_cache: AtomicU64::new(0),
@@ -270,11 +281,21 @@ impl Shared {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
         }
+        let Ok(_place) = self.compile_places.try_acquire() else {
+            return Err(LoadError::Busy {
+                limit: self.options.compile_queue,
+            });
+        };
         let _job = self
             .compile_jobs
             .acquire()
             .await
             .expect("the semaphore is never closed");
+        // Somebody else may have compiled the same bytes meanwhile.
+        if let Some(component) = cached() {
+            self.from_cache.fetch_add(1, Ordering::Relaxed);
+            return Ok(component);
+        }
         let started = Instant::now();
         self.tell(CompileEvent::Started {
             label,
@@ -408,6 +429,7 @@ impl fmt::Debug for SandboxOptions {
             .field("compiler", &self.compiler)
             .field("compile_limits", &self.compile_limits)
             .field("compile_jobs", &self.compile_jobs)
+            .field("compile_queue", &self.compile_queue)
             .field("trusted_roots", &self.trusted_roots.len())
             .finish_non_exhaustive()
     }

@@ -11,7 +11,9 @@
 
 mod support;
 
-use std::process::ExitCode;
+use std::io::{BufRead, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use support::{Probe, call, load, only_tool};
 use toolcell_sandbox::{
@@ -21,9 +23,16 @@ use toolcell_sandbox::{
 
 const CHILD: &str = "compile-child";
 
+/// Ways to end that a defect of the compiler would bring about.
+const PANICS: &str = "panics";
+const ABORTS: &str = "aborts";
+
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(CHILD) {
-        return compile_child_main();
+    match std::env::args().nth(1).as_deref() {
+        Some(CHILD) => return compile_child_main(),
+        Some(PANICS) => panic!("planted"),
+        Some(ABORTS) => std::process::abort(),
+        _ => {}
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     macro_rules! run {
@@ -40,15 +49,23 @@ fn main() -> ExitCode {
         wall_time_beyond_the_limit_ends_the_child
         code_is_accepted_up_to_its_limit_and_refused_beyond
         a_child_that_is_no_compiler_is_an_error
+        a_panic_of_the_compiler_is_an_error_of_the_component
+        memory_that_the_system_refuses_is_the_limit_of_memory
+        a_child_gives_up_what_compiling_does_not_need
+        a_child_does_not_outlive_its_parent
         a_trusted_component_needs_no_child
     }
     ExitCode::SUCCESS
 }
 
 fn own_child() -> CompileCommand {
+    child_that(CHILD)
+}
+
+fn child_that(behaves: &str) -> CompileCommand {
     CompileCommand {
         program: std::env::current_exe().unwrap(),
-        args: vec![CHILD.into()],
+        args: vec![behaves.into()],
     }
 }
 
@@ -197,6 +214,110 @@ async fn a_child_that_is_no_compiler_is_an_error() {
         };
         assert!(reason.contains(words), "{program}: {reason}");
     }
+}
+
+async fn a_panic_of_the_compiler_is_an_error_of_the_component() {
+    let sandbox = sandbox(child_that(PANICS), CompileLimits::default());
+    let error = load(&sandbox, &Probe::default()).await.unwrap_err();
+    let reason = "the compiler failed unexpectedly".to_owned();
+    assert_eq!(error, LoadError::Compile { reason });
+}
+
+async fn memory_that_the_system_refuses_is_the_limit_of_memory() {
+    let limits = CompileLimits::default();
+    let error = load(&sandbox(child_that(ABORTS), limits), &Probe::default())
+        .await
+        .unwrap_err();
+    let limit = CompileLimit::Memory(limits.memory);
+    assert_eq!(error, LoadError::CompileLimit { limit });
+}
+
+/// A child that was told what to do and waits for a component of ten bytes.
+const WAITING: &str = r#"{"size":10,"optimize":false,"memory":1000000000,"cpu_seconds":7}"#;
+
+/// Asks again and again, as something else has to happen first.
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..1_000 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} did not happen");
+}
+
+async fn a_child_gives_up_what_compiling_does_not_need() {
+    if !cfg!(target_os = "linux") {
+        println!("test skipped: only Linux shows the limits of another process");
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(CHILD)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "{WAITING}").unwrap();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap();
+    let status = until("no_new_privs", || {
+        Some(read("status")).filter(|status| status.contains("NoNewPrivs:\t1"))
+    });
+    assert!(status.contains("Name:"), "{status}");
+    let limits = read("limits");
+    for (name, most) in [
+        ("Max core file size", "0"),
+        ("Max file size", "0"),
+        ("Max open files", "16"),
+        ("Max cpu time", "7"),
+        ("Max data size", "1250000000"),
+    ] {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        assert_eq!(line.split_whitespace().next(), Some(most), "{name}");
+    }
+    drop(input);
+    assert!(
+        child.wait().unwrap().success(),
+        "no bytes are no component, and that is its answer"
+    );
+}
+
+async fn a_child_does_not_outlive_its_parent() {
+    if !cfg!(target_os = "linux") {
+        println!("test skipped: whether a process is there is read in /proc");
+        return;
+    }
+    // A shell between us and the child. Its input stays open when the shell is gone, so that only the loss of its parent
+    // can end the child.
+    let script = format!("exec 3<&0; \"$0\" {CHILD} <&3 >/dev/null & echo $!; wait");
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    let mut number = String::new();
+    std::io::BufReader::new(shell.stdout.take().unwrap())
+        .read_line(&mut number)
+        .unwrap();
+    let status = format!("/proc/{}/status", number.trim());
+    writeln!(input, "{WAITING}").unwrap();
+    let alive = || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        status.contains("State:") && !status.contains("State:\tZ")
+    };
+    until("the child confines itself", || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        // The second thread is the one that watches.
+        status.contains("Threads:\t2").then_some(())
+    });
+    assert!(alive());
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    until("the end of the child", || (!alive()).then_some(()));
+    drop(input);
 }
 
 async fn a_trusted_component_needs_no_child() {

@@ -8,10 +8,15 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use support::{Probe, load, sandbox};
-use toolcell_core::Limit;
-use toolcell_core::ToolError;
-use toolcell_sandbox::{Ability, Digest, LoadError, Sandbox, SandboxOptions};
+use toolcell_core::{Limit, ToolError};
+use toolcell_sandbox::{
+    Ability, CompileCommand, CompileEvent, Compiler, Digest, LoadError, Sandbox, SandboxOptions, Statistics,
+};
 
 #[tokio::test]
 async fn a_component_says_what_it_is() {
@@ -257,4 +262,81 @@ async fn more_calls_than_slots_wait_for_their_turn() {
     while let Some(result) = calls.join_next().await {
         assert!(result.unwrap().is_ok());
     }
+}
+
+#[tokio::test]
+async fn components_wait_to_be_compiled_up_to_a_limit_and_one_more_is_refused() {
+    // A compiler that never answers, and one thread: what is spawned runs when this test waits, and not before.
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 0,
+        compiler: Compiler::Child(CompileCommand {
+            program: "/bin/sleep".into(),
+            args: vec!["1000".into()],
+        }),
+        compile_jobs: 1,
+        compile_queue: 3,
+        ..SandboxOptions::default()
+    })
+    .unwrap();
+    let bytes = Probe::default().build();
+    let mut loading = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let (sandbox, bytes) = (sandbox.clone(), bytes.clone());
+        loading.spawn(async move { sandbox.load("x", &bytes).await.map(drop) });
+    }
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(loading.try_join_next().is_none(), "one compiles and three wait");
+    let refused = sandbox.load("x", &bytes).await.unwrap_err();
+    assert_eq!(refused, LoadError::Busy { limit: 3 });
+    assert!(refused.hint().is_some());
+    // Whoever gives up leaves a place.
+    loading.shutdown().await;
+    let waits = tokio::time::timeout(Duration::from_millis(20), sandbox.load("x", &bytes)).await;
+    assert!(waits.is_err(), "{waits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
+    let home = tempfile::tempdir().unwrap();
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let (now, seen) = (running.clone(), most.clone());
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: 4,
+        optimize: false,
+        cache_dir: Some(home.path().join("cache")),
+        compile_jobs: 2,
+        compile_queue: 98,
+        on_compile: Some(Arc::new(move |event| match event {
+            CompileEvent::Started { .. } => {
+                seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            }
+            _ => {
+                now.fetch_sub(1, Ordering::SeqCst);
+            }
+        })),
+        ..SandboxOptions::default()
+    })
+    .unwrap();
+    let bytes = [Probe::default().build(), Probe::running("unreachable").build()];
+    let mut loading = tokio::task::JoinSet::new();
+    for client in 0..100 {
+        let (sandbox, bytes) = (sandbox.clone(), bytes[client % 2].clone());
+        loading.spawn(async move { sandbox.load("x", &bytes).await.map(drop) });
+    }
+    while let Some(loaded) = loading.join_next().await {
+        loaded.unwrap().unwrap();
+    }
+    let most = most.load(Ordering::SeqCst);
+    assert!((1..=2).contains(&most), "{most} compiled at one time");
+    // Who waited found what the first one compiled.
+    let Statistics {
+        compiled, from_cache, ..
+    } = sandbox.statistics();
+    assert!(
+        (2..=4).contains(&compiled) && compiled + from_cache == 100,
+        "{compiled} and {from_cache}"
+    );
 }

@@ -3,13 +3,18 @@
 //! A schema of a few hundred bytes can ask for 2^64 checks: every level of the value evaluated twice, by two branches
 //! of an `allOf` that lead to the same place. A validator cannot be interrupted, so the walk is done once without it,
 //! counting, and given up when the count passes [`MAX_CHECKS`]. What is counted is an upper bound: every branch is taken,
-//! also those that a validator would leave out.
+//! also those that a validator would leave out, and a keyword that looks at many things costs as many checks.
 
 use serde_json::{Map, Value};
 
-/// Most pairs of a subschema and a place in the value. A value of 1 MiB has at most some 500,000 places; a million
-/// checks take well under a second.
+use super::patterns::Patterns;
+
+/// Most pairs of a subschema and a place in the value, and of a required name and an object. A value of 1 MiB has at most
+/// some 500,000 places; a million checks take well under a second.
 pub const MAX_CHECKS: u32 = 1_000_000;
+
+/// Values of an `enum` that are compared in the time of one check.
+const VALUES_PER_CHECK: usize = 16;
 
 /// Deepest chain of subschemas, each applied inside the last. Real schemas have some ten for each level of the value.
 pub const MAX_CHAIN: usize = 512;
@@ -32,19 +37,24 @@ const EVERY_CHILD: &[&str] = &[
     "additionalItems",
 ];
 
-/// Counts what a validator may have to do.
-pub(super) fn bounded(schema: &Value, value: &Value) -> Result<(), TooMuchWork> {
+/// Counts what a validator may have to do, and says how many mismatches it could find at most.
+pub(super) fn bounded(schema: &Value, patterns: &Patterns, value: &Value) -> Result<u32, TooMuchWork> {
     let mut walk = Walk {
         root: schema,
+        patterns,
         left: MAX_CHECKS,
+        mismatches: 0,
         open: Vec::new(),
     };
-    walk.visit(schema, value)
+    walk.visit(schema, value)?;
+    Ok(walk.mismatches)
 }
 
 struct Walk<'a> {
     root: &'a Value,
+    patterns: &'a Patterns,
     left: u32,
+    mismatches: u32,
     /// The chain of pairs being visited; a pair that stands in it already is a cycle, at which validators stop.
     open: Vec<(*const Value, *const Value)>,
 }
@@ -64,7 +74,17 @@ impl<'a> Walk<'a> {
         {
             return Ok(());
         }
-        self.left = self.left.checked_sub(1).ok_or(TooMuchWork)?;
+        let required = required_names(keywords, value);
+        self.charge(1 + required)?;
+        // It cannot be more than what is charged.
+        self.mismatches = self
+            .mismatches
+            .saturating_add(u32::try_from(1 + required).unwrap_or(u32::MAX));
+        let values = keywords.get("enum").and_then(Value::as_array).map_or(0, Vec::len);
+        self.charge(values / VALUES_PER_CHECK)?;
+        if let (Value::String(text), Some(Value::String(pattern))) = (value, keywords.get("pattern")) {
+            self.charge(self.patterns.checks(pattern, text))?;
+        }
         if self.open.len() >= MAX_CHAIN {
             return Err(TooMuchWork);
         }
@@ -76,6 +96,12 @@ impl<'a> Walk<'a> {
             _ => {}
         }
         self.open.pop();
+        Ok(())
+    }
+
+    fn charge(&mut self, checks: usize) -> Result<(), TooMuchWork> {
+        let checks = u32::try_from(checks).map_err(|_| TooMuchWork)?;
+        self.left = self.left.checked_sub(checks).ok_or(TooMuchWork)?;
         Ok(())
     }
 
@@ -104,10 +130,8 @@ impl<'a> Walk<'a> {
             self.visit(schema.1, value)?;
         }
         for keyword in ["$ref", "$dynamicRef"] {
-            if let Some(target) = keywords
-                .get(keyword)
-                .and_then(Value::as_str)
-                .and_then(|r| self.resolve(r))
+            if let Some(reference) = keywords.get(keyword).and_then(Value::as_str)
+                && let Some(target) = self.resolve(reference)?
             {
                 self.visit(target, value)?;
             }
@@ -126,15 +150,15 @@ impl<'a> Walk<'a> {
             if let Some(schema) = properties.and_then(|p| p.get(name)) {
                 self.visit(schema, member)?;
             }
-            for (_, schema) in patterns.into_iter().flatten() {
+            for (pattern, schema) in patterns.into_iter().flatten() {
+                self.charge(self.patterns.checks(pattern, name))?;
                 self.visit(schema, member)?;
             }
             self.every_child(keywords, member)?;
         }
         if let Some(names) = keywords.get("propertyNames") {
-            let name = Value::String(String::new());
-            for _ in members {
-                self.visit(names, &name)?;
+            for name in members.keys() {
+                self.visit(names, &Value::String(name.clone()))?;
             }
         }
         Ok(())
@@ -160,19 +184,24 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The schema that a reference names: `#`, a JSON Pointer (RFC 6901) after `#`, or an anchor.
-    fn resolve(&self, reference: &str) -> Option<&'a Value> {
-        let fragment = reference.strip_prefix('#')?;
+    /// The schema that a reference names: `#`, a JSON Pointer (RFC 6901) after `#`, or an anchor, which is looked for in
+    /// the whole document.
+    fn resolve(&mut self, reference: &str) -> Result<Option<&'a Value>, TooMuchWork> {
+        let Some(fragment) = reference.strip_prefix('#') else {
+            return Ok(None);
+        };
         if fragment.is_empty() || fragment.starts_with('/') {
-            return self.root.pointer(&percent_decoded(fragment));
+            return Ok(self.root.pointer(&percent_decoded(fragment)));
         }
         let mut open = vec![self.root];
         while let Some(value) = open.pop() {
+            let below = value.as_object().map_or(0, Map::len) + value.as_array().map_or(0, Vec::len);
+            self.charge(below / VALUES_PER_CHECK)?;
             match value {
                 Value::Object(map) => {
                     let named = |keyword| map.get(keyword).and_then(Value::as_str) == Some(fragment);
                     if named("$anchor") || named("$dynamicAnchor") {
-                        return Some(value);
+                        return Ok(Some(value));
                     }
                     open.extend(map.values());
                 }
@@ -180,8 +209,19 @@ impl<'a> Walk<'a> {
                 _ => {}
             }
         }
-        None
+        Ok(None)
     }
+}
+
+/// The names that an object is looked through for, each of which may be missing.
+fn required_names(keywords: &Map<String, Value>, value: &Value) -> usize {
+    if !value.is_object() {
+        return 0;
+    }
+    let len = |list: &Value| list.as_array().map_or(0, Vec::len);
+    let dependent = keywords.get("dependentRequired").and_then(Value::as_object);
+    let dependent: usize = dependent.map_or(0, |lists| lists.values().map(len).sum());
+    keywords.get("required").map_or(0, len) + dependent
 }
 
 /// Undoes percent-encoding (RFC 3986, section 2.1), as a pointer in a URI fragment carries it.
@@ -215,6 +255,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn bounded(schema: &Value, value: &Value) -> Result<u32, TooMuchWork> {
+        super::bounded(schema, &Patterns::of(schema), value)
+    }
+
     fn nested(depth: usize) -> Value {
         (0..depth).fold(json!({}), |inner, _| json!({"a": inner}))
     }
@@ -222,7 +266,7 @@ mod tests {
     #[test]
     fn every_level_checked_twice_is_too_much_work_after_a_few_levels() {
         let schema = json!({"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        assert_eq!(bounded(&schema, &nested(10)), Ok(()));
+        assert_eq!(bounded(&schema, &nested(10)).map(drop), Ok(()));
         assert_eq!(bounded(&schema, &nested(60)), Err(TooMuchWork));
     }
 
@@ -240,7 +284,7 @@ mod tests {
             defs.insert(format!("d{n}"), json!({}));
             json!({"$ref": "#/$defs/d0", "$defs": defs})
         };
-        assert_eq!(bounded(&doubling(10), &json!({})), Ok(()));
+        assert_eq!(bounded(&doubling(10), &json!({})).map(drop), Ok(()));
         assert_eq!(bounded(&doubling(30), &json!({})), Err(TooMuchWork));
     }
 
@@ -252,7 +296,7 @@ mod tests {
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}),
             json!({"$dynamicAnchor": "x", "items": {"$dynamicRef": "#x"}}),
         ] {
-            assert_eq!(bounded(&schema, &json!([[], [1]])), Ok(()), "{schema}");
+            assert_eq!(bounded(&schema, &json!([[], [1]])).map(drop), Ok(()), "{schema}");
         }
     }
 
@@ -266,7 +310,7 @@ mod tests {
             ]}}
         });
         let value = (0..12).fold(json!({"op": "and"}), |inner, _| json!({"op": "or", "l": inner}));
-        assert_eq!(bounded(&schema, &value), Ok(()));
+        assert_eq!(bounded(&schema, &value).map(drop), Ok(()));
     }
 
     #[test]
@@ -279,7 +323,7 @@ mod tests {
             defs.insert(format!("d{}", n - 1), json!({}));
             json!({"$ref": "#/$defs/d1", "$defs": defs})
         };
-        assert_eq!(bounded(&chain(MAX_CHAIN), &json!({})), Ok(()));
+        assert_eq!(bounded(&chain(MAX_CHAIN), &json!({})).map(drop), Ok(()));
         assert_eq!(bounded(&chain(MAX_CHAIN + 1), &json!({})), Err(TooMuchWork));
     }
 
@@ -287,19 +331,73 @@ mod tests {
     fn a_long_list_is_ordinary_work_and_an_absurd_one_is_not() {
         let schema = json!({"items": {"type": "integer"}});
         let list = |n: u32| Value::Array((0..n).map(Value::from).collect());
-        assert_eq!(bounded(&schema, &list(MAX_CHECKS - 1)), Ok(()));
+        assert_eq!(bounded(&schema, &list(MAX_CHECKS - 1)).map(drop), Ok(()));
         assert_eq!(bounded(&schema, &list(MAX_CHECKS)), Err(TooMuchWork));
     }
 
     #[test]
     fn a_pointer_may_be_percent_encoded() {
         let schema = json!({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"allOf": [{}, {}]}}});
-        let mut walk = Walk {
-            root: &schema,
-            left: 10,
-            open: Vec::new(),
+        assert_eq!(bounded(&schema, &json!(1)), Ok(4));
+    }
+
+    #[test]
+    fn a_list_of_required_names_costs_a_check_for_each_name() {
+        let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+        let schema = json!({"items": {"required": names}});
+        let objects = |n: u32| Value::Array((0..n).map(|_| json!({})).collect());
+        assert_eq!(bounded(&schema, &objects(999)).map(drop), Ok(()));
+        assert_eq!(bounded(&schema, &objects(1_000)), Err(TooMuchWork));
+        let schema = json!({"items": {"dependentRequired": {"a": names}}});
+        assert_eq!(bounded(&schema, &objects(1_000)), Err(TooMuchWork));
+    }
+
+    #[test]
+    fn a_long_list_of_values_costs_more_than_a_short_one() {
+        let numbers = |n: u32| (0..n).map(Value::from).collect::<Vec<_>>();
+        let list = Value::Array(numbers(10_000));
+        assert_eq!(
+            bounded(&json!({"items": {"enum": numbers(250)}}), &list).map(drop),
+            Ok(())
+        );
+        assert_eq!(
+            bounded(&json!({"items": {"enum": numbers(2_000)}}), &list),
+            Err(TooMuchWork)
+        );
+    }
+
+    #[test]
+    fn a_name_that_is_looked_for_in_a_large_schema_costs_what_is_looked_at() {
+        let schema = |n: u32| {
+            let mut defs: Map<String, Value> = (0..n).map(|n| (n.to_string(), json!({}))).collect();
+            defs.insert("z".into(), json!({"$anchor": "here"}));
+            json!({"items": {"$ref": "#here"}, "$defs": defs})
         };
-        walk.visit(&schema, &json!(1)).unwrap();
-        assert_eq!(walk.left, 10 - 4);
+        let list = Value::Array(vec![Value::Null; 10_000]);
+        assert_eq!(bounded(&schema(100), &list).map(drop), Ok(()));
+        assert_eq!(bounded(&schema(3_000), &list), Err(TooMuchWork));
+    }
+
+    #[test]
+    fn a_pattern_costs_the_length_of_the_text_times_its_own_size() {
+        let text = |n: usize| json!("1".repeat(n));
+        let schema = json!({"pattern": "[01]*1[01]{1000}$"});
+        assert_eq!(bounded(&schema, &text(50_000)).map(drop), Ok(()));
+        assert_eq!(bounded(&schema, &text(200_000)), Err(TooMuchWork));
+        // Ordinary ones cost next to nothing.
+        assert_eq!(bounded(&json!({"pattern": "^[a-z]+$"}), &text(1 << 20)), Ok(1));
+        let uuid = json!({"items": {"pattern": "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}});
+        let list = Value::Array(vec![json!("0b1e0b6e-2b7d-4e0a-9a51-0d3b8d5c8f10"); 10_000]);
+        assert_eq!(bounded(&uuid, &list).map(drop), Ok(()));
+        let names = json!({"propertyNames": {"pattern": "[01]*1[01]{1000}$"}});
+        assert_eq!(
+            bounded(&names, &json!({"1".repeat(200_000): 1})),
+            Err(TooMuchWork)
+        );
+        let properties = json!({"patternProperties": {"[01]*1[01]{1000}$": true}});
+        assert_eq!(
+            bounded(&properties, &json!({"1".repeat(200_000): 1})),
+            Err(TooMuchWork)
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getppid, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
@@ -24,8 +24,13 @@ pub(super) const REFUSED: u8 = 1;
 /// Exit status of a process that saw itself use too much memory.
 pub(super) const OUT_OF_MEMORY: u8 = 70;
 
-/// How often the process looks at its own memory. It can pass its limit by what it touches in that time.
+/// How often the process looks at its own memory and for its parent. It can pass its limit by what it touches in that
+/// time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Most open files: the three that it is started with, the one in which it reads how much memory it has, and some for
+/// the standard library.
+const OPEN_FILES: u64 = 16;
 
 /// What the parent asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -118,38 +123,50 @@ fn confine(task: &Task) -> io::Result<()> {
     };
     // The process is killed by SIGXCPU.
     limit(Resource::Cpu, task.cpu_seconds.max(1))?;
+    // No image of its memory, no file that grows, and no files to speak of.
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
+    limit(Resource::Nofile, OPEN_FILES)?;
     // A second net, wider than the first: where it holds, an allocation fails and the process aborts.
     limit(Resource::Data, task.memory.saturating_add(task.memory / 4))?;
-    watch_memory(task.memory)
+    // No program that it could start gains a right (PR_SET_NO_NEW_PRIVS, prctl(2)).
+    #[cfg(target_os = "linux")]
+    rustix::thread::set_no_new_privs(true)?;
+    watch(task.memory)
 }
 
-/// Ends the process when it holds more than `most` bytes of memory.
-#[cfg(target_os = "linux")]
-fn watch_memory(most: u64) -> io::Result<()> {
-    // The line `VmRSS: 1234 kB` of proc_pid_status(5).
-    let resident = || -> Option<u64> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-        Some(kilobytes << 10)
-    };
+/// Ends the process when it holds more than `most` bytes of memory, or when nobody is left to want its answer.
+fn watch(most: u64) -> io::Result<()> {
+    let parent = getppid();
     std::thread::Builder::new()
-        .name("memory-watch".into())
+        .name("watch".into())
         .spawn(move || {
-            // A process that cannot look at itself has the second net.
-            while resident().is_none_or(|bytes| bytes <= most) {
+            loop {
+                if resident().is_some_and(|bytes| bytes > most) {
+                    std::process::exit(i32::from(OUT_OF_MEMORY));
+                }
+                if is_orphan(parent) {
+                    std::process::exit(1);
+                }
                 std::thread::sleep(LOOK_EVERY);
             }
-            std::process::exit(i32::from(OUT_OF_MEMORY));
         })
         .map(drop)
 }
 
-/// Other systems have the second net and the limits of time.
-#[cfg(not(target_os = "linux"))]
-fn watch_memory(_most: u64) -> io::Result<()> {
-    let _ = LOOK_EVERY;
-    Ok(())
+/// A process whose parent is gone is given another one.
+fn is_orphan(parent: Option<Pid>) -> bool {
+    getppid() != parent
+}
+
+/// Bytes of memory that the process holds: the line `VmRSS: 1234 kB` of proc_pid_status(5). A process that cannot look at
+/// itself, as on other systems, has the second net.
+fn resident() -> Option<u64> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes << 10)
 }

@@ -10,11 +10,19 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+use super::UNEXPECTED;
 use super::child::{OK, OUT_OF_MEMORY, REFUSED, Refusal, Task};
 use crate::error::{CompileLimit, LoadError};
 
 /// Number of the signal that ends a process which has used its processor time: 24 on Linux and macOS.
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+
+/// Number of the signal by which a Rust program ends itself when an allocation fails or its stack is full. Both are
+/// memory: the child's limit of data (`child::confine`) is what makes an allocation fail.
+const SIGABRT: i32 = rustix::process::Signal::ABORT.as_raw();
+
+/// Exit status of a Rust program that panicked outside of what catches panics.
+const PANICKED: i32 = 101;
 
 /// Where components are compiled.
 ///
@@ -147,7 +155,7 @@ fn read_answer(
     let Some(status) = status else {
         return Err(limit(CompileLimit::CodeBytes(limits.code_bytes)));
     };
-    if status.code() == Some(i32::from(OUT_OF_MEMORY)) {
+    if status.code() == Some(i32::from(OUT_OF_MEMORY)) || status.signal() == Some(SIGABRT) {
         return Err(limit(CompileLimit::Memory(limits.memory)));
     }
     if status.signal() == Some(SIGXCPU) {
@@ -164,6 +172,9 @@ fn read_answer(
             },
             LoadError::from,
         )),
+        _ if status.code() == Some(PANICKED) => Err(LoadError::Compile {
+            reason: UNEXPECTED.into(),
+        }),
         _ => Err(LoadError::Compile {
             reason: format!("the compiling process ended early ({status})"),
         }),

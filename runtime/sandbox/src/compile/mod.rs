@@ -15,6 +15,9 @@ use wasmtime::component::Component;
 
 use crate::error::LoadError;
 
+/// What is said of a compiler that panicked, here or in a child.
+const UNEXPECTED: &str = "the compiler failed unexpectedly";
+
 /// Compiled code, and why it can be trusted.
 pub(crate) enum Artefact<'a> {
     /// This process or its compiling child made it a moment ago.
@@ -36,7 +39,7 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, LoadErro
             reason: format!("{error:#}"),
         }),
         Err(_) => Err(LoadError::Compile {
-            reason: "the compiler failed unexpectedly".into(),
+            reason: UNEXPECTED.into(),
         }),
     }
 }
