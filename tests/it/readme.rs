@@ -17,7 +17,7 @@ use crate::house::root;
 
 /// The example of the README, which the block that runs it calls.
 mod example {
-    include!("../../runtime/cli/examples/embed.rs");
+    include!("../../runtime/cli/examples/embed/program.rs");
 
     pub(super) fn run() {
         main().expect("the example of the README runs");
@@ -206,7 +206,7 @@ fn the_program_of_the_readme_is_the_example_that_runs_and_has_at_most_thirty_lin
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let (_, program) = readme.split_once("```rust\n").expect("the README has a program");
     let (program, rest) = program.split_once("```\n").expect("its block is closed");
-    assert_eq!(program, include_str!("../../runtime/cli/examples/embed.rs"));
+    assert_eq!(program, include_str!("../../runtime/cli/examples/embed/program.rs"));
     assert!(program.lines().count() <= 30);
     assert!(
         !rest.contains("```rust"),

@@ -75,7 +75,7 @@ impl Spent {
             self.fuel = self.fuel.saturating_add(receipt.fuel);
             self.call_us = self.call_us.saturating_add(receipt.wall_us);
         }
-        if let Some(agent) = receipt.and_then(|receipt| receipt.agent) {
+        if let Some(agent) = receipt.and_then(|receipt| receipt.agent.as_deref()) {
             self.calls = self.calls.saturating_add(agent.calls);
             self.bytes = self.bytes.saturating_add(agent.bytes);
             match agent.cost_micros {
@@ -264,7 +264,7 @@ mod tests {
                 cost_micros,
             };
             let receipt = Receipt {
-                agent: Some(agent),
+                agent: Some(Box::new(agent)),
                 ..Receipt::default()
             };
             spent.count_call(1, Some(&receipt));

@@ -14,7 +14,7 @@ pub(crate) fn together(mut sum: Receipt, next: Receipt) -> Receipt {
     sum.omitted = sum.omitted.saturating_add(next.omitted);
     sum.agent = match (sum.agent, next.agent) {
         (Some(mut sum), Some(next)) => {
-            sum.add(next);
+            sum.add(*next);
             Some(sum)
         }
         (sum, next) => sum.or(next),

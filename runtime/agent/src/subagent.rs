@@ -152,11 +152,11 @@ impl Used {
             cost_micros: prices.map(|prices| spent.cost_micros(prices)),
             ..self.own
         };
-        if let Some(further) = self.calls.agent {
-            all.add(further);
+        if let Some(further) = &self.calls.agent {
+            all.add(**further);
         }
         Receipt {
-            agent: Some(all),
+            agent: Some(Box::new(all)),
             ..self.calls.clone()
         }
     }

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcell_agent::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
+use toolcell_agent::{
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+};
 use toolcell_core::BoxFuture;
 
 use crate::config::Settings;
@@ -63,7 +65,6 @@ pub(crate) struct AtTerminal(Arc<Asking>);
 
 struct Asking {
     console: Console,
-    approvals: Approvals,
     /// The component behind each tool.
     known: BTreeMap<String, Known>,
     file: Option<PathBuf>,
@@ -77,7 +78,6 @@ impl AtTerminal {
     pub(crate) fn new(
         environment: &Environment,
         console: &Console,
-        approvals: Approvals,
         known: BTreeMap<String, Known>,
         is_kept: bool,
     ) -> Option<Arc<Self>> {
@@ -95,7 +95,6 @@ impl AtTerminal {
         };
         Some(Arc::new(Self(Arc::new(Asking {
             console: console.clone(),
-            approvals,
             known,
             file,
             remembered: Mutex::new(remembered),
@@ -105,12 +104,10 @@ impl AtTerminal {
 }
 
 impl Asking {
-    /// Whether a rule asks, and nothing but a rule.
-    fn is_asked_by_a_rule_alone(&self, request: &ApprovalRequest) -> bool {
-        match self.approvals.verdict(&request.tool, &request.arguments) {
-            (Verdict::Ask, Some(rule)) => request.reason == format!("the rule `{rule}`"),
-            _ => false,
-        }
+    /// Whether a person answered for always what is asked. The flow guard asks about one moment, so that nothing
+    /// remembered answers it.
+    fn is_answered(&self, request: &ApprovalRequest) -> bool {
+        request.cause == ApprovalCause::Rule && self.is_remembered(request)
     }
 
     fn is_remembered(&self, request: &ApprovalRequest) -> bool {
@@ -234,8 +231,8 @@ impl Asking {
 
     fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
         let deny = |reason: Option<String>| Decision::Deny { reason };
-        let rule_alone = self.is_asked_by_a_rule_alone(request);
-        if rule_alone && self.is_remembered(request) {
+        let rule_alone = request.cause == ApprovalCause::Rule;
+        if self.is_answered(request) {
             return Decision::Approve;
         }
         let _pause = self.console.pause();
@@ -344,31 +341,34 @@ mod tests {
     #[test]
     fn the_question_of_the_flow_guard_is_never_answered_from_memory() {
         let environment = Environment::for_tests(Path::new("/"), &[]);
+        let known = Known {
+            digest: "sha256:x".into(),
+            ..Known::default()
+        };
         let asking = Asking {
             console: Console::new(&environment),
-            approvals: Approvals {
-                rules: vec![ApprovalRule::tool("files_*", Verdict::Ask)],
-                flow: FlowGuard::Ask,
-            },
-            known: BTreeMap::new(),
+            known: BTreeMap::from([("files_write".to_owned(), known)]),
             file: None,
-            remembered: Mutex::new(Vec::new()),
+            remembered: Mutex::new(vec![Remembered {
+                tool: "files_write".into(),
+                digest: "sha256:x".into(),
+                arguments: Scope::Any,
+            }]),
             is_kept: false,
         };
-        for (reason, alone) in [
-            ("the rule `ask for files_*`", true),
-            (
-                "the rule `ask for files_*`; and with this call the session would have …",
-                false,
-            ),
+        for (cause, answered) in [
+            (ApprovalCause::Rule, true),
+            (ApprovalCause::Flow, false),
+            (ApprovalCause::RuleAndFlow, false),
         ] {
             let request = ApprovalRequest {
                 id: "1".into(),
                 tool: "files_write".into(),
                 arguments: json!({}),
-                reason: reason.into(),
+                cause,
+                reason: "the rule `ask for files_*`".into(),
             };
-            assert_eq!(asking.is_asked_by_a_rule_alone(&request), alone);
+            assert_eq!(asking.is_answered(&request), answered, "{cause:?}");
         }
     }
 }

@@ -153,11 +153,10 @@ impl AgentFlags {
             .iter()
             .flat_map(|loaded| loaded.tools.iter().cloned())
             .collect();
-        let approvals = approve::rules(&settings);
         let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
             .policy(loop_policy(&settings, settings.budget.budget(prices)))
-            .approvals(approvals.clone());
+            .approvals(approve::rules(&settings));
         for (tool, flow) in flow::of_tools(&loaded) {
             agent = agent.flow(tool, flow);
         }
@@ -166,7 +165,7 @@ impl AgentFlags {
             agent = agent.store(store);
         }
         let known = known(&loaded, &suspicions);
-        let approver = AtTerminal::new(environment, console, approvals, known, is_kept);
+        let approver = AtTerminal::new(environment, console, known, is_kept);
         let is_attended = approver.is_some();
         if let Some(approver) = approver {
             agent = agent.approver(approver);

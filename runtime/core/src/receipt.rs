@@ -39,7 +39,7 @@ pub struct Receipt {
     /// What the session of an agent used, where the tool is one. Its fuel, bytes, hosts and files are those of its own
     /// calls together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentUse>,
+    pub agent: Option<Box<AgentUse>>,
 }
 
 /// What the session of an agent used that ran inside a call.

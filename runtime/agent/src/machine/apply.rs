@@ -111,7 +111,7 @@ impl LoopState {
                 if known {
                     let bytes = content.iter().map(Content::byte_len).sum::<usize>();
                     self.spent.count_call(bytes as u64, receipt.as_ref());
-                    let agent = receipt.as_ref().and_then(|receipt| receipt.agent);
+                    let agent = receipt.as_ref().and_then(|receipt| receipt.agent.as_deref());
                     if let (Some(turn), Some(agent)) = (&mut self.turn, agent) {
                         turn.usage.add(agent.usage);
                     }

@@ -1,0 +1,3 @@
+//! The program of the README, which embeds the loop.
+
+include!("program.rs");
