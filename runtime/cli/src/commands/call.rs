@@ -77,7 +77,7 @@ impl Call {
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
         if self.locked {
-            lock::check(std::slice::from_ref(&loaded), environment)?;
+            lock::check(std::slice::from_ref(&loaded), None, environment)?;
         }
         let tool = pick(&loaded, wanted.tool.as_deref())?;
         let text = self.read_arguments(console)?;
