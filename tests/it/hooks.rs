@@ -157,7 +157,10 @@ fn a_component_ends_a_turn_before_a_call_and_before_the_prompt() {
 /// Everything that can go wrong in a cell, and the words that the person reads of it.
 const FAILURES: [(&str, &str); 5] = [
     ("fail no idea", "no idea"),
-    ("panic", "it crashed: wasm `unreachable` instruction executed"),
+    (
+        "panic",
+        "it crashed: wasm trap: wasm `unreachable` instruction executed",
+    ),
     ("spin", "stopped by a limit: not finished after 300 ms"),
     ("hoard", "stopped by a limit: more than 33554432 bytes of memory"),
     (
@@ -176,7 +179,7 @@ fn a_component_that_guards_and_fails_refuses_the_call_and_is_reported() {
         person.file("script.json", script.to_string());
         let seen = run(&person, "x", &[]).ended(0);
         assert_eq!(only_result(&seen)["error"]["kind"], "denied", "{order_text}");
-        assert!(events(&seen, "call_started").is_empty(), "{order_text}");
+        assert_eq!(only_result(&seen)["receipt"], Value::Null, "{order_text}");
         let said = notices(&seen);
         let told = said
             .iter()
@@ -195,7 +198,8 @@ fn a_component_that_does_not_guard_and_fails_is_reported_and_the_call_goes_on() 
         person.file("script.json", script.to_string());
         let seen = run(&person, "x", &[]).ended(0);
         assert_eq!(only_result(&seen)["error"], Value::Null, "{order_text}");
-        assert!(notices(&seen).iter().any(|n| n.contains(words)), "{order_text}");
+        let said = notices(&seen);
+        assert!(said.iter().any(|n| n.contains(words)), "{order_text}: {said:?}");
     }
 }
 
@@ -329,7 +333,14 @@ fn a_hook_in_a_projects_file_stops_the_start() {
     person.configure("");
     person.file("toolcell.toml", "[hooks.h]\ncomponent = \"hook.wasm\"\n");
     let seen = person.run(&["config", "check"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @"");
+    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
+    error: a project's file cannot bring or change a hook
+      why: in toolcell.toml, line 1, column 8
+             1 | [hooks.h]
+               |        ^
+           a hook sees every prompt and every call, and a guard that a project changes guards nothing
+     hint: look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration
+    "#);
     // Not even to switch one off that the person has.
     configure(&person, "");
     person.file("toolcell.toml", "[hooks.h]\nenabled = false\n");
@@ -343,24 +354,58 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
     person.file("core.wasm", wat::parse_str("(module)").unwrap());
     person.file("none.wasm", wat::parse_str("(component)").unwrap());
     person.probe("tool.wasm", &crate::probe::Probe::default());
+    let named = |file: &str| format!("[hooks.h]\ncomponent = {:?}\n", person.work().join(file));
+    let circle = ["a", "b"].map(|name| {
+        let other = if name == "a" { "b" } else { "a" };
+        named("hook.wasm").replace(".h]", &format!(".{name}]")) + &format!("before = [{other:?}]\n")
+    });
     for (toml, code) in [
-        ("[hooks.h]\n", 3),
-        ("[hooks.\"a b\"]\ncomponent = \"x.wasm\"\n", 3),
-        ("[hooks.h]\ncomponent = \"../../../work/gone.wasm\"\n", 7),
-        ("[hooks.h]\ncomponent = \"../../../work/core.wasm\"\n", 7),
-        ("[hooks.h]\ncomponent = \"../../../work/none.wasm\"\n", 7),
-        ("[hooks.h]\ncomponent = \"../../../work/tool.wasm\"\n", 7),
-        (
-            "[hooks.a]\ncomponent = \"../../../work/hook.wasm\"\nbefore = [\"b\"]\n[hooks.b]\ncomponent = \"../../../work/hook.wasm\"\nbefore = [\"a\"]\n",
-            3,
-        ),
+        ("[hooks.h]\n".to_owned(), 3),
+        ("[hooks.\"a b\"]\ncomponent = \"x.wasm\"\n".to_owned(), 3),
+        (named("gone.wasm"), 7),
+        (named("core.wasm"), 7),
+        (named("none.wasm"), 7),
+        (named("tool.wasm"), 7),
+        (circle.concat(), 3),
     ] {
-        person.configure(toml);
-        all.push_str(&person.plain(&run(&person, "x", &[]).ended(code).stderr));
+        person.configure(&toml);
+        let said = run(&person, "x", &[]).ended(code).stderr;
+        // The line of the configuration holds a path of this machine.
+        let lines = said.lines().filter(|line| !line.contains("| "));
+        all.extend(lines.map(|line| person.plain(line) + "\n"));
     }
     person.configure("");
     all.push_str(&person.plain(&run(&person, "x", &["--tool", "hook.wasm"]).ended(7).stderr));
-    insta::assert_snapshot!(all, @"");
+    insta::assert_snapshot!(all, @r#"
+    error: the hook `h` has no component
+      why: in ~/.config/toolcell/config.toml, line 1, column 8
+     hint: say which file it is: component = "FILE.wasm"
+    error: `a b` is no name of a hook
+      why: in ~/.config/toolcell/config.toml, line 1, column 8
+     hint: use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter
+    error: the component `gone.wasm` cannot be read
+      why: in ~/.config/toolcell/config.toml, line 2, column 13
+           No such file or directory (os error 2)
+     hint: check the path; relative paths start at the working directory
+    error: `core.wasm` cannot be loaded
+      why: this is a WebAssembly core module, not a component
+           in ~/.config/toolcell/config.toml, line 2, column 13
+     hint: build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`
+    error: `none.wasm` cannot be loaded
+      why: the component is no hook: it does not export `toolcell:tool/hooks`
+           in ~/.config/toolcell/config.toml, line 2, column 13
+     hint: build it against the world `toolcell:tool/hook-provider`
+    error: `tool.wasm` cannot be loaded
+      why: the component is no hook: it does not export `toolcell:tool/hooks`
+           in ~/.config/toolcell/config.toml, line 2, column 13
+     hint: it has tools: offer them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
+    error: the hooks cannot run together
+      why: the order of these hooks forms a circle: a, b
+     hint: say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`
+    error: `hook.wasm` cannot be loaded
+      why: the component is no tool: it does not export `toolcell:tool/tools`
+     hint: it is a hook: name it in your own configuration, `[hooks.NAME] component = "FILE.wasm"`
+    "#);
 }
 
 #[test]
@@ -409,12 +454,22 @@ fn a_person_reads_what_a_hook_is() {
         &json!([]),
     );
     let seen = person.run(&["tool", "inspect", "h"]).ended(0);
-    let stable: Vec<&str> = seen
-        .stdout
-        .lines()
-        .filter(|l| !l.contains("KiB") && !l.contains("sha256"))
-        .collect();
-    insta::assert_snapshot!(stable.join("\n"), @"");
+    let (_, stable) = seen.stdout.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(stable, @r#"
+      + can read environment variables, and sees only those that are granted
+      + can write to standard output and standard error, which go to the log of the call
+      + can end itself, which ends the call and nothing else
+      - cannot touch files, whatever is granted
+      - cannot send HTTP requests, whatever is granted
+      - cannot know the time of day
+      - cannot get random numbers: the same input gives the same answer
+
+    nothing is granted to it
+
+    keep_files  is a hook, says it is a guard
+      Lets files be written below `scratch/` alone.
+        before_call    sees every call; may change its arguments, refuse it, or end the turn
+    "#);
     let json = person
         .run(&["tool", "inspect", "hook.wasm", "--json"])
         .ended(0)
