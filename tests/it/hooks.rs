@@ -301,6 +301,21 @@ fn a_component_touches_no_file_until_its_own_grant_says_so() {
 }
 
 #[test]
+fn a_component_can_be_a_hook_and_have_tools() {
+    let calls = json!([{ "name": "unruly_order", "arguments": { "text": "change it" } }]);
+    let person = person("unruly_hook.wasm", "", &calls);
+    let seen = run(&person, "x", &["--tool", "hook.wasm"]).ended(0);
+    let told = only_result(&seen)["content"].to_string();
+    assert!(told.contains("the tool read: it"), "{told}");
+    let json = person
+        .run(&["tool", "inspect", "hook.wasm", "--json"])
+        .ended(0)
+        .json();
+    assert_eq!(json["hook"]["name"], "unruly");
+    assert_eq!(json["tools"][0]["name"], "unruly_order");
+}
+
+#[test]
 fn a_guard_keeps_files_where_they_are_and_gives_an_argument_its_default() {
     let calls = json!([
         { "name": "files_write", "arguments": { "path": "a.txt", "content": "x" } },
@@ -375,6 +390,10 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
         all.extend(lines.map(|line| person.plain(line) + "\n"));
     }
     person.configure("");
+    person.file(
+        "hook.wasm",
+        std::fs::read(built().join("keep_files.wasm")).unwrap(),
+    );
     all.push_str(&person.plain(&run(&person, "x", &["--tool", "hook.wasm"]).ended(7).stderr));
     insta::assert_snapshot!(all, @r#"
     error: the hook `h` has no component

@@ -37,7 +37,7 @@
 //! |---|---|---|
 //! | a component | 32 MiB, and no more parts, functions and instances than `shape` says | `load`, `attacks` |
 //! | compiling it | [`CompileLimits`], in a process of its own where [`Compiler::Child`] is set | `compile_child` |
-//! | one moment of a hook | [`toolcell_core::Limits`], and what [`hook`] says of its answers | `hooks` |
+//! | one moment of a hook | [`toolcell_core::Limits`], and what [`hook`] says of its answers | `hook`, and `tests/it/hooks.rs` of the project |
 //! | reading its definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |

@@ -1,8 +1,8 @@
 //! A hook that does what a call tells it to, good or bad: the suite shows with it that a hook is held by its cell. The
-//! argument `text` of the call is the order, such as `panic` or `say so`.
+//! argument `text` of the call is the order, such as `panic` or `say so`. It is a tool as well: a component can be both.
 
 use toolcell_sdk::hook::{Call, CallReport, Failure, Hook, Prompt, Turn, TurnEnd, Verdict};
-use toolcell_sdk::{Result, ToolError, hook, log};
+use toolcell_sdk::{Result, ToolError, hook, log, tool};
 
 struct Unruly;
 
@@ -78,4 +78,11 @@ impl Hook for Unruly {
     }
 }
 
+/// Takes an order for the hook.
+#[tool(read_only)]
+fn unruly_order(text: &str) -> String {
+    format!("the tool read: {text}")
+}
+
 toolcell_sdk::export_hook!(Unruly);
+toolcell_sdk::export!(unruly_order);

@@ -256,6 +256,8 @@ async fn observe(
     tracing::debug!(tool = %name, "the call begins");
     let running = tool.call(call, cx);
     let result = tokio::select! {
+        // The call first: one that was cancelled before it began would leave no receipt.
+        biased;
         result = running => result,
         () = cancel.cancelled() => Err(ToolError::Cancelled),
     };
