@@ -10,6 +10,9 @@ use crate::house::root;
 /// The releases that are frozen for ever, each a folder of `wit/frozen`.
 const FROZEN: &[&str] = &["0.1.0"];
 
+/// The worlds that components are built for.
+const WORLDS: &[&str] = &["provider", "hook-provider"];
+
 fn package(folder: &Path) -> (Resolve, PackageId) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve
@@ -43,11 +46,13 @@ fn both_worlds(frozen: &str, world: &str) -> (Resolve, WorldId, WorldId) {
 }
 
 #[test]
-fn a_tool_built_for_any_frozen_release_still_links() {
+fn a_component_built_for_any_frozen_release_still_links() {
     for frozen in FROZEN {
-        let (resolve, old, new) = both_worlds(frozen, "provider");
-        semver_check(resolve, old, new)
-            .unwrap_or_else(|e| panic!("wit/ breaks the tools built for {frozen}: {e:#}"));
+        for world in WORLDS {
+            let (resolve, old, new) = both_worlds(frozen, world);
+            semver_check(resolve, old, new)
+                .unwrap_or_else(|e| panic!("wit/ breaks what was built for {world} of {frozen}: {e:#}"));
+        }
     }
 }
 

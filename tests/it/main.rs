@@ -12,6 +12,7 @@ mod cli_tool;
 mod config;
 mod contract;
 mod dependencies;
+mod hooks;
 mod house;
 mod keyring;
 mod planted;

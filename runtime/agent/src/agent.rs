@@ -257,7 +257,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Time that one hook has at one moment; 10 seconds unless set.
+    /// Time that one hook has at one moment, unless it says otherwise itself; 10 seconds unless set.
     #[must_use]
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
         self.hook_timeout = timeout;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 const TABLE: &str = include_str!("../LOOPS.md");
 
-/// All test code of the crate.
-const SOURCES: [&str; 23] = [
+/// All test code of the crate, and that of the suite for what another crate does with hooks.
+const SOURCES: [&str; 24] = [
+    include_str!("../../../tests/it/hooks.rs"),
     include_str!("approval.rs"),
     include_str!("budget.rs"),
     include_str!("context/mod.rs"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use toolcell_agent::budget::{Budget, Prices};
-use toolcell_agent::{Agent, LoopPolicy, SqliteStore, preset};
+use toolcell_agent::{Agent, BuildError, LoopPolicy, SqliteStore, preset};
 use toolcell_core::{SessionStore, Tool};
 
 use crate::approve::{self, AtTerminal, Known};
@@ -19,6 +19,7 @@ use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::flow;
 use crate::hints::{AllowHints, BudgetHints};
+use crate::hook::ComponentHook;
 use crate::lock;
 use crate::model::{self, ProviderName};
 use crate::quote;
@@ -48,7 +49,7 @@ pub(crate) struct AgentFlags {
     #[arg(long = "budget", value_name = "NAME=VALUE")]
     budget: Vec<NamedBudget>,
 
-    /// Refuse tools that differ from `toolcell.lock`.
+    /// Refuse tools and hooks that differ from `toolcell.lock`.
     #[arg(long)]
     locked: bool,
 
@@ -140,9 +141,10 @@ impl AgentFlags {
         let prices = prices(&settings, &chosen.provider.info().model, environment)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = load(&toolbox, &self.tools, console).await?;
+        let hooks = toolbox.hooks().await?;
         let suspicions = suspicion::among(&loaded);
         if self.locked {
-            lock::check(&loaded, environment)?;
+            lock::check(&loaded, Some(&hooks), environment)?;
         } else {
             // What is locked was looked at.
             for suspicion in suspicions.values().flatten() {
@@ -160,6 +162,10 @@ impl AgentFlags {
         for (tool, flow) in flow::of_tools(&loaded) {
             agent = agent.flow(tool, flow);
         }
+        for hook in hooks {
+            let user_file = user_file_shown(environment);
+            agent = agent.hook(Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file)));
+        }
         let is_kept = store.is_some();
         if let Some(store) = store {
             agent = agent.store(store);
@@ -170,10 +176,15 @@ impl AgentFlags {
         if let Some(approver) = approver {
             agent = agent.approver(approver);
         }
-        let agent = agent.build().map_err(|e| {
-            Failure::new(Exit::Config, "the tools cannot be offered together")
+        let agent = agent.build().map_err(|e| match e {
+            BuildError::DuplicateHook { .. } | BuildError::HookCycle { .. } => {
+                Failure::new(Exit::Config, "the hooks cannot run together")
+                    .because(e)
+                    .hint("say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`")
+            }
+            e => Failure::new(Exit::Config, "the tools cannot be offered together")
                 .because(e)
-                .hint("choose among them with --tool")
+                .hint("choose among them with --tool"),
         })?;
         Ok(Assembled {
             agent,

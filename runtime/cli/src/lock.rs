@@ -2,7 +2,8 @@
 //!
 //! It holds digests of the bytes, of what the model is told (name, title, description, schemas, of each tool), the
 //! imports, and the grants. A tool that changes afterwards, in its code or only in its words, is refused by `--locked`,
-//! and the person reads what changed.
+//! and the person reads what changed. The same for hooks, of which the model reads nothing: bytes, moments, imports, grants,
+//! and whether they guard.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolcell_core::ToolSpec;
-use toolcell_sandbox::Digest;
+use toolcell_sandbox::{Digest, Identity};
 
+use crate::config::ToolSettings;
 use crate::environment::Environment;
+use crate::hook::is_guard;
 use crate::report::{Exit, Failure};
-use crate::toolbox::Loaded;
+use crate::toolbox::{Loaded, LoadedHook};
 
 /// Name of the file, in the working directory.
 pub(crate) const FILE: &str = "toolcell.lock";
@@ -26,7 +29,7 @@ const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 4 << 20;
 
 const HEADER: &str = "\
-# Written by `toolcell lock`. `toolcell run --locked` refuses tools that differ from it.
+# Written by `toolcell lock`. `toolcell run --locked` refuses tools and hooks that differ from it.
 ";
 
 /// The whole file.
@@ -37,6 +40,9 @@ pub(crate) struct LockFile {
     /// Components by name.
     #[serde(default)]
     components: BTreeMap<String, Locked>,
+    /// Hooks by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    hooks: BTreeMap<String, LockedHook>,
 }
 
 /// One component.
@@ -65,14 +71,37 @@ struct LockedTool {
     output: String,
 }
 
+/// One hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockedHook {
+    /// Digest of its bytes.
+    digest: String,
+    /// What it imports.
+    imports: Vec<String>,
+    /// What it was granted.
+    grants: Vec<String>,
+    /// When it is asked.
+    moments: Vec<String>,
+    /// Whether it guards.
+    guard: bool,
+}
+
 impl LockFile {
     /// The lock of these components.
-    pub(crate) fn of<'a>(loaded: impl IntoIterator<Item = &'a Loaded>) -> Self {
+    pub(crate) fn of<'a>(
+        loaded: impl IntoIterator<Item = &'a Loaded>,
+        hooks: impl IntoIterator<Item = &'a LoadedHook>,
+    ) -> Self {
         Self {
             version: VERSION,
             components: loaded
                 .into_iter()
                 .map(|loaded| (loaded.settings.name.clone(), Locked::of(loaded)))
+                .collect(),
+            hooks: hooks
+                .into_iter()
+                .map(|hook| (hook.settings.component.name.clone(), LockedHook::of(hook)))
                 .collect(),
         }
     }
@@ -86,29 +115,17 @@ impl LockFile {
         std::fs::write(path, format!("{HEADER}{text}"))
     }
 
-    /// The names of the components in it.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.components.keys().map(String::as_str)
+    /// What is in it, for a person.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        let hooks = self.hooks.keys().map(|name| format!("the hook {name}"));
+        self.components.keys().cloned().chain(hooks)
     }
 }
 
 impl Locked {
     fn of(loaded: &Loaded) -> Self {
         let component = &loaded.component;
-        let mut imports: Vec<String> = component
-            .imports()
-            .iter()
-            .map(|import| import.name.clone())
-            .collect();
-        imports.sort_unstable();
-        let mut grants: Vec<String> = loaded
-            .settings
-            .grants
-            .iter()
-            .map(|line| line.grant.to_string())
-            .collect();
-        grants.sort_unstable();
-        grants.dedup();
+        let (imports, grants) = reach(component.identity(), &loaded.settings);
         Self {
             digest: component.digest().to_string(),
             imports,
@@ -144,14 +161,10 @@ impl Locked {
         }
         let gone = self.tools.keys().filter(|name| !now.tools.contains_key(*name));
         found.extend(gone.map(|name| format!("the tool `{name}` is gone")));
-        let new_imports = now.imports.iter().filter(|import| !self.imports.contains(import));
-        found.extend(new_imports.map(|import| format!("it imports `{import}`, which is new")));
-        let gone_imports = self.imports.iter().filter(|import| !now.imports.contains(import));
-        found.extend(gone_imports.map(|import| format!("it no longer imports `{import}`")));
-        let new_grants = now.grants.iter().filter(|grant| !self.grants.contains(grant));
-        found.extend(
-            new_grants.map(|grant| format!("the grant `{grant}` is not among those that are locked")),
-        );
+        found.extend(reach_differences(
+            (&self.imports, &self.grants),
+            (&now.imports, &now.grants),
+        ));
         if self.digest != now.digest {
             found.push(if found.is_empty() {
                 "its code changed, and nothing that the model reads".into()
@@ -161,6 +174,72 @@ impl Locked {
         }
         found
     }
+}
+
+impl LockedHook {
+    fn of(loaded: &LoadedHook) -> Self {
+        let component = &loaded.component;
+        let (imports, grants) = reach(component.identity(), &loaded.settings.component);
+        let moments = component.spec().moments.iter();
+        Self {
+            digest: component.identity().digest().to_string(),
+            imports,
+            grants,
+            moments: moments.map(|moment| moment.as_str().to_owned()).collect(),
+            guard: is_guard(&loaded.settings, component.spec()),
+        }
+    }
+
+    /// Every way in which `now` differs from this.
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.moments != now.moments {
+            found.push(format!(
+                "it is asked at {}, and was at {}",
+                now.moments.join(", "),
+                self.moments.join(", ")
+            ));
+        }
+        if self.guard && !now.guard {
+            found.push("it is no guard any more".into());
+        }
+        found.extend(reach_differences(
+            (&self.imports, &self.grants),
+            (&now.imports, &now.grants),
+        ));
+        if self.digest != now.digest {
+            found.push("its code changed".into());
+        }
+        found
+    }
+}
+
+/// The imports of a component and its grants, in a fixed order.
+fn reach(identity: &Identity, settings: &ToolSettings) -> (Vec<String>, Vec<String>) {
+    let imports = identity.imports().iter();
+    let mut imports: Vec<String> = imports.map(|import| import.name.clone()).collect();
+    imports.sort_unstable();
+    let grants = settings.grants.iter();
+    let mut grants: Vec<String> = grants.map(|line| line.grant.to_string()).collect();
+    grants.sort_unstable();
+    grants.dedup();
+    (imports, grants)
+}
+
+/// What a component can ask for and could not before, and the other way round; and what it is granted beyond what was
+/// approved. Each side is imports and grants.
+fn reach_differences(
+    (imports, grants): (&[String], &[String]),
+    (imports_now, grants_now): (&[String], &[String]),
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let new_imports = imports_now.iter().filter(|import| !imports.contains(import));
+    found.extend(new_imports.map(|import| format!("it imports `{import}`, which is new")));
+    let gone_imports = imports.iter().filter(|import| !imports_now.contains(import));
+    found.extend(gone_imports.map(|import| format!("it no longer imports `{import}`")));
+    let new_grants = grants_now.iter().filter(|grant| !grants.contains(grant));
+    found.extend(new_grants.map(|grant| format!("the grant `{grant}` is not among those that are locked")));
+    found
 }
 
 impl LockedTool {
@@ -217,11 +296,16 @@ pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     Ok(lock)
 }
 
-/// Refuses components that are not what the lock file says.
+/// Refuses components that are not what the lock file says. `hooks` is `None` for a call without a turn, in which no hook
+/// takes part.
 ///
 /// # Errors
 /// Says every difference.
-pub(crate) fn check(loaded: &[Loaded], environment: &Environment) -> Result<(), Failure> {
+pub(crate) fn check(
+    loaded: &[Loaded],
+    hooks: Option<&[LoadedHook]>,
+    environment: &Environment,
+) -> Result<(), Failure> {
     let lock = read(environment)?;
     let mut differing = Vec::new();
     for loaded in loaded {
@@ -238,14 +322,44 @@ pub(crate) fn check(loaded: &[Loaded], environment: &Environment) -> Result<(), 
             }
         }
     }
+    if let Some(hooks) = hooks {
+        differing.extend(hook_differences(&lock, hooks));
+    }
     if differing.is_empty() {
         return Ok(());
     }
-    let mut failure = Failure::new(Exit::Denied, format!("the tools differ from `{FILE}`"));
+    let has_hooks = hooks.is_some_and(|hooks| !hooks.is_empty() || !lock.hooks.is_empty());
+    let what = if has_hooks {
+        "the tools or hooks differ"
+    } else {
+        "the tools differ"
+    };
+    let mut failure = Failure::new(Exit::Denied, format!("{what} from `{FILE}`"));
     for difference in differing {
         failure = failure.why(difference);
     }
     Err(failure.hint("look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it"))
+}
+
+/// Every hook that is not what the lock file says, or not there.
+fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<String> {
+    let mut differing = Vec::new();
+    let mut gone: Vec<&String> = lock.hooks.keys().collect();
+    for hook in hooks {
+        let name = &hook.settings.component.name;
+        gone.retain(|locked| *locked != name);
+        match lock.hooks.get(name) {
+            None => differing.push(format!("the hook `{name}` is not locked")),
+            Some(locked) => {
+                let differences = locked.differences(&LockedHook::of(hook)).into_iter();
+                differing.extend(differences.map(|difference| format!("the hook `{name}`: {difference}")));
+            }
+        }
+    }
+    // A tool that takes no part does nothing; a hook that takes none lets everything pass.
+    let gone = gone.into_iter();
+    differing.extend(gone.map(|name| format!("the hook `{name}` is locked and takes no part")));
+    differing
 }
 
 #[cfg(test)]
@@ -264,6 +378,45 @@ mod tests {
             grants: vec!["read=.".into()],
             tools: BTreeMap::from([("t".to_owned(), tool)]),
         }
+    }
+
+    fn locked_hook() -> LockedHook {
+        LockedHook {
+            digest: "sha256:1".into(),
+            imports: vec!["a".into()],
+            grants: vec!["read=.".into()],
+            moments: vec!["before_call".into()],
+            guard: true,
+        }
+    }
+
+    #[test]
+    fn every_difference_of_a_hook_is_named() {
+        let differences = |change: &dyn Fn(&mut LockedHook)| {
+            let mut now = locked_hook();
+            change(&mut now);
+            locked_hook().differences(&now)
+        };
+        assert_eq!(differences(&|_| {}), Vec::<String>::new());
+        assert_eq!(
+            differences(&|now| now.digest = "sha256:2".into()),
+            ["its code changed"]
+        );
+        assert_eq!(
+            differences(&|now| now.moments = vec!["after_call".into()]),
+            ["it is asked at after_call, and was at before_call"]
+        );
+        assert_eq!(differences(&|now| now.guard = false), ["it is no guard any more"]);
+        assert_eq!(
+            differences(&|now| now.imports.push("b".into())),
+            ["it imports `b`, which is new"]
+        );
+        assert_eq!(
+            differences(&|now| now.grants = vec!["write=.".into()]),
+            ["the grant `write=.` is not among those that are locked"]
+        );
+        // Less reach than was approved needs no approval.
+        assert_eq!(differences(&|now| now.grants.clear()), Vec::<String>::new());
     }
 
     #[test]
@@ -314,6 +467,7 @@ mod tests {
         let lock = LockFile {
             version: VERSION,
             components: BTreeMap::from([("text".to_owned(), locked())]),
+            hooks: BTreeMap::from([("guard".to_owned(), locked_hook())]),
         };
         lock.write(&path(&environment)).unwrap();
         assert_eq!(read(&environment).unwrap(), lock);

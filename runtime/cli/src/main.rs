@@ -13,6 +13,7 @@ mod exit;
 mod flow;
 mod grants;
 mod hints;
+mod hook;
 mod interrupt;
 mod keyring;
 mod lock;

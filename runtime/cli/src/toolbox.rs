@@ -1,16 +1,18 @@
 //! From the name of a component to tools that can be called: bytes, sandbox, policy.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell_core::{Secrets, Tool};
+use toolcell_core::{Policy, Secrets, Tool};
 use toolcell_sandbox::{
-    CompileCommand, CompileEvent, Compiler, Component, LoadError, Sandbox, SandboxOptions,
+    CellHook, CompileCommand, CompileEvent, Compiler, Component, HookComponent, Identity, InvalidBinding,
+    LoadError, Sandbox, SandboxOptions,
 };
 
-use crate::config::{ComponentSource, Origin, Settings, Sourced, ToolSettings};
+use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
 use crate::environment::{COMPILE_CHILD, Environment};
 use crate::keyring::Keyring;
 use crate::near::nearest;
@@ -35,6 +37,35 @@ pub(crate) struct Loaded {
     pub(crate) component: Component,
     /// Its tools under that policy.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+}
+
+/// A hook with its policy.
+pub(crate) struct LoadedHook {
+    /// What configuration says about it.
+    pub(crate) settings: HookSettings,
+    /// The component.
+    pub(crate) component: HookComponent,
+    /// The hook under that policy.
+    pub(crate) hook: CellHook,
+}
+
+/// A component, whatever it is: tools, a hook, or both.
+pub(crate) struct Inspected {
+    /// Its tools.
+    pub(crate) tools: Option<Component>,
+    /// Its hook.
+    pub(crate) hook: Option<HookComponent>,
+}
+
+impl Inspected {
+    /// Which component it is.
+    pub(crate) fn identity(&self) -> &Identity {
+        match (&self.tools, &self.hook) {
+            (Some(tools), _) => tools.identity(),
+            (None, Some(hook)) => hook.identity(),
+            (None, None) => unreachable!("a component without either is not loaded"),
+        }
+    }
 }
 
 /// What a person named: a component, and perhaps one of its tools.
@@ -189,25 +220,11 @@ impl<'a> Toolbox<'a> {
             .why(settings.enabled.origin.point_at())
             .hint("set `enabled = true` there"));
         }
-        let mut policy = settings.policy(self.environment)?;
-        if let Some(dir) = self.settings.scratch_of(settings) {
-            let dir = self.environment.path(&dir.value, &self.environment.cwd);
-            for grant in &mut policy.grants.dirs {
-                scratch::divert(grant, &dir)?;
-            }
-        }
-        let policy = Arc::new(policy);
+        let policy = self.policy(settings)?;
         let component = self.component(settings).await?;
-        let keyring = Keyring::of_system();
-        let secrets = secrets::with_keyring(&self.secrets, self.settings, &settings.bindings, &keyring)?;
-        let tools = component.tools_with_secrets(policy, &secrets).map_err(|e| {
-            Failure::new(
-                Exit::Config,
-                format!("the secrets of `{}` cannot be used", settings.name),
-            )
-            .because(e)
-            .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"`, `file = \"PATH\"` or `keyring = \"ACCOUNT\"`")
-        })?;
+        let tools = component
+            .tools_with_secrets(policy, &self.secrets_of(settings)?)
+            .map_err(|e| unusable_secrets(&settings.name, e))?;
         Ok(Loaded {
             settings: settings.clone(),
             component,
@@ -215,24 +232,119 @@ impl<'a> Toolbox<'a> {
         })
     }
 
+    /// Loads every hook that is configured and switched on.
+    ///
+    /// # Errors
+    /// When one cannot be loaded, or a grant cannot be given. A hook that is missing would let everything pass.
+    pub(crate) async fn hooks(&self) -> Result<Vec<LoadedHook>, Failure> {
+        let mut loaded = Vec::new();
+        let hooks = self.settings.hooks.values();
+        for settings in hooks.filter(|hook| hook.component.enabled.value) {
+            loaded.push(self.hook(settings).await?);
+        }
+        Ok(loaded)
+    }
+
+    /// Loads a hook and puts its policy in place.
+    ///
+    /// # Errors
+    /// As [`Toolbox::hooks`].
+    pub(crate) async fn hook(&self, settings: &HookSettings) -> Result<LoadedHook, Failure> {
+        let of = &settings.component;
+        let policy = self.policy(of)?;
+        let component = self.hook_component(of).await?;
+        let hook = component
+            .hook(policy, &self.secrets_of(of)?)
+            .map_err(|e| unusable_secrets(&of.name, e))?;
+        Ok(LoadedHook {
+            settings: settings.clone(),
+            component,
+            hook,
+        })
+    }
+
+    /// Loads the component of a hook.
+    async fn hook_component(&self, settings: &ToolSettings) -> Result<HookComponent, Failure> {
+        let (label, bytes) = self.bytes(settings)?;
+        let loaded = self.sandbox.load_hook(&label, &bytes).await;
+        loaded.map_err(|error| {
+            let failure = cannot_load(&label, error);
+            match &settings.component {
+                ComponentSource::File(path) => failure.why(path.origin.point_at()),
+                ComponentSource::Shipped(_) => failure,
+            }
+        })
+    }
+
+    /// Loads a component as whatever it is.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub(crate) async fn inspect(&self, settings: &ToolSettings) -> Result<Inspected, Failure> {
+        let (label, bytes) = self.bytes(settings)?;
+        let tools = match self.load_tools(settings, &label, &bytes).await {
+            Ok(tools) => Some(tools),
+            Err(LoadError::NotATool { is_hook: true, .. }) => None,
+            Err(error) => return Err(cannot_load(&label, error)),
+        };
+        let hook = if tools.as_ref().is_none_or(|tools| tools.identity().has_hook()) {
+            let hook = self.sandbox.load_hook(&label, &bytes).await;
+            Some(hook.map_err(|error| cannot_load(&label, error))?)
+        } else {
+            None
+        };
+        Ok(Inspected { tools, hook })
+    }
+
+    /// The policy of a component. With `--scratch` its changes go elsewhere.
+    fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
+        let mut policy = settings.policy(self.environment)?;
+        if let Some(dir) = self.settings.scratch_of(settings) {
+            let dir = self.environment.path(&dir.value, &self.environment.cwd);
+            for grant in &mut policy.grants.dirs {
+                scratch::divert(grant, &dir)?;
+            }
+        }
+        Ok(Arc::new(policy))
+    }
+
+    fn secrets_of(&self, settings: &ToolSettings) -> Result<Secrets, Failure> {
+        let keyring = Keyring::of_system();
+        secrets::with_keyring(&self.secrets, self.settings, &settings.bindings, &keyring)
+    }
+
     /// Loads a component, whether it is switched on or not.
     ///
     /// # Errors
     /// When it cannot be loaded.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
-        let (label, loaded) = match &settings.component {
-            ComponentSource::Shipped(shipped) => (
-                settings.name.clone(),
-                self.sandbox.load_trusted(&settings.name, shipped.bytes).await,
-            ),
+        let (label, bytes) = self.bytes(settings)?;
+        let loaded = self.load_tools(settings, &label, &bytes).await;
+        loaded.map_err(|error| cannot_load(&label, error))
+    }
+
+    async fn load_tools(
+        &self,
+        settings: &ToolSettings,
+        label: &str,
+        bytes: &[u8],
+    ) -> Result<Component, LoadError> {
+        match &settings.component {
+            ComponentSource::Shipped(_) => self.sandbox.load_trusted(label, bytes).await,
+            ComponentSource::File(_) => self.sandbox.load(label, bytes).await,
+        }
+    }
+
+    /// What people call a component, and its bytes.
+    fn bytes(&self, settings: &ToolSettings) -> Result<(String, Cow<'static, [u8]>), Failure> {
+        Ok(match &settings.component {
+            ComponentSource::Shipped(shipped) => (settings.name.clone(), shipped.bytes.into()),
             ComponentSource::File(path) => {
                 let label = self.environment.shown(&path.value);
                 let bytes = read_component(path, &label)?;
-                let loaded = self.sandbox.load(&label, &bytes).await;
-                (label, loaded)
+                (label, bytes.into())
             }
-        };
-        loaded.map_err(|error| cannot_load(&label, error))
+        })
     }
 
     /// Refuses grants and limits of the command line that are for a component which takes no part.
@@ -364,4 +476,10 @@ fn cannot_load(label: &str, error: LoadError) -> Failure {
     Failure::new(Exit::Component, format!("`{label}` cannot be loaded"))
         .because(error)
         .hints(hint)
+}
+
+fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {
+    Failure::new(Exit::Config, format!("the secrets of `{name}` cannot be used"))
+        .because(error)
+        .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"`, `file = \"PATH\"` or `keyring = \"ACCOUNT\"`")
 }

@@ -244,6 +244,15 @@ pub enum Event {
         /// What it is.
         text: String,
     },
+    /// A hook that runs in a cell was asked at one moment.
+    HookFinished {
+        /// Name of the hook.
+        hook: String,
+        /// The moment, such as `before_call`.
+        moment: String,
+        /// What it used.
+        receipt: Receipt,
+    },
     /// The turn is over.
     TurnFinished {
         /// How it ended.
@@ -578,6 +587,11 @@ pub(crate) mod tests {
             Event::Notice {
                 level: NoticeLevel::Info,
                 text: "so".into(),
+            },
+            Event::HookFinished {
+                hook: "guard".into(),
+                moment: "before_call".into(),
+                receipt: Receipt::default(),
             },
             Event::TurnFinished {
                 outcome: TurnOutcome::ProviderFailed {

@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags};
+use serde::de::DeserializeOwned;
 use wasmtime::Engine;
 
 use crate::compile::{self, Artefact};
 use crate::component::Digest;
 use crate::definitions::Stored;
+use crate::hook::Claims;
 
 /// Changes when entries change their form.
 const FORMAT: &str = "toolcell cache 1";
@@ -79,6 +81,7 @@ pub(crate) struct Cache {
 enum Kind {
     Code,
     Definitions,
+    Hook,
 }
 
 /// The name of the entries of one component under one engine.
@@ -97,6 +100,7 @@ impl EntryName {
         match kind {
             Kind::Code => format!("{}.code", self.0),
             Kind::Definitions => format!("{}.tools", self.0),
+            Kind::Hook => format!("{}.hook", self.0),
         }
     }
 }
@@ -159,7 +163,16 @@ impl Cache {
 
     /// The definitions of a component.
     pub(crate) fn definitions(&self, name: &EntryName) -> Option<Vec<Stored>> {
-        let (mut file, len) = self.verified(name, Kind::Definitions)?;
+        self.said(name, Kind::Definitions)
+    }
+
+    /// What a hook says of itself.
+    pub(crate) fn hook(&self, name: &EntryName) -> Option<Claims> {
+        self.said(name, Kind::Hook)
+    }
+
+    fn said<T: DeserializeOwned>(&self, name: &EntryName, kind: Kind) -> Option<T> {
+        let (mut file, len) = self.verified(name, kind)?;
         if len > MAX_DEFINITIONS {
             return None;
         }
@@ -181,6 +194,12 @@ impl Cache {
     pub(crate) fn keep_definitions(&self, name: &EntryName, definitions: &[Stored]) {
         let text = serde_json::to_vec(definitions).expect("definitions are plain data");
         self.keep(name, Kind::Definitions, &text);
+    }
+
+    /// Keeps what a hook says of itself.
+    pub(crate) fn keep_hook(&self, name: &EntryName, claims: &Claims) {
+        let text = serde_json::to_vec(claims).expect("claims are plain data");
+        self.keep(name, Kind::Hook, &text);
     }
 
     /// Opens an entry and checks every byte of it; gives the file and the length of its content. What is mapped or read
@@ -263,7 +282,7 @@ fn prune(dir: &Path, most: u64) -> io::Result<()> {
         let Ok(metadata) = file.metadata() else { continue };
         let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         let extension = path.extension().and_then(|e| e.to_str());
-        if matches!(extension, Some("code" | "tools")) {
+        if matches!(extension, Some("code" | "tools" | "hook")) {
             entries.push((used, metadata.len(), path));
         } else if file
             .file_name()

@@ -10,7 +10,7 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{Limit, Policy, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
-use crate::contract::{Provider, ProviderPre};
+use crate::contract::{HookProvider, HookProviderPre, Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
 use crate::ledger::Ledger;
@@ -34,9 +34,37 @@ pub(crate) struct Cells {
     pub(crate) turns: OnceLock<Turns>,
 }
 
+/// A world of the contract whose imports are linked: what a cell is made of.
+pub(crate) trait World: Sync {
+    /// An instance of it.
+    type Guest: Send + Sync;
+
+    /// Makes an instance.
+    fn enter(
+        &self,
+        store: &mut Store<CellState>,
+    ) -> impl Future<Output = wasmtime::Result<Self::Guest>> + Send;
+}
+
+impl World for ProviderPre<CellState> {
+    type Guest = Provider;
+
+    async fn enter(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
+        self.instantiate_async(store).await
+    }
+}
+
+impl World for HookProviderPre<CellState> {
+    type Guest = HookProvider;
+
+    async fn enter(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
+        self.instantiate_async(store).await
+    }
+}
+
 /// One call before it runs.
-pub(crate) struct Order<'a> {
-    pub(crate) pre: &'a ProviderPre<CellState>,
+pub(crate) struct Order<'a, W> {
+    pub(crate) pre: &'a W,
     pub(crate) policy: &'a Policy,
     /// The HTTP grants of the policy, shared by its calls.
     pub(crate) egress: &'a Arc<Egress>,
@@ -49,13 +77,15 @@ pub(crate) struct Order<'a> {
 
 /// What to do with the guest once it is there.
 pub(crate) trait Job: Send {
+    /// Whom it calls.
+    type World: World;
     /// What comes of it.
     type Done: Send;
 
     /// Calls the guest.
     fn run(
         self,
-        guest: &Provider,
+        guest: &<Self::World as World>::Guest,
         store: &mut Store<CellState>,
     ) -> impl Future<Output = wasmtime::Result<Self::Done>> + Send;
 
@@ -65,7 +95,7 @@ pub(crate) trait Job: Send {
 
 impl Cells {
     /// Runs a job in a cell of its own. Dropping the future ends the guest and everything that it waits for.
-    pub(crate) async fn run<J: Job>(&self, order: Order<'_>, job: J) -> Result<J::Done, ToolError> {
+    pub(crate) async fn run<J: Job>(&self, order: Order<'_, J::World>, job: J) -> Result<J::Done, ToolError> {
         let wall = order.policy.limits.wall_time();
         let meter = Arc::new(Meter::start());
         // Filed whatever happens from here on, also when this future is dropped.
@@ -92,7 +122,12 @@ impl Cells {
         }
     }
 
-    async fn call<J: Job>(&self, order: Order<'_>, job: J, mut filing: Filing) -> Result<J::Done, ToolError> {
+    async fn call<J: Job>(
+        &self,
+        order: Order<'_, J::World>,
+        job: J,
+        mut filing: Filing,
+    ) -> Result<J::Done, ToolError> {
         let limits = &order.policy.limits;
         let state = CellState::new(
             order.policy,
@@ -111,7 +146,7 @@ impl Cells {
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
 
-        let result = match order.pre.instantiate_async(&mut *store).await {
+        let result = match order.pre.enter(&mut *store).await {
             Ok(guest) => job.run(&guest, store).await,
             Err(error) => Err(error),
         };

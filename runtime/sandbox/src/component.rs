@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use toolcell_core::{Policy, Secrets, Tool, ToolSpec};
 
 use crate::cell::Cells;
-use crate::contract::ProviderPre;
+use crate::contract::{ProviderPre, Role};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding, Outside};
 use crate::imports::{Ability, Import};
 use crate::state::CellState;
@@ -23,47 +23,109 @@ pub struct Digest([u8; 32]);
 #[derive(Clone)]
 pub struct Component(pub(crate) Arc<Loaded>);
 
-/// What all tools of a component share.
-pub(crate) struct Loaded {
-    pub(crate) cells: Arc<Cells>,
-    pub(crate) outside: Outside,
-    pub(crate) pre: ProviderPre<CellState>,
-    /// Slots of the pool that one cell takes.
-    pub(crate) slots: u32,
+/// Which component it is, and what its bytes prove, whatever it is used for.
+#[derive(Debug, Clone)]
+pub struct Identity {
     pub(crate) label: String,
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     pub(crate) imports: Vec<Import>,
+    pub(crate) exports: Vec<String>,
+}
+
+/// What a cell of a component needs, whatever the component is.
+pub(crate) struct Base {
+    pub(crate) cells: Arc<Cells>,
+    pub(crate) outside: Outside,
+    /// Slots of the pool that one cell takes.
+    pub(crate) slots: u32,
+    pub(crate) identity: Identity,
+}
+
+/// What all tools of a component share.
+pub(crate) struct Loaded {
+    pub(crate) base: Base,
+    pub(crate) pre: ProviderPre<CellState>,
     pub(crate) specs: Vec<Arc<ToolSpec>>,
 }
 
-impl Component {
+impl Identity {
     /// What the caller called it when it was loaded, such as a file name.
     pub fn label(&self) -> &str {
-        &self.0.label
+        &self.label
     }
 
     /// The digest of its bytes.
     pub fn digest(&self) -> Digest {
-        self.0.digest
+        self.digest
     }
 
     /// Its size in bytes.
     pub fn size(&self) -> u64 {
-        self.0.size
+        self.size
     }
 
     /// Everything that it imports. It can ask for nothing else.
     pub fn imports(&self) -> &[Import] {
-        &self.0.imports
+        &self.imports
     }
 
     /// What its imports let it ask for, each once, in a fixed order.
     pub fn abilities(&self) -> Vec<Ability> {
-        let mut abilities: Vec<Ability> = self.0.imports.iter().map(|i| i.ability).collect();
+        let mut abilities: Vec<Ability> = self.imports.iter().map(|i| i.ability).collect();
         abilities.sort_unstable();
         abilities.dedup();
         abilities
+    }
+
+    /// Whether it has tools, so that [`crate::Sandbox::load`] takes it.
+    pub fn has_tools(&self) -> bool {
+        Role::Tools.is_among(&self.exports)
+    }
+
+    /// Whether it is a hook, so that [`crate::Sandbox::load_hook`] takes it. It can be both.
+    pub fn has_hook(&self) -> bool {
+        Role::Hook.is_among(&self.exports)
+    }
+}
+
+impl Base {
+    /// The way out of its cells under a policy.
+    pub(crate) fn egress(&self, policy: &Policy, secrets: BoundSecrets) -> Arc<Egress> {
+        let outside = self.outside.clone();
+        Arc::new(Egress::new(&policy.grants.http, &policy.limits, secrets, outside))
+    }
+}
+
+impl Component {
+    /// Which component it is.
+    pub fn identity(&self) -> &Identity {
+        &self.0.base.identity
+    }
+
+    /// As [`Identity::label`].
+    pub fn label(&self) -> &str {
+        self.identity().label()
+    }
+
+    /// As [`Identity::digest`].
+    pub fn digest(&self) -> Digest {
+        self.identity().digest()
+    }
+
+    /// As [`Identity::size`].
+    pub fn size(&self) -> u64 {
+        self.identity().size()
+    }
+
+    /// As [`Identity::imports`].
+    pub fn imports(&self) -> &[Import] {
+        self.identity().imports()
+    }
+
+    /// As [`Identity::abilities`].
+    pub fn abilities(&self) -> Vec<Ability> {
+        self.identity().abilities()
     }
 
     /// What its tools say of themselves, in their own order.
@@ -93,9 +155,7 @@ impl Component {
     }
 
     fn tools_bound(&self, policy: Arc<Policy>, secrets: BoundSecrets) -> Vec<Arc<dyn Tool>> {
-        let outside = self.0.outside.clone();
-        let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, outside);
-        let egress = Arc::new(egress);
+        let egress = self.0.base.egress(&policy, secrets);
         (self.0.specs.iter())
             .map(|spec| -> Arc<dyn Tool> {
                 Arc::new(ComponentTool {
@@ -112,8 +172,8 @@ impl Component {
 impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Component")
-            .field("label", &self.0.label)
-            .field("digest", &self.0.digest)
+            .field("label", &self.label())
+            .field("digest", &self.digest())
             .finish_non_exhaustive()
     }
 }

@@ -12,15 +12,58 @@ mod bindings {
     });
 }
 
+#[allow(clippy::all, reason = "generated")]
+mod hook_bindings {
+    wasmtime::component::bindgen!({
+        path: "wit",
+        world: "hook-provider",
+        exports: { default: async },
+        require_store_data_send: true,
+        // One `Content` for both, and one linker.
+        with: {
+            "toolcell:tool/types": super::bindings::toolcell::tool::types,
+            "toolcell:tool/log": super::bindings::toolcell::tool::log,
+            "toolcell:tool/progress": super::bindings::toolcell::tool::progress,
+        },
+    });
+}
+
 pub(crate) use bindings::exports::toolcell::tool::tools::{
     Call, Definition, Output, ToolError as GuestError,
 };
-pub(crate) use bindings::toolcell::tool::types::{Content, Hints};
+pub(crate) use bindings::toolcell::tool::types::{Blob, Content, Hints, Link};
 pub(crate) use bindings::toolcell::tool::{log, progress};
 pub(crate) use bindings::{Provider, ProviderPre};
+/// Types of the hooks of the contract.
+pub(crate) use hook_bindings::exports::toolcell::tool::hooks;
+pub(crate) use hook_bindings::{HookProvider, HookProviderPre};
 
-/// The interface that a component exports to be a tool provider.
-pub(crate) const TOOLS: &str = "toolcell:tool/tools";
+/// What a component can be, by the interface that it exports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A provider of tools.
+    Tools,
+    /// A hook.
+    Hook,
+}
+
+impl Role {
+    /// The interface, without its version.
+    pub(crate) fn interface(self) -> &'static str {
+        match self {
+            Self::Tools => "toolcell:tool/tools",
+            Self::Hook => "toolcell:tool/hooks",
+        }
+    }
+
+    /// Whether one of these exports is the interface, in a version that is known.
+    pub(crate) fn is_among(self, exports: &[String]) -> bool {
+        exports.iter().any(|export| match split_version(export) {
+            (interface, Some(version)) => interface == self.interface() && is_compatible(&version, &VERSION),
+            _ => false,
+        })
+    }
+}
 
 /// The version of the contract that this host was built for; every `0.1.x` links with it.
 pub(crate) const VERSION: Version = Version::new(0, 1, 0);

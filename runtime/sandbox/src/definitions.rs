@@ -9,7 +9,7 @@ use toolcell_core::{Limits, Policy, Schema, ToolName, ToolSpec};
 use wasmtime::Store;
 
 use crate::cell::Job;
-use crate::contract::{self, Definition, Provider};
+use crate::contract::{self, Definition, Provider, ProviderPre};
 use crate::error::LoadError;
 use crate::state::CellState;
 
@@ -55,6 +55,7 @@ pub(crate) struct Stored {
 pub(crate) struct Ask;
 
 impl Job for Ask {
+    type World = ProviderPre<CellState>;
     type Done = Vec<Stored>;
 
     async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Vec<Stored>> {

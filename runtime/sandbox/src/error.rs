@@ -39,11 +39,21 @@ pub enum LoadError {
     /// A component that provides no tools.
     #[error("the component is no tool: it does not export `toolcell:tool/tools`")]
     NotATool {
+        /// Whether it is a hook.
+        is_hook: bool,
         /// What it exports instead.
         exports: Vec<String>,
     },
-    /// A tool for another version of the contract.
-    #[error("the component is a tool for version {version} of the contract, and this host knows 0.1")]
+    /// A component that is no hook.
+    #[error("the component is no hook: it does not export `toolcell:tool/hooks`")]
+    NotAHook {
+        /// Whether it provides tools.
+        has_tools: bool,
+        /// What it exports instead.
+        exports: Vec<String>,
+    },
+    /// A tool or a hook for another version of the contract.
+    #[error("the component is for version {version} of the contract, and this host knows 0.1")]
     UnknownContract {
         /// The name of the export, such as `toolcell:tool/tools@0.2.0`.
         export: String,
@@ -100,8 +110,8 @@ pub enum LoadError {
         /// The chain of causes.
         reason: String,
     },
-    /// Asking the component for its tools failed.
-    #[error("the component does not say what its tools are: {error}")]
+    /// Asking the component for its tools, or for what it is as a hook, failed.
+    #[error("the component does not say what it is: {error}")]
     Definitions {
         /// How the call ended.
         error: ToolError,
@@ -134,6 +144,12 @@ pub enum LoadError {
         size: usize,
         /// The largest size.
         limit: usize,
+    },
+    /// A hook says something of itself that cannot be.
+    #[error("what the hook says of itself cannot be used: {reason}")]
+    Claims {
+        /// What is wrong.
+        reason: String,
     },
     /// A schema that cannot be used.
     #[error("the {which} schema of the tool `{tool}` cannot be used: {error}")]
@@ -187,10 +203,19 @@ impl LoadError {
                     .into()
             }
             Self::Truncated => "the download or copy was perhaps not complete; fetch it again".into(),
-            Self::NotATool { exports } if exports.is_empty() => {
+            Self::NotATool { is_hook: true, .. } => {
+                "it is a hook: name it in your own configuration, `[hooks.NAME] component = \"FILE.wasm\"`"
+                    .into()
+            }
+            Self::NotAHook { has_tools: true, .. } => {
+                "it has tools: offer them with --tool, or with `[tools.NAME] component = \"FILE.wasm\"`"
+                    .into()
+            }
+            Self::NotAHook { .. } => "build it against the world `toolcell:tool/hook-provider`".into(),
+            Self::NotATool { exports, .. } if exports.is_empty() => {
                 "build it against the world `toolcell:tool/provider`".into()
             }
-            Self::NotATool { exports } => format!(
+            Self::NotATool { exports, .. } => format!(
                 "it exports {}; build it against the world `toolcell:tool/provider`",
                 list(exports)
             ),
@@ -203,7 +228,7 @@ impl LoadError {
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
                 error: ToolError::Limit { .. },
-            } => "definitions are read with little fuel and time; they should be constant".into(),
+            } => "what it is is read with little fuel and time; it should be constant".into(),
             _ => return None,
         })
     }

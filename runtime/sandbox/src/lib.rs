@@ -25,6 +25,7 @@
 //! | bytes to component: shape, imports, contract | `shape`, `imports`, `contract`, `component` |
 //! | compiling, and compiling only once | `compile`, `cache` |
 //! | what the tools say of themselves | `definitions` |
+//! | a hook: what it says of itself, what it is asked, what it may answer | [`hook`] |
 //! | one call | `cell`, `state`, `limiter`, `meter`, `tool`, `failure` |
 //! | HTTP requests of a guest | `egress` |
 //! | its files | `files` |
@@ -36,6 +37,7 @@
 //! |---|---|---|
 //! | a component | 32 MiB, and no more parts, functions and instances than `shape` says | `load`, `attacks` |
 //! | compiling it | [`CompileLimits`], in a process of its own where [`Compiler::Child`] is set | `compile_child` |
+//! | one moment of a hook | [`toolcell_core::Limits`], and what [`hook`] says of its answers | `hook`, and `tests/it/hooks.rs` of the project |
 //! | reading its definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |
@@ -60,6 +62,7 @@ mod engine;
 mod error;
 mod failure;
 mod files;
+pub mod hook;
 mod imports;
 mod ledger;
 mod limiter;
@@ -74,11 +77,12 @@ mod voice;
 
 pub use cache::CacheError;
 pub use compile::{CompileCommand, CompileLimits, Compiler, compile_child_main};
-pub use component::{Component, Digest, InvalidDigest};
+pub use component::{Component, Digest, Identity, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
 pub use files::overlay;
+pub use hook::{CellHook, HookComponent};
 pub use imports::{Ability, Import};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};
 pub use shape::{Excess, MAX_CORE_INSTANCES};

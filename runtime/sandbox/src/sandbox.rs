@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolcell_core::ToolError;
 use toolcell_core::tool::Unobserved;
-use wasmtime::component::Linker;
+use wasmtime::component::{InstancePre, Linker};
 
 use crate::cache::{Cache, CacheError, EntryName};
-use crate::cell::{Cells, Order};
+use crate::cell::{Cells, Job, Order};
 use crate::compile::{self, Artefact, CompileLimits, Compiler};
-use crate::component::{Component, Digest, Loaded};
-use crate::contract::{self, ProviderPre, TOOLS, is_compatible, split_version};
-use crate::definitions::{self, Ask, Stored};
+use crate::component::{Base, Component, Digest, Identity, Loaded};
+use crate::contract::{HookProviderPre, ProviderPre, Role, split_version};
+use crate::definitions::{self, Ask};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
+use crate::hook::{self, HookComponent, LoadedHook};
 use crate::imports;
 use crate::limiter::Budget;
 use crate::shape;
@@ -200,48 +201,55 @@ impl Sandbox {
         compiler: &Compiler,
     ) -> Result<Component, LoadError> {
         let shared = &self.0;
-        let size = bytes.len() as u64;
-        if size > shared.options.max_component_bytes {
-            return Err(LoadError::TooLarge {
-                size,
-                limit: shared.options.max_component_bytes,
-            });
-        }
-        let shape = shape::scan(bytes)?;
-        check_contract(&shape.exports)?;
-        let imports = imports::classify(&shape.imports)?;
-        let digest = Digest::of(bytes);
-        let entry = EntryName::new(&shared.cells.engine, digest);
-
-        let component = shared.code(label, bytes, &entry, compiler).await?;
-        let slots = shared.slots_of(&component)?;
-        let linked = shared.linker.instantiate_pre(&component);
-        let linked = linked.map_err(|e| LoadError::ImportMismatch {
+        let found = shared.look(label, bytes, Role::Tools, compiler).await?;
+        let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             reason: format!("{e:#}"),
-        })?;
-        let pre = ProviderPre::new(linked).map_err(|e| LoadError::ContractMismatch {
-            reason: format!("{e:#}"),
-        })?;
-
-        let known = shared.cache.as_ref().and_then(|cache| cache.definitions(&entry));
+        };
+        let pre = ProviderPre::new(found.linked).map_err(mismatch)?;
+        let known = shared
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.definitions(&found.entry));
         let (stored, is_known) = match known {
             Some(stored) => (stored, true),
-            None => (shared.ask(&pre, slots).await?, false),
+            None => (shared.ask(&pre, found.base.slots, Ask).await?, false),
         };
         let specs = definitions::check(stored.clone())?;
         if let (Some(cache), false) = (&shared.cache, is_known) {
-            cache.keep_definitions(&entry, &stored);
+            cache.keep_definitions(&found.entry, &stored);
         }
         Ok(Component(Arc::new(Loaded {
-            cells: shared.cells.clone(),
-            outside: shared.outside.clone(),
+            base: found.base,
             pre,
-            slots,
-            label: label.to_owned(),
-            digest,
-            size,
-            imports,
             specs,
+        })))
+    }
+
+    /// Loads a component that is a hook, the same way as [`Sandbox::load`] does one with tools.
+    ///
+    /// # Errors
+    /// As [`Sandbox::load`]; [`LoadError::NotAHook`] where it is none.
+    pub async fn load_hook(&self, label: &str, bytes: &[u8]) -> Result<HookComponent, LoadError> {
+        let shared = &self.0;
+        let compiler = &shared.options.compiler;
+        let found = shared.look(label, bytes, Role::Hook, compiler).await?;
+        let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
+            reason: format!("{e:#}"),
+        };
+        let pre = HookProviderPre::new(found.linked).map_err(mismatch)?;
+        let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
+        let (claims, is_known) = match known {
+            Some(claims) => (claims, true),
+            None => (shared.ask(&pre, found.base.slots, hook::Ask).await?, false),
+        };
+        let spec = claims.clone().check()?;
+        if let (Some(cache), false) = (&shared.cache, is_known) {
+            cache.keep_hook(&found.entry, &claims);
+        }
+        Ok(HookComponent(Arc::new(LoadedHook {
+            base: found.base,
+            pre,
+            spec,
         })))
     }
 
@@ -266,7 +274,59 @@ impl Sandbox {
     }
 }
 
+/// A component that was looked at and compiled.
+struct Found {
+    base: Base,
+    linked: InstancePre<CellState>,
+    /// Where the cache keeps what is known of it.
+    entry: EntryName,
+}
+
 impl Shared {
+    /// Looks at a component that shall be used in a role, compiles it or takes its code from the cache, and links it.
+    async fn look(
+        &self,
+        label: &str,
+        bytes: &[u8],
+        role: Role,
+        compiler: &Compiler,
+    ) -> Result<Found, LoadError> {
+        let size = bytes.len() as u64;
+        if size > self.options.max_component_bytes {
+            return Err(LoadError::TooLarge {
+                size,
+                limit: self.options.max_component_bytes,
+            });
+        }
+        let shape = shape::scan(bytes)?;
+        check_contract(role, &shape.exports)?;
+        let imports = imports::classify(&shape.imports)?;
+        let digest = Digest::of(bytes);
+        let entry = EntryName::new(&self.cells.engine, digest);
+        let component = self.code(label, bytes, &entry, compiler).await?;
+        let slots = self.slots_of(&component)?;
+        let linked = self.linker.instantiate_pre(&component);
+        let linked = linked.map_err(|e| LoadError::ImportMismatch {
+            reason: format!("{e:#}"),
+        })?;
+        Ok(Found {
+            base: Base {
+                cells: self.cells.clone(),
+                outside: self.outside.clone(),
+                slots,
+                identity: Identity {
+                    label: label.to_owned(),
+                    digest,
+                    size,
+                    imports,
+                    exports: shape.exports,
+                },
+            },
+            linked,
+            entry,
+        })
+    }
+
     /// The machine code of a component, from the cache or the compiler.
     async fn code(
         &self,
@@ -363,8 +423,8 @@ impl Shared {
         Ok(slots)
     }
 
-    /// Asks a component for its definitions, in a cell with nothing granted.
-    async fn ask(&self, pre: &ProviderPre<CellState>, slots: u32) -> Result<Vec<Stored>, LoadError> {
+    /// Asks a component what it is, in a cell with nothing granted.
+    async fn ask<J: Job>(&self, pre: &J::World, slots: u32, job: J) -> Result<J::Done, LoadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let policy = definitions::bare_policy();
         let outside = self.outside.clone();
@@ -378,24 +438,22 @@ impl Shared {
             bytes_in: 0,
         };
         self.cells
-            .run(order, Ask)
+            .run(order, job)
             .await
             .map_err(|error| LoadError::Definitions { error })
     }
 }
 
-/// Finds the export that makes a component a tool, in a version that is known.
-fn check_contract(exports: &[String]) -> Result<(), LoadError> {
-    let mut other_version = None;
-    for export in exports {
-        match split_version(export) {
-            (TOOLS, Some(version)) if is_compatible(&version, &contract::VERSION) => return Ok(()),
-            (TOOLS, _) => other_version = Some(export),
-            _ => {}
-        }
+/// Finds the export that a role needs, in a version that is known.
+fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
+    if role.is_among(exports) {
+        return Ok(());
     }
-    Err(match other_version {
-        Some(export) => LoadError::UnknownContract {
+    let other_version = exports
+        .iter()
+        .find(|export| split_version(export).0 == role.interface());
+    Err(match (other_version, role) {
+        (Some(export), _) => LoadError::UnknownContract {
             export: export.escape_debug().to_string(),
             version: export
                 .split_once('@')
@@ -403,10 +461,19 @@ fn check_contract(exports: &[String]) -> Result<(), LoadError> {
                 .escape_debug()
                 .to_string(),
         },
-        None => LoadError::NotATool {
-            exports: exports.iter().map(|e| e.escape_debug().to_string()).collect(),
+        (None, Role::Tools) => LoadError::NotATool {
+            is_hook: Role::Hook.is_among(exports),
+            exports: escaped(exports),
+        },
+        (None, Role::Hook) => LoadError::NotAHook {
+            has_tools: Role::Tools.is_among(exports),
+            exports: escaped(exports),
         },
     })
+}
+
+fn escaped(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.escape_debug().to_string()).collect()
 }
 
 impl fmt::Debug for Sandbox {

@@ -13,7 +13,7 @@ use wasmtime::Store;
 
 use crate::cell::{Job, Order};
 use crate::component::Loaded;
-use crate::contract::{self, Call, GuestError, Output, Provider};
+use crate::contract::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
 use crate::state::CellState;
@@ -62,11 +62,11 @@ impl ComponentTool {
             policy: &policy,
             egress: &self.egress,
             observer: cx.observer.clone(),
-            slots: self.component.slots,
+            slots: self.component.base.slots,
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();
-        match self.component.cells.run(order, Run { call }).await? {
+        match self.component.base.cells.run(order, Run { call }).await? {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
             Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
                 tell_people(&*cx.observer, for_people);
@@ -97,6 +97,7 @@ struct Run {
 }
 
 impl Job for Run {
+    type World = ProviderPre<CellState>;
     type Done = Result<Output, GuestError>;
 
     async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Self::Done> {
@@ -119,7 +120,7 @@ fn byte_len(call: &Call) -> u64 {
     (call.arguments.len() + context) as u64
 }
 
-fn content_len(content: &contract::Content) -> usize {
+pub(crate) fn content_len(content: &contract::Content) -> usize {
     match content {
         contract::Content::Text(text) => text.len(),
         contract::Content::Blob(blob) => blob.media_type.len() + blob.data.len(),
@@ -165,7 +166,7 @@ fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Resul
     Ok(value)
 }
 
-fn to_core(content: contract::Content) -> Content {
+pub(crate) fn to_core(content: contract::Content) -> Content {
     match content {
         contract::Content::Text(text) => Content::Text { text },
         contract::Content::Blob(blob) => Content::Blob(Blob {

@@ -67,7 +67,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "a tool for version 0.2.0 of the contract",
+            "for version 0.2.0 of the contract",
             Some("SDK of version 0.1"),
         ),
         (
@@ -131,7 +131,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "does not say what its tools are: the tool crashed",
+            "does not say what it is: the tool crashed",
             None,
         ),
         (
@@ -140,7 +140,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "does not say what its tools are: stopped by a limit",
+            "does not say what it is: stopped by a limit",
             Some("little fuel"),
         ),
     ] {

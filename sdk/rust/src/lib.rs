@@ -52,6 +52,11 @@
 //! of the call and what the host shares with every tool. Each call runs in an instance of its own: nothing in memory
 //! outlives it.
 //!
+//! # Hooks
+//!
+//! A component can also be asked at fixed points of a turn, and change or refuse what is about to happen: see
+//! [`hook`](mod@hook).
+//!
 //! # Tests
 //!
 //! A tool is still a plain function, so a test calls it; [`testing`] calls it with JSON, as the host does.
@@ -77,6 +82,22 @@ mod context;
 mod docs;
 mod error;
 pub mod files;
+pub mod hook;
+#[allow(
+    clippy::all,
+    clippy::cast_possible_truncation,
+    clippy::semicolon_if_nothing_returned,
+    clippy::uninlined_format_args,
+    clippy::unwrap_used,
+    missing_docs,
+    rustdoc::all,
+    unreachable_pub,
+    unsafe_code,
+    unused_imports,
+    reason = "generated"
+)]
+#[doc(hidden)]
+pub mod hook_bindings;
 pub mod log;
 mod output;
 pub mod progress;
@@ -88,7 +109,7 @@ mod tool;
 pub use schemars;
 pub use serde;
 pub use serde_json;
-pub use toolcell_sdk_macros::{input, output, tool};
+pub use toolcell_sdk_macros::{hook, input, output, tool};
 
 pub use answer::Answer;
 pub use arguments::{Arguments, Parameter};

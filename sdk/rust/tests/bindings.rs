@@ -5,35 +5,62 @@ use std::path::Path;
 
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator as _};
+use wit_bindgen_rust::{Opts, WithOption};
 
-#[test]
-fn the_checked_in_bindings_are_what_the_contract_generates() {
+/// Generates the bindings of a world and compares them with a file of `src`.
+fn check(world: &str, file: &str, options: Opts) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(root.join("wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("provider")).unwrap();
+    let world = resolve.select_world(&[package], Some(world)).unwrap();
 
     let mut files = Files::default();
-    wit_bindgen_rust::Opts {
+    Opts {
         format: true,
         pub_export_macro: true,
-        export_macro_name: Some("__export_provider".into()),
-        default_bindings_module: Some("toolcell_sdk::bindings".into()),
         runtime_path: Some("::wit_bindgen::rt".into()),
-        ..Default::default()
+        ..options
     }
     .build()
     .generate(&mut resolve, world, &mut files)
     .unwrap();
     let (_, generated) = files.iter().find(|(name, _)| name.ends_with(".rs")).unwrap();
 
-    let path = root.join("src/bindings.rs");
+    let path = root.join("src").join(file);
     if std::env::var_os("TOOLCELL_BLESS").is_some() {
         std::fs::write(&path, generated).unwrap();
     }
     let checked_in = std::fs::read(&path).unwrap_or_default();
     assert!(
         checked_in == generated,
-        "src/bindings.rs differs from what wit/ generates; run this test with TOOLCELL_BLESS=1"
+        "src/{file} differs from what wit/ generates; run this test with TOOLCELL_BLESS=1"
+    );
+}
+
+#[test]
+fn the_checked_in_bindings_are_what_the_contract_generates() {
+    check(
+        "provider",
+        "bindings.rs",
+        Opts {
+            export_macro_name: Some("__export_provider".into()),
+            default_bindings_module: Some("toolcell_sdk::bindings".into()),
+            ..Opts::default()
+        },
+    );
+    // Types and imports are those of the other world, so that an author has one `Content`.
+    let shared = ["types", "log", "progress"].map(|interface| {
+        let path = format!("crate::bindings::toolcell::tool::{interface}");
+        (format!("toolcell:tool/{interface}@0.1.0"), WithOption::Path(path))
+    });
+    check(
+        "hook-provider",
+        "hook_bindings.rs",
+        Opts {
+            export_macro_name: Some("__export_hook_provider".into()),
+            default_bindings_module: Some("toolcell_sdk::hook_bindings".into()),
+            with: shared.into(),
+            ..Opts::default()
+        },
     );
 }

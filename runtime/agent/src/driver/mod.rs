@@ -126,9 +126,9 @@ impl<'a> Driver<'a> {
         let hooks = HookContext::new(
             &state.session,
             Arc::new(Mutex::new(shared.clone())),
-            // A hook that floods loses notices; it does not fill the host's memory.
-            Arc::new(move |level, text| {
-                let _ = sender.try_send(Event::Notice { level, text });
+            // A hook that floods loses what it says; it does not fill the host's memory.
+            Arc::new(move |event| {
+                let _ = sender.try_send(event);
             }),
         );
         Self {

@@ -17,10 +17,11 @@ mod run;
 pub(crate) use run::{Hooks, Ruling};
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{BoxFuture, Content, Message, Receipt, ToolError};
+use toolcell_core::{BoxFuture, Content, Event, Message, Receipt, ToolError};
 
 use std::future::ready;
 
@@ -71,6 +72,12 @@ pub trait Hook: Send + Sync {
     /// Whether what it looks at must not happen when it fails.
     fn is_guard(&self) -> bool {
         false
+    }
+
+    /// Time that it has at one moment, where that differs from the agent's
+    /// ([`AgentBuilder::hook_timeout`](crate::AgentBuilder::hook_timeout)).
+    fn timeout(&self) -> Option<Duration> {
+        None
     }
 
     /// Before the first request of a turn.
@@ -290,7 +297,7 @@ pub struct HookContext {
     /// Identifier of the session.
     pub session: Arc<str>,
     shared: Arc<Mutex<Map<String, Value>>>,
-    notify: Arc<dyn Fn(NoticeLevel, String) + Send + Sync>,
+    emit: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
 impl PromptDraft {
@@ -358,23 +365,38 @@ impl HookContext {
     pub(crate) fn new(
         session: &str,
         shared: Arc<Mutex<Map<String, Value>>>,
-        notify: Arc<dyn Fn(NoticeLevel, String) + Send + Sync>,
+        emit: Arc<dyn Fn(Event) + Send + Sync>,
     ) -> Self {
         Self {
             session: session.into(),
             shared,
-            notify,
+            emit,
         }
     }
 
     /// Tells the person something, at once.
     pub fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
-        (self.notify)(level, text.into());
+        let text = text.into();
+        (self.emit)(Event::Notice { level, text });
+    }
+
+    /// Files what a hook used at one moment, such as `before_call`. For hooks that run in a cell.
+    pub fn receipt(&self, hook: &str, moment: &str, receipt: Receipt) {
+        (self.emit)(Event::HookFinished {
+            hook: hook.to_owned(),
+            moment: moment.to_owned(),
+            receipt,
+        });
     }
 
     /// A value that this or another hook left in this turn, also before another process took the turn up.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.shared().get(name).cloned()
+    }
+
+    /// Every value that hooks left in this turn.
+    pub fn values(&self) -> Map<String, Value> {
+        self.shared().clone()
     }
 
     /// Leaves a value for later hooks of this turn. Values go into the journal as [`toolcell_core::Event::ValuesShared`],

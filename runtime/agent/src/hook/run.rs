@@ -130,7 +130,7 @@ impl Hooks {
         cx: &HookContext,
     ) -> Ruling {
         let by = hook.name().to_owned();
-        match self.contained(work).await {
+        match self.contained(hook, work).await {
             Ok(Verdict::Continue) => Ruling::Continue,
             Ok(Verdict::Cancel { reason }) => Ruling::Cancel { by, reason },
             Ok(Verdict::Abort { reason }) => Ruling::Abort { by, reason },
@@ -154,7 +154,7 @@ impl Hooks {
         work: BoxFuture<'_, Result<(), HookError>>,
         cx: &HookContext,
     ) -> bool {
-        match self.contained(work).await {
+        match self.contained(hook, work).await {
             Ok(()) => true,
             Err(reason) => {
                 report(hook, moment, &reason, cx);
@@ -163,13 +163,18 @@ impl Hooks {
         }
     }
 
-    async fn contained<T>(&self, work: BoxFuture<'_, Result<T, HookError>>) -> Result<T, String> {
+    async fn contained<T>(
+        &self,
+        hook: &Arc<dyn Hook>,
+        work: BoxFuture<'_, Result<T, HookError>>,
+    ) -> Result<T, String> {
         let work = AssertUnwindSafe(work).catch_unwind();
-        match tokio::time::timeout(self.timeout, work).await {
+        let timeout = hook.timeout().unwrap_or(self.timeout);
+        match tokio::time::timeout(timeout, work).await {
             Ok(Ok(Ok(value))) => Ok(value),
             Ok(Ok(Err(error))) => Err(error.to_string()),
             Ok(Err(_)) => Err("it panicked".into()),
-            Err(_) => Err(format!("it did not end within {} ms", self.timeout.as_millis())),
+            Err(_) => Err(format!("it did not end within {} ms", timeout.as_millis())),
         }
     }
 }

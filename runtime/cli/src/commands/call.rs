@@ -77,7 +77,7 @@ impl Call {
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
         if self.locked {
-            lock::check(std::slice::from_ref(&loaded), environment)?;
+            lock::check(std::slice::from_ref(&loaded), None, environment)?;
         }
         let tool = pick(&loaded, wanted.tool.as_deref())?;
         let text = self.read_arguments(console)?;
@@ -256,6 +256,8 @@ async fn observe(
     tracing::debug!(tool = %name, "the call begins");
     let running = tool.call(call, cx);
     let result = tokio::select! {
+        // The call first: one that was cancelled before it began would leave no receipt.
+        biased;
         result = running => result,
         () = cancel.cancelled() => Err(ToolError::Cancelled),
     };

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::layers::{USER_FILE, VARIABLES, user_file};
-use crate::config::{self, Origin, Overrides, Settings, limits, schema};
+use crate::config::{self, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
 use crate::model;
 use crate::render::Console;
@@ -82,6 +82,9 @@ impl Check {
         // A policy that cannot be put in place is found here and not at the first call.
         for tool in settings.tools.values() {
             tool.policy(environment)?;
+        }
+        for hook in settings.hooks.values() {
+            hook.component.policy(environment)?;
         }
         let rows = rows(&settings, environment);
         if self.json {
@@ -166,6 +169,9 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
             rows.push((key(&format!("limits.{name}")), value, origin.clone()));
         }
     }
+    for hook in settings.hooks.values() {
+        rows.extend(hooks::rows(hook, environment));
+    }
     rows
 }
 
@@ -239,9 +245,11 @@ fn print(
         out.styled(WARN, "\nnothing is granted to any tool")?;
         out.end_line()?;
     }
+    let hooks = settings.hooks.values().map(|hook| &hook.component);
     let off: Vec<&str> = settings
         .tools
         .values()
+        .chain(hooks)
         .filter(|tool| !tool.enabled.value)
         .map(|tool| tool.name.as_str())
         .collect();

@@ -10,11 +10,12 @@ use toolcell_core::{Message, Provider};
 
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
+use crate::hook::is_guard;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::shipped;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
-use crate::toolbox::{self, Toolbox};
+use crate::toolbox::{self, LoadedHook, Toolbox};
 use crate::{model, render};
 
 /// Check the engine, the cache, the configuration, the shipped tools and the model provider.
@@ -85,6 +86,14 @@ impl Doctor {
                     };
                     show(&format!("tool {}", tool.name), finding)?;
                 }
+                for hook in settings.hooks.values() {
+                    let finding = match toolbox.hook(hook).await {
+                        Ok(loaded) => Finding::Good(hook_words(&loaded)),
+                        Err(_) if !hook.component.enabled.value => Finding::Note("switched off".into()),
+                        Err(failure) => Finding::Bad(failure),
+                    };
+                    show(&format!("hook {}", hook.component.name), finding)?;
+                }
             }
             Err(failure) => show("engine", Finding::Bad(failure))?,
         }
@@ -131,6 +140,20 @@ fn configuration(settings: &Settings) -> Finding {
     } else {
         Finding::Good(files.join(", "))
     }
+}
+
+/// When a hook is asked, and whether it guards.
+fn hook_words(loaded: &LoadedHook) -> String {
+    let spec = loaded.component.spec();
+    let moments: Vec<&str> = spec.moments.iter().map(|moment| moment.as_str()).collect();
+    let mut words = moments.join(", ");
+    if is_guard(&loaded.settings, spec) {
+        words.insert_str(0, "guards: ");
+    }
+    if !loaded.settings.component.enabled.value {
+        words.push_str("; switched off");
+    }
+    words
 }
 
 fn engine(sandbox: &toolcell_sandbox::Sandbox) -> Finding {

@@ -14,8 +14,8 @@ use crate::toolbox::Toolbox;
 
 /// Write `toolcell.lock`: what the tools are now, and what they are granted.
 ///
-/// It holds digests of the bytes, of the descriptions and schemas that the model reads, the imports and the grants.
-/// `toolcell run --locked` then refuses whatever differs and says what it is.
+/// It holds digests of the bytes, of the descriptions and schemas that the model reads, the imports and the grants. The
+/// hooks that are configured are in it too. `toolcell run --locked` then refuses whatever differs and says what it is.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -48,21 +48,22 @@ impl Lock {
         let settings = config::load(environment, overrides)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = assemble::load(&toolbox, &self.tools, console).await?;
+        let hooks = toolbox.hooks().await?;
         if self.check {
-            lock::check(&loaded, environment)?;
+            lock::check(&loaded, Some(&hooks), environment)?;
             console.note(&format!("the tools are what `{}` says", lock::FILE));
             return Ok(Exit::Ok);
         }
         for suspicion in suspicion::among(&loaded).values().flatten() {
             console.note(&format!("look out: {suspicion}"));
         }
-        let lock = LockFile::of(&loaded);
+        let lock = LockFile::of(&loaded, &hooks);
         lock.write(&lock::path(environment)).map_err(|e| {
             Failure::new(Exit::Config, format!("`{}` cannot be written", lock::FILE))
                 .because(e)
                 .hint("change into a directory that you may write to")
         })?;
-        let names: Vec<&str> = lock.names().collect();
+        let names: Vec<String> = lock.names().collect();
         console.note(&format!("`{}` holds {}", lock::FILE, names.join(", ")));
         Ok(Exit::Ok)
     }

@@ -36,6 +36,9 @@ pub(crate) struct File {
     /// Tools by name: those that ship with Toolcell, and others with a `component`.
     #[schemars(with = "BTreeMap<String, ToolTable>")]
     pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
+    /// Hooks by name: components that are asked at fixed points of every turn. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, HookTable>")]
+    pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
 }
 
 /// The model that `toolcell run` talks to.
@@ -188,6 +191,38 @@ pub(crate) struct ToolTable {
     #[schemars(with = "Option<String>")]
     pub(crate) scratch: Option<Spanned<String>>,
     /// Which secrets go with its requests, and where to. Not in a project's file.
+    pub(crate) secrets: Vec<BindingTable>,
+}
+
+/// One hook: a component that is asked before a prompt is sent, before and after each call, after a turn and on errors,
+/// as far as it wants, and may change or refuse what is about to happen.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HookTable {
+    /// The component, a `.wasm` file, relative to the directory of this file.
+    #[schemars(with = "String")]
+    pub(crate) component: Option<Spanned<String>>,
+    /// Whether it is asked at all. `true` unless said otherwise.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) enabled: Option<Spanned<bool>>,
+    /// Whether what it looks at must not happen when it fails. As the component says of itself unless said otherwise.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) guard: Option<Spanned<bool>>,
+    /// Among hooks without other wishes the higher number comes first. As the component says unless said otherwise.
+    #[schemars(with = "Option<i32>")]
+    pub(crate) priority: Option<Spanned<i32>>,
+    /// Names of hooks that it runs before. As the component says unless said otherwise.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) before: Option<Spanned<Vec<String>>>,
+    /// Names of hooks that it runs after. As the component says unless said otherwise.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) after: Option<Spanned<Vec<String>>>,
+    /// What it may reach, as for a tool. Nothing by default; `--grant` gives it nothing.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) grants: Option<Vec<Spanned<Grant>>>,
+    /// How much it may use at one moment, as for a call of a tool; `wall` is 10s by default.
+    pub(crate) limits: LimitsTable,
+    /// Which secrets go with its requests, and where to.
     pub(crate) secrets: Vec<BindingTable>,
 }
 

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
-use toolcell_core::SecretBinding;
 use toolcell_core::secret::SecretPlacement;
+use toolcell_core::{Grant, SecretBinding};
 
 use super::budget::{self, SourcedBudget};
 use super::file::{BindingTable, File, FlowRule, ToolTable};
+use super::hooks;
 use super::limits;
 use super::narrow;
 use super::parse::{self, Parsed};
@@ -72,6 +73,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
                 )
             })
             .collect(),
+        hooks: BTreeMap::new(),
         overrides,
     };
     if let Some(user) = read_user_file(environment, settings.overrides.config.as_deref())? {
@@ -146,6 +148,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         approval,
         secrets,
         tools,
+        hooks,
     } = file;
     settings.secrets.clone_from(secrets);
     set(&mut settings.provider.name, provider.name.as_ref(), source);
@@ -193,8 +196,8 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
                 origin: origin(source, enabled),
             };
         }
-        tool.grants = grant_lines(table, source, &environment.cwd);
-        tool.bindings = bindings(name, table, source)?;
+        tool.grants = grant_lines(table.grants.as_deref(), source, &environment.cwd);
+        tool.bindings = bindings(name, &table.secrets, source)?;
         tool.scratch = table.scratch.as_ref().map(|dir| Sourced {
             value: dir.get_ref().clone(),
             origin: origin(source, dir),
@@ -202,6 +205,10 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         for (limit, origin) in limits::of_table(&table.limits, source) {
             tool.limits.set(limit, origin);
         }
+    }
+    for (name, table) in hooks {
+        let hook = hooks::read(name, table, source, environment)?;
+        settings.hooks.insert(name.get_ref().clone(), hook);
     }
     Ok(())
 }
@@ -261,10 +268,13 @@ pub(super) fn declare<'a>(
 }
 
 /// The grants of a table; relative paths start at `base`.
-pub(super) fn grant_lines(table: &ToolTable, source: &Arc<Source>, base: &Path) -> Vec<GrantLine> {
-    table
-        .grants
-        .iter()
+pub(super) fn grant_lines(
+    grants: Option<&[Spanned<Grant>]>,
+    source: &Arc<Source>,
+    base: &Path,
+) -> Vec<GrantLine> {
+    grants
+        .into_iter()
         .flatten()
         .map(|grant| GrantLine {
             grant: grant.get_ref().clone(),
@@ -275,9 +285,9 @@ pub(super) fn grant_lines(table: &ToolTable, source: &Arc<Source>, base: &Path) 
 }
 
 /// The secrets of a table, as a policy has them.
-fn bindings(
+pub(super) fn bindings(
     name: &Spanned<String>,
-    table: &ToolTable,
+    tables: &[BindingTable],
     source: &Arc<Source>,
 ) -> Result<Vec<SecretBinding>, Failure> {
     let of_table = |binding: &BindingTable| {
@@ -308,7 +318,7 @@ fn bindings(
             placement,
         })
     };
-    table.secrets.iter().map(of_table).collect()
+    tables.iter().map(of_table).collect()
 }
 
 pub(super) fn origin<T>(source: &Arc<Source>, value: &Spanned<T>) -> Origin {
@@ -401,6 +411,7 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
         provider,
         overrides,
         tools,
+        hooks,
         ..
     } = settings;
     if let Some(name) = overrides.provider {
@@ -432,6 +443,10 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     }
     for tool in tools.values_mut() {
         tool.apply(overrides, environment);
+    }
+    // Flags are about tools. That a person means a dangerous grant is said of all there are.
+    for hook in hooks.values_mut() {
+        hook.component.dangerous = overrides.dangerous;
     }
     check_preset(settings.preset.as_ref())?;
     match &settings.max_steps {

@@ -8,10 +8,12 @@
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
+//! | hooks | [`hooks`] |
 //! | what a project's file must not do | [`narrow`] |
 
 pub(crate) mod budget;
 pub(crate) mod file;
+pub(crate) mod hooks;
 pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod money;
@@ -24,5 +26,5 @@ pub(crate) mod source;
 pub(crate) mod units;
 
 pub(crate) use layers::load;
-pub(crate) use settings::{ComponentSource, Overrides, Settings, ToolSettings};
+pub(crate) use settings::{ComponentSource, HookSettings, Overrides, Settings, ToolSettings};
 pub(crate) use source::{Origin, Sourced};

@@ -4,7 +4,8 @@
 //! person names them, and which reach nothing unless a person grants it. It may not: choose to whom the conversation is
 //! sent, or with which key; grant what the person's file does not grant; raise a limit or a budget, or say
 //! what a model costs; switch on what the person has
-//! switched off; put another component behind a name that the person's file or Toolcell itself has given.
+//! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
+//! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
 
 use toml::Spanned;
 
@@ -54,6 +55,12 @@ pub(super) fn apply_project(
             .why(source.point_at(&dir.span()))
             .why("it would decide where on this machine something is written")
             .hint("use --scratch, or put it into your own configuration"));
+    }
+    if let Some((hook, _)) = file.hooks.first_key_value() {
+        return Err(refused("a project's file cannot bring or change a hook")
+            .why(source.point_at(&hook.span()))
+            .why("a hook sees every prompt and every call, and a guard that a project changes guards nothing")
+            .hint("look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration"));
     }
     if let Some(preset) = &file.turn.preset {
         return Err(refused("a project's file cannot choose the style of the loop")
@@ -131,7 +138,7 @@ pub(super) fn apply_project(
             narrow_enabled(tool, enabled, origin(source, enabled))?;
         }
         if table.grants.is_some() {
-            let lines = grant_lines(table, source, &base);
+            let lines = grant_lines(table.grants.as_deref(), source, &base);
             narrow_grants(tool, lines, &overrides, environment, &user_file)?;
         }
         for (limit, place) in limits::of_table(&table.limits, source) {

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) secrets: BTreeMap<String, SecretTable>,
     /// Every component that is known by name, shipped and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
+    /// The hooks that are configured, by name.
+    pub(crate) hooks: BTreeMap<String, HookSettings>,
     /// Grants and limits of the command line, which also hold for components named by a path.
     pub(crate) overrides: Overrides,
 }
@@ -85,6 +87,21 @@ pub(crate) struct ToolSettings {
     pub(crate) scratch: Option<Sourced<String>>,
     /// Whether a person allowed grants that give away more than one may think.
     pub(crate) dangerous: bool,
+}
+
+/// One hook with everything that configuration says about it.
+#[derive(Debug, Clone)]
+pub(crate) struct HookSettings {
+    /// Its component, and what it may reach and use.
+    pub(crate) component: ToolSettings,
+    /// Whether it guards; `None` leaves it to what the component says.
+    pub(crate) guard: Option<Sourced<bool>>,
+    /// Its priority; `None` leaves it to what the component says.
+    pub(crate) priority: Option<Sourced<i32>>,
+    /// Hooks that it runs before; `None` leaves it to what the component says.
+    pub(crate) before: Option<Sourced<Vec<String>>>,
+    /// Hooks that it runs after; `None` leaves it to what the component says.
+    pub(crate) after: Option<Sourced<Vec<String>>>,
 }
 
 /// Where the bytes of a component are.

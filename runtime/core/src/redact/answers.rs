@@ -13,21 +13,26 @@ impl Redactor {
             return;
         }
         for content in &mut output.content {
-            match content {
-                Content::Text { text } => self.string(text),
-                Content::Blob(blob) => {
-                    self.string(&mut blob.media_type);
-                    blob.data = self.bytes(&blob.data).into_owned();
-                }
-                Content::Link(link) => {
-                    self.string(&mut link.uri);
-                    self.string(&mut link.name);
-                    link.media_type.iter_mut().for_each(|text| self.string(text));
-                }
-            }
+            self.content(content);
         }
         if let Some(structured) = &mut output.structured {
             self.json(structured);
+        }
+    }
+
+    /// Takes secrets out of one part of an answer.
+    pub fn content(&self, content: &mut Content) {
+        match content {
+            Content::Text { text } => self.string(text),
+            Content::Blob(blob) => {
+                self.string(&mut blob.media_type);
+                blob.data = self.bytes(&blob.data).into_owned();
+            }
+            Content::Link(link) => {
+                self.string(&mut link.uri);
+                self.string(&mut link.name);
+                link.media_type.iter_mut().for_each(|text| self.string(text));
+            }
         }
     }
 

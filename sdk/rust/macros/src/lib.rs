@@ -1,6 +1,7 @@
 //! The attributes of `toolcell-sdk`, which documents them by example.
 
 mod data;
+mod hook;
 mod options;
 mod tool;
 
@@ -56,4 +57,23 @@ pub fn input(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn output(options: TokenStream, item: TokenStream) -> TokenStream {
     data::expand(data::Direction::Output, options.into(), item.into()).into()
+}
+
+/// Makes a hook of an `impl Hook for Type`.
+///
+/// The hook wants exactly the moments whose functions are written in the block. Its name is the name of the type in snake
+/// case, its description the doc comment over the block.
+///
+/// Options, all optional; each is a claim on which the person who configures the hook has the last word:
+///
+/// | option | meaning |
+/// |---|---|
+/// | `name = "..."` | another name than the type's |
+/// | `guard` | what the hook looks at must not happen when it fails |
+/// | `priority = 5` | higher comes first; 0 unless set |
+/// | `before("...", ...)` | names of hooks that it wants to run before |
+/// | `after("...", ...)` | names of hooks that it wants to run after |
+#[proc_macro_attribute]
+pub fn hook(options: TokenStream, item: TokenStream) -> TokenStream {
+    hook::expand(options.into(), item.into()).into()
 }

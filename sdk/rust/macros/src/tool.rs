@@ -325,7 +325,7 @@ fn result_of(ty: &Type) -> Option<Option<Type>> {
 }
 
 /// The text of the doc comments, as people would read it: the space after `///` is no part of it.
-fn docs_of(attributes: &[Attribute]) -> String {
+pub(crate) fn docs_of(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes {
         if attribute.path().is_ident("doc")

@@ -1,11 +1,14 @@
-//! `toolcell tool inspect`: what a component is, what its imports prove, and what it says of its tools.
+//! `toolcell tool inspect`: what a component is, what its imports prove, and what it says of its tools or of itself as a
+//! hook.
 
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
 use toolcell_core::tool::{Hints, ToolSpec};
-use toolcell_sandbox::{Ability, Component};
+use toolcell_sandbox::hook::{HookSpec, Moment};
+use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
 
 use crate::args::PolicyFlags;
 use crate::config::units::Bytes;
@@ -16,9 +19,9 @@ use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
 use crate::suspicion;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN};
-use crate::toolbox::Toolbox;
+use crate::toolbox::{Inspected, Toolbox};
 
-/// Show what a component can do: its tools, its imports in plain words, its size and digest.
+/// Show what a component can do: its tools or what it does as a hook, its imports in plain words, its size and digest.
 ///
 /// Nothing of it runs except the function that describes its tools, in a cell with nothing granted.
 #[derive(Debug, Args)]
@@ -52,15 +55,18 @@ impl Inspect {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
-        let wanted = toolbox.find(&self.tool).await?;
-        toolbox.check_flags([&wanted.settings])?;
-        let component = toolbox.component(&wanted.settings).await?;
-        let others = match &wanted.settings.component {
+        let wanted = match (settings.hooks.get(&self.tool), settings.tools.get(&self.tool)) {
+            (Some(hook), None) => hook.component.clone(),
+            _ => toolbox.find(&self.tool).await?.settings,
+        };
+        toolbox.check_flags([&wanted])?;
+        let inspected = toolbox.inspect(&wanted).await?;
+        let others = match &wanted.component {
             ComponentSource::File(_) => toolbox.tool_names().await,
             // Those that ship are known, and reading what the others are called could mean compiling them.
             ComponentSource::Shipped(_) => Vec::new(),
         };
-        let report = Report::new(&wanted.settings, &component, &others, environment);
+        let report = Report::new(&wanted, &inspected, &others, environment);
         if self.json {
             let mut out = io::stdout().lock();
             writeln!(out, "{}", report.json())?;
@@ -74,7 +80,7 @@ impl Inspect {
 
 struct Report<'a> {
     settings: &'a ToolSettings,
-    component: &'a Component,
+    inspected: &'a Inspected,
     source: String,
     grants: Vec<String>,
     warnings: Vec<String>,
@@ -83,7 +89,7 @@ struct Report<'a> {
 impl<'a> Report<'a> {
     fn new(
         settings: &'a ToolSettings,
-        component: &'a Component,
+        inspected: &'a Inspected,
         others: &[String],
         environment: &Environment,
     ) -> Self {
@@ -92,14 +98,12 @@ impl<'a> Report<'a> {
             .iter()
             .map(|line| line.grant.to_string())
             .collect();
-        let mut warnings = useless_grants(settings, component);
-        warnings.extend(suspicion::in_component(
-            component.definitions().iter().map(|spec| &**spec),
-            others,
-        ));
+        let mut warnings = useless_grants(settings, inspected.identity());
+        let specs = inspected.tools.iter().flat_map(Component::definitions);
+        warnings.extend(suspicion::in_component(specs.map(|spec| &**spec), others));
         Self {
             settings,
-            component,
+            inspected,
             source: match &settings.component {
                 ComponentSource::Shipped(_) => "ships with Toolcell".into(),
                 ComponentSource::File(path) => environment.shown(&path.value),
@@ -109,15 +113,23 @@ impl<'a> Report<'a> {
         }
     }
 
+    fn tools(&self) -> &[Arc<ToolSpec>] {
+        self.inspected.tools.as_ref().map_or(&[], Component::definitions)
+    }
+
+    fn hook(&self) -> Option<&HookSpec> {
+        self.inspected.hook.as_ref().map(HookComponent::spec)
+    }
+
     fn can(&self) -> Vec<&'static str> {
-        let mut abilities = self.component.abilities();
+        let mut abilities = self.inspected.identity().abilities();
         // Streams come with every other import and say nothing by themselves.
         abilities.retain(|ability| *ability != Ability::Plumbing);
         abilities.into_iter().map(Ability::sentence).collect()
     }
 
     fn cannot(&self) -> Vec<&'static str> {
-        let abilities = self.component.abilities();
+        let abilities = self.inspected.identity().abilities();
         Ability::TELLING
             .into_iter()
             .filter(|ability| !abilities.contains(ability))
@@ -126,26 +138,32 @@ impl<'a> Report<'a> {
     }
 
     fn json(&self) -> Value {
-        json!({
+        let identity = self.inspected.identity();
+        let mut json = json!({
             "component": self.settings.name,
             "source": self.source,
-            "digest": self.component.digest().to_string(),
-            "size": self.component.size(),
-            "imports": self.component.imports(),
+            "digest": identity.digest().to_string(),
+            "size": identity.size(),
+            "imports": identity.imports(),
             "can": self.can(),
             "cannot": self.cannot(),
             "grants": self.grants,
             "limits": self.settings.limits.limits,
             "warnings": self.warnings,
-            "tools": self.component.definitions(),
-        })
+            "tools": self.tools(),
+        });
+        if let Some(hook) = self.hook() {
+            json["hook"] = json!(hook);
+        }
+        json
     }
 
     fn print(&self, s: &mut Streams) -> io::Result<()> {
         let out = &mut s.out;
+        let identity = self.inspected.identity();
         out.styled(NAME, &self.settings.name)?;
-        out.line(&format!("  {}, {}", self.source, Bytes(self.component.size())))?;
-        out.styled(FAINT, &self.component.digest().to_string())?;
+        out.line(&format!("  {}, {}", self.source, Bytes(identity.size())))?;
+        out.styled(FAINT, &identity.digest().to_string())?;
         out.end_line()?;
 
         out.end_line()?;
@@ -171,11 +189,45 @@ impl<'a> Report<'a> {
             out.styled(WARN, "  ! ")?;
             out.line(warning)?;
         }
-        for spec in self.component.definitions() {
+        if let Some(hook) = self.hook() {
+            out.end_line()?;
+            print_hook(out, hook)?;
+        }
+        for spec in self.tools() {
             out.end_line()?;
             print_tool(out, spec)?;
         }
         out.flush()
+    }
+}
+
+fn print_hook(out: &mut Screen<io::Stdout>, hook: &HookSpec) -> io::Result<()> {
+    out.styled(STRONG, hook.name.as_str())?;
+    out.styled(FAINT, "  is a hook")?;
+    if hook.guard {
+        out.styled(FAINT, ", says it is a guard")?;
+    }
+    out.end_line()?;
+    for line in hook.description.lines() {
+        out.line(&format!("  {line}"))?;
+    }
+    for moment in &hook.moments {
+        out.text("    ")?;
+        out.styled(NAME, &format!("{:13}", moment.as_str()))?;
+        out.styled(FAINT, &format!("  {}", what_it_may(*moment)))?;
+        out.end_line()?;
+    }
+    Ok(())
+}
+
+/// What a hook sees and may do at a moment.
+fn what_it_may(moment: Moment) -> &'static str {
+    match moment {
+        Moment::BeforePrompt => "sees what you say; may change it, add to it, or end the turn",
+        Moment::BeforeCall => "sees every call; may change its arguments, refuse it, or end the turn",
+        Moment::AfterCall => "sees what every call answered",
+        Moment::AfterTurn => "sees the answer of every turn",
+        Moment::OnError => "sees what failed",
     }
 }
 
@@ -256,7 +308,7 @@ fn kind(schema: &Value) -> String {
 }
 
 /// Grants of a kind that the component has no import for.
-fn useless_grants(settings: &ToolSettings, component: &Component) -> Vec<String> {
+fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> {
     use toolcell_core::Grant;
     let abilities = component.abilities();
     settings

@@ -1,0 +1,105 @@
+//! The tables `[hooks.NAME]` of the person's file.
+
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use super::file::HookTable;
+use super::layers::{bindings, grant_lines, origin};
+use super::limits::{self, NamedLimit};
+use super::settings::{ComponentSource, HookSettings, ToolSettings};
+use super::source::{Origin, Source, Sourced};
+use crate::environment::Environment;
+use crate::report::{Exit, Failure};
+
+/// Wall time of one moment in milliseconds, unless configuration says otherwise: a person waits for each of them.
+const WALL_MS: u64 = 10_000;
+
+/// Reads one table.
+///
+/// # Errors
+/// When the name is none, or something in the table is missing or cannot be used.
+pub(super) fn read(
+    name: &Spanned<String>,
+    table: &HookTable,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<HookSettings, Failure> {
+    let key = name.get_ref();
+    let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
+    if toolcell_core::ToolName::new(key.as_str()).is_err() {
+        return Err(fail(format!("`{}` is no name of a hook", key.escape_debug()))
+            .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+    }
+    let Some(component) = &table.component else {
+        return Err(fail(format!("the hook `{key}` has no component"))
+            .hint("say which file it is: component = \"FILE.wasm\""));
+    };
+    let base = source.path.parent().unwrap_or(&environment.cwd);
+    let path = Sourced {
+        value: environment.path(component.get_ref(), base),
+        origin: origin(source, component),
+    };
+    let mut settings = ToolSettings::new(key.clone(), ComponentSource::File(path));
+    let wall = NamedLimit {
+        name: "wall",
+        value: WALL_MS,
+    };
+    wall.set(&mut settings.limits.limits);
+    if let Some(enabled) = sourced(table.enabled.as_ref(), source) {
+        settings.enabled = enabled;
+    }
+    settings.grants = grant_lines(table.grants.as_deref(), source, &environment.cwd);
+    settings.bindings = bindings(name, &table.secrets, source)?;
+    for (limit, origin) in limits::of_table(&table.limits, source) {
+        settings.limits.set(limit, origin);
+    }
+    Ok(HookSettings {
+        component: settings,
+        guard: sourced(table.guard.as_ref(), source),
+        priority: sourced(table.priority.as_ref(), source),
+        before: sourced(table.before.as_ref(), source),
+        after: sourced(table.after.as_ref(), source),
+    })
+}
+
+/// Every setting with its value and who decided it. Defaults are left out.
+pub(crate) fn rows(hook: &HookSettings, environment: &Environment) -> Vec<(String, String, Origin)> {
+    let of = &hook.component;
+    let mut rows = Vec::new();
+    let mut row = |what: &str, value: String, origin: &Origin| {
+        rows.push((format!("hooks.{}.{what}", of.name), value, origin.clone()));
+    };
+    if let ComponentSource::File(path) = &of.component {
+        row("component", environment.shown(&path.value), &path.origin);
+    }
+    if !matches!(of.enabled.origin, Origin::Default) {
+        row("enabled", of.enabled.value.to_string(), &of.enabled.origin);
+    }
+    if let Some(guard) = &hook.guard {
+        row("guard", guard.value.to_string(), &guard.origin);
+    }
+    if let Some(priority) = &hook.priority {
+        row("priority", priority.value.to_string(), &priority.origin);
+    }
+    for (what, names) in [("before", &hook.before), ("after", &hook.after)] {
+        if let Some(names) = names {
+            row(what, names.value.join(", "), &names.origin);
+        }
+    }
+    for (i, line) in of.grants.iter().enumerate() {
+        row(&format!("grants[{i}]"), line.grant.to_string(), &line.origin);
+    }
+    for (name, origin) in &of.limits.origins {
+        let value = limits::shown(name, limits::get(&of.limits.limits, name));
+        row(&format!("limits.{name}"), value, origin);
+    }
+    rows
+}
+
+fn sourced<T: Clone>(value: Option<&Spanned<T>>, source: &Arc<Source>) -> Option<Sourced<T>> {
+    value.map(|value| Sourced {
+        value: value.get_ref().clone(),
+        origin: origin(source, value),
+    })
+}

@@ -1,0 +1,322 @@
+//! What a hook answers: checked, bounded, and free of secrets.
+
+use serde_json::{Map, Value};
+use toolcell_core::event::NoticeLevel;
+use toolcell_core::json::{kind_of, parse_object, parse_value};
+use toolcell_core::{Content, Redactor};
+
+use super::{
+    CallAnswer, Effects, Example, MAX_NOTICES, MAX_PROMPT, MAX_TEXT, MAX_VALUES, PromptAnswer, Verdict,
+};
+use crate::contract::hooks;
+use crate::failure::cut;
+use crate::tool::{content_len, to_core};
+
+/// An answer in the words of the contract.
+pub(crate) trait Answer {
+    /// As the caller gets it.
+    type Adopted;
+
+    /// Its bytes, for the output limit and the receipt.
+    fn bytes(&self) -> usize;
+
+    /// Checks it and takes secrets out.
+    ///
+    /// # Errors
+    /// What makes no sense in it.
+    fn adopt(self, redactor: &Redactor) -> Result<Self::Adopted, String>;
+}
+
+impl Answer for hooks::PromptAnswer {
+    type Adopted = PromptAnswer;
+
+    fn bytes(&self) -> usize {
+        prompt_len(self) + reason_len(&self.verdict) + self.effects.bytes()
+    }
+
+    fn adopt(self, redactor: &Redactor) -> Result<PromptAnswer, String> {
+        let bytes = prompt_len(&self);
+        if bytes > MAX_PROMPT {
+            return Err(format!(
+                "it puts {bytes} bytes into the conversation, and {MAX_PROMPT} are accepted"
+            ));
+        }
+        let texts = |texts: Vec<String>| -> Vec<String> {
+            texts.into_iter().map(|text| clean(text, redactor)).collect()
+        };
+        let example = |example: hooks::Example| {
+            Ok(Example {
+                says: clean(example.says, redactor),
+                tool: clean(example.tool, redactor),
+                arguments: object(&example.arguments, "the arguments of an example", redactor)?,
+            })
+        };
+        let content = |content| {
+            let mut content: Content = to_core(content);
+            redactor.content(&mut content);
+            content
+        };
+        Ok(PromptAnswer {
+            verdict: verdict(self.verdict, redactor),
+            message: self
+                .message
+                .map(|message| message.into_iter().map(content).collect()),
+            context: texts(self.context),
+            instructions: texts(self.instructions),
+            examples: self
+                .examples
+                .into_iter()
+                .map(example)
+                .collect::<Result<_, String>>()?,
+            effects: self.effects.adopt(redactor)?,
+        })
+    }
+}
+
+impl Answer for hooks::CallAnswer {
+    type Adopted = CallAnswer;
+
+    fn bytes(&self) -> usize {
+        self.arguments.as_ref().map_or(0, String::len) + reason_len(&self.verdict) + self.effects.bytes()
+    }
+
+    fn adopt(self, redactor: &Redactor) -> Result<CallAnswer, String> {
+        let arguments = self
+            .arguments
+            .map(|text| object(&text, "the arguments", redactor))
+            .transpose()?;
+        Ok(CallAnswer {
+            verdict: verdict(self.verdict, redactor),
+            arguments,
+            effects: self.effects.adopt(redactor)?,
+        })
+    }
+}
+
+impl Answer for hooks::Effects {
+    type Adopted = Effects;
+
+    fn bytes(&self) -> usize {
+        let pairs = self.values.iter().chain(&self.other);
+        let pairs: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
+        let notices: usize = self.notices.iter().map(|notice| notice.text.len()).sum();
+        pairs + notices
+    }
+
+    fn adopt(self, redactor: &Redactor) -> Result<Effects, String> {
+        let mut room = MAX_VALUES;
+        let mut values = Map::new();
+        for (name, text) in self.values {
+            room = room.checked_sub(name.len() + text.len()).ok_or_else(|| {
+                format!("it leaves more than {MAX_VALUES} bytes of values for later moments")
+            })?;
+            let mut value = parse_value(&text)
+                .map_err(|e| format!("the value `{}` is no JSON: {e}", shown(&name, redactor)))?;
+            redactor.json(&mut value);
+            values.insert(clean(name, redactor), value);
+        }
+        let dropped = self.notices.len().saturating_sub(MAX_NOTICES);
+        let mut notices: Vec<(NoticeLevel, String)> = (self.notices.into_iter().take(MAX_NOTICES))
+            .map(|notice| (level(notice.level), adopt_text(notice.text, redactor)))
+            .collect();
+        if dropped > 0 {
+            notices.push((
+                NoticeLevel::Warning,
+                format!("{dropped} more notices were dropped"),
+            ));
+        }
+        Ok(Effects { notices, values })
+    }
+}
+
+/// A text for people or for the model, without secrets and cut to [`MAX_TEXT`]. Secrets go first, for half a secret
+/// would not be found afterwards.
+pub(crate) fn adopt_text(text: String, redactor: &Redactor) -> String {
+    cut(clean(text, redactor), MAX_TEXT)
+}
+
+fn clean(mut text: String, redactor: &Redactor) -> String {
+    redactor.string(&mut text);
+    text
+}
+
+/// A name that the guest chose, for an error.
+fn shown(name: &str, redactor: &Redactor) -> String {
+    cut(clean(name.to_owned(), redactor), 64)
+        .escape_debug()
+        .to_string()
+}
+
+fn object(text: &str, what: &str, redactor: &Redactor) -> Result<Map<String, Value>, String> {
+    let object = parse_object(text).map_err(|e| format!("{what}: {e}"))?;
+    let mut value = Value::Object(object);
+    redactor.json(&mut value);
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(format!("{what}: {} is no object", kind_of(&other))),
+    }
+}
+
+fn verdict(verdict: hooks::Verdict, redactor: &Redactor) -> Verdict {
+    match verdict {
+        hooks::Verdict::Proceed => Verdict::Proceed,
+        hooks::Verdict::Cancel(reason) => Verdict::Cancel {
+            reason: adopt_text(reason, redactor),
+        },
+        hooks::Verdict::Abort(reason) => Verdict::Abort {
+            reason: adopt_text(reason, redactor),
+        },
+    }
+}
+
+fn level(level: hooks::NoticeLevel) -> NoticeLevel {
+    match level {
+        hooks::NoticeLevel::Info => NoticeLevel::Info,
+        hooks::NoticeLevel::Warning => NoticeLevel::Warning,
+        hooks::NoticeLevel::Error => NoticeLevel::Error,
+    }
+}
+
+fn reason_len(verdict: &hooks::Verdict) -> usize {
+    match verdict {
+        hooks::Verdict::Proceed => 0,
+        hooks::Verdict::Cancel(reason) | hooks::Verdict::Abort(reason) => reason.len(),
+    }
+}
+
+/// Bytes that an answer puts into the conversation.
+fn prompt_len(answer: &hooks::PromptAnswer) -> usize {
+    let message: usize = answer.message.iter().flatten().map(content_len).sum();
+    let texts: usize = answer
+        .context
+        .iter()
+        .chain(&answer.instructions)
+        .map(String::len)
+        .sum();
+    let examples = answer.examples.iter();
+    let examples: usize = examples
+        .map(|e| e.says.len() + e.tool.len() + e.arguments.len())
+        .sum();
+    message + texts + examples
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SECRET: &str = "hunter2-hunter2";
+
+    fn effects() -> hooks::Effects {
+        hooks::Effects {
+            notices: Vec::new(),
+            values: Vec::new(),
+            other: Vec::new(),
+        }
+    }
+
+    fn prompt_answer() -> hooks::PromptAnswer {
+        hooks::PromptAnswer {
+            verdict: hooks::Verdict::Proceed,
+            message: None,
+            context: Vec::new(),
+            instructions: Vec::new(),
+            examples: Vec::new(),
+            effects: effects(),
+        }
+    }
+
+    fn notice(text: &str) -> hooks::Notice {
+        hooks::Notice {
+            level: hooks::NoticeLevel::Info,
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_accepted_up_to_each_limit_and_refused_or_cut_beyond() {
+        let nobody = Redactor::new([]);
+        let context = |bytes: usize| hooks::PromptAnswer {
+            context: vec!["x".repeat(bytes)],
+            ..prompt_answer()
+        };
+        assert!(context(MAX_PROMPT).adopt(&nobody).is_ok());
+        let error = context(MAX_PROMPT + 1).adopt(&nobody).unwrap_err();
+        assert!(error.contains("262145 bytes into the conversation"), "{error}");
+
+        let values = |bytes: usize| hooks::Effects {
+            values: vec![("v".into(), format!("\"{}\"", "x".repeat(bytes - 3)))],
+            ..effects()
+        };
+        assert!(values(MAX_VALUES).adopt(&nobody).is_ok());
+        assert!(values(MAX_VALUES + 1).adopt(&nobody).is_err());
+
+        let notices = |count: usize| hooks::Effects {
+            notices: (0..count).map(|_| notice("n")).collect(),
+            ..effects()
+        };
+        let last = |count| notices(count).adopt(&nobody).unwrap().notices.pop().unwrap().1;
+        assert_eq!(last(MAX_NOTICES), "n");
+        assert_eq!(last(MAX_NOTICES + 2), "2 more notices were dropped");
+        assert_eq!(adopt_text("x".repeat(MAX_TEXT), &nobody).len(), MAX_TEXT);
+        assert!(adopt_text("x".repeat(MAX_TEXT + 1), &nobody).ends_with("[1 bytes cut]"));
+    }
+
+    #[test]
+    fn what_is_no_json_makes_no_sense() {
+        let nobody = Redactor::new([]);
+        let call = |arguments: &str| hooks::CallAnswer {
+            verdict: hooks::Verdict::Proceed,
+            arguments: Some(arguments.into()),
+            effects: effects(),
+        };
+        assert_eq!(
+            call(r#"{"a":1}"#).adopt(&nobody).unwrap().arguments,
+            json!({"a": 1}).as_object().cloned()
+        );
+        for bad in ["{", "[1]", r#"{"a":1,"a":2}"#] {
+            let error = call(bad).adopt(&nobody).unwrap_err();
+            assert!(error.starts_with("the arguments: "), "{bad}: {error}");
+        }
+        let value = hooks::Effects {
+            values: vec![("\u{1b}[2J".into(), "nope".into())],
+            ..effects()
+        };
+        let error = value.adopt(&nobody).unwrap_err();
+        assert!(error.starts_with(r"the value `\u{1b}[2J` is no JSON"), "{error}");
+    }
+
+    #[test]
+    fn no_part_of_the_answer_of_a_hook_keeps_a_secret() {
+        let redactor = Redactor::new([("p", SECRET)]);
+        let text = || format!("a {SECRET} b");
+        let json = || json!({ "k": text() }).to_string();
+        let answer = hooks::PromptAnswer {
+            verdict: hooks::Verdict::Cancel(text()),
+            message: Some(vec![crate::contract::Content::Text(text())]),
+            context: vec![text()],
+            instructions: vec![text()],
+            examples: vec![hooks::Example {
+                says: text(),
+                tool: text(),
+                arguments: json(),
+            }],
+            effects: hooks::Effects {
+                notices: vec![notice(&text())],
+                values: vec![(text(), json())],
+                other: Vec::new(),
+            },
+        };
+        let shown = format!("{:?}", answer.adopt(&redactor).unwrap());
+        assert!(!shown.contains(SECRET), "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 10, "{shown}");
+        let call = hooks::CallAnswer {
+            verdict: hooks::Verdict::Abort(text()),
+            arguments: Some(json()),
+            effects: effects(),
+        };
+        let shown = format!("{:?}", call.adopt(&redactor).unwrap());
+        assert!(!shown.contains(SECRET), "{shown}");
+    }
+}

@@ -1,0 +1,95 @@
+//! From a hook to a component: what the exports of the contract do.
+
+use std::marker::PhantomData;
+
+use super::wire::{call, call_report, changed_arguments, effects, prompt, prompt_answer, turn, verdict};
+use super::{Failure, Hook, TurnEnd};
+use crate::hook_bindings::exports::toolcell::tool::hooks as contract;
+use crate::{Result, ToolError};
+
+/// Makes a component of a hook. Once in a crate; a crate may have tools as well, with [`export!`](crate::export).
+///
+/// See [`hook`](mod@crate::hook) for an example.
+#[macro_export]
+macro_rules! export_hook {
+    ($hook:ty) => {
+        #[allow(unsafe_code)]
+        const _: () = {
+            type Component = $crate::hook::Exported<$hook>;
+
+            #[cfg(target_family = "wasm")]
+    $crate::hook_bindings::__export_hook_provider!(Component with_types_in $crate::hook_bindings);
+            #[cfg(not(target_family = "wasm"))]
+            const _: ::std::marker::PhantomData<Component> = ::std::marker::PhantomData;
+        };
+    };
+}
+
+/// A hook as the contract has it.
+#[derive(Debug)]
+pub struct Exported<H>(PhantomData<H>);
+
+impl<H: Hook> contract::Guest for Exported<H> {
+    fn describe() -> contract::Hook {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        contract::Hook {
+            name: H::CLAIMS.name.into(),
+            description: crate::docs::reflow(H::CLAIMS.description),
+            moments: H::CLAIMS.moments,
+            guard: H::CLAIMS.guard,
+            priority: H::CLAIMS.priority,
+            before: names(H::CLAIMS.before),
+            after: names(H::CLAIMS.after),
+            annotations: Vec::new(),
+        }
+    }
+
+    fn before_prompt(asked: contract::Prompt, of: contract::Turn) -> Result<contract::PromptAnswer, String> {
+        let (mut draft, mut turn) = (prompt(asked), turn(of));
+        let was = draft.message.clone();
+        let decided = H::before_prompt(&mut draft, &mut turn).map_err(words)?;
+        Ok(prompt_answer(decided, draft, &was, turn))
+    }
+
+    fn before_call(asked: contract::PendingCall, of: contract::Turn) -> Result<contract::CallAnswer, String> {
+        let (mut draft, mut turn) = (call(asked).map_err(words)?, turn(of));
+        let was = draft.arguments.clone();
+        let decided = H::before_call(&mut draft, &mut turn).map_err(words)?;
+        Ok(contract::CallAnswer {
+            verdict: verdict(decided),
+            arguments: changed_arguments(draft.arguments, &was),
+            effects: effects(turn),
+        })
+    }
+
+    fn after_call(asked: contract::FinishedCall, of: contract::Turn) -> Result<contract::Effects, String> {
+        let (report, mut turn) = (call_report(asked).map_err(words)?, turn(of));
+        H::after_call(&report, &mut turn).map_err(words)?;
+        Ok(effects(turn))
+    }
+
+    fn after_turn(asked: contract::FinishedTurn, of: contract::Turn) -> Result<contract::Effects, String> {
+        let mut turn = turn(of);
+        let end = TurnEnd {
+            outcome: asked.outcome,
+            text: asked.text,
+            steps: asked.steps,
+        };
+        H::after_turn(&end, &mut turn).map_err(words)?;
+        Ok(effects(turn))
+    }
+
+    fn on_error(asked: contract::Failure, of: contract::Turn) -> Result<contract::Effects, String> {
+        let mut turn = turn(of);
+        let failure = Failure {
+            kind: asked.kind,
+            message: asked.message,
+        };
+        H::on_error(&failure, &mut turn).map_err(words)?;
+        Ok(effects(turn))
+    }
+}
+
+fn words(error: ToolError) -> String {
+    error.message().to_owned()
+}
