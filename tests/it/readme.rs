@@ -206,7 +206,10 @@ fn the_program_of_the_readme_is_the_example_that_runs_and_has_at_most_thirty_lin
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let (_, program) = readme.split_once("```rust\n").expect("the README has a program");
     let (program, rest) = program.split_once("```\n").expect("its block is closed");
-    assert_eq!(program, include_str!("../../runtime/cli/examples/embed/program.rs"));
+    assert_eq!(
+        program,
+        include_str!("../../runtime/cli/examples/embed/program.rs")
+    );
     assert!(program.lines().count() <= 30);
     assert!(
         !rest.contains("```rust"),

@@ -140,6 +140,6 @@ async fn no_bytes_at_all_make_the_host_panic() {
 fn only_tool_or_first(component: &toolcell_sandbox::Component) -> Arc<dyn toolcell_core::Tool> {
     match component.definitions().len() {
         1 => only_tool(component, policy()),
-        _ => component.tools(policy().into()).remove(0),
+        _ => component.tools(policy()).remove(0),
     }
 }

@@ -384,7 +384,7 @@ async fn shipped(
 ) -> (Result<ToolOutput, ToolError>, Heard) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt")).join(file);
     let component = sandbox().load(file, &std::fs::read(path).unwrap()).await.unwrap();
-    let tools = component.tools(Policy::default().into());
+    let tools = component.tools(Policy::default());
     let name = ToolName::new(tool).unwrap();
     let tool = tools.iter().find(|t| t.spec().name == name).unwrap();
     let (context, ear) = listening();

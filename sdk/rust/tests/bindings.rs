@@ -1,6 +1,8 @@
 //! The bindings are checked in, so that an author's build needs neither the contract's files nor a generator. This
 //! test generates them again and fails on a difference; `TOOLCELL_BLESS=1` writes them instead.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
+
 use std::path::Path;
 
 use wit_bindgen_core::wit_parser::Resolve;

@@ -405,11 +405,6 @@ impl HookContext {
         self.shared().insert(name.into(), value);
     }
 
-    /// All values that hooks share.
-    pub(crate) fn values(&self) -> Map<String, Value> {
-        self.shared().clone()
-    }
-
     fn shared(&self) -> std::sync::MutexGuard<'_, Map<String, Value>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
