@@ -21,7 +21,7 @@ fn built() -> &'static Path {
             .parent()
             .expect("it lies in the target directory");
         let output = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--offline", "--profile", "guest"])
+            .args(["build", "--quiet", "--locked", "--profile", "guest"])
             .args(["--target", "wasm32-wasip2", "--package", "toolcell-sdk"])
             .args(["--example", "keep_files", "--example", "unruly_hook"])
             .arg("--target-dir")
