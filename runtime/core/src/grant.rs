@@ -14,13 +14,17 @@
 //! | `http=http://127.0.0.1:8080` | a private address, because the grant names it |
 //! | `http-private=https://intranet.example` | a name that may lead to a private address |
 //! | `http=*` | every public host |
+//! | `keyvalue=NAME` | read and change what is kept in the bucket of that name |
+//! | `keyvalue-read=NAME` | read it |
+//! | `keyvalue=NAME:GUEST` | the same, seen by the tool under the name GUEST |
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{DirAccess, HttpGrant};
+use crate::keyvalue::is_bucket_name;
+use crate::policy::{BucketGrant, DirAccess, HttpGrant};
 
 /// One grant as a person wrote it. [`std::fmt::Display`] prints the shortest line that means the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,8 @@ pub enum Grant {
     },
     /// HTTP requests.
     Http(HttpGrant),
+    /// A bucket of the host's key-value store.
+    Bucket(BucketGrant),
 }
 
 /// A line that is no grant.
@@ -94,6 +100,8 @@ impl FromStr for Grant {
             "env" => parse_env(rest).map_err(fail),
             "http" => parse_http(rest, false).map(Self::Http).map_err(fail),
             "http-private" => parse_http(rest, true).map(Self::Http).map_err(fail),
+            "keyvalue" => parse_bucket(rest, true).map(Self::Bucket).map_err(fail),
+            "keyvalue-read" => parse_bucket(rest, false).map(Self::Bucket).map_err(fail),
             _ => parse_dir(kind, rest).map_err(fail),
         }
     }
@@ -136,7 +144,7 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
             "write" => access = DirAccess::WRITE,
             other => {
                 return Err(format!(
-                    "`{}` is none of read, write, modify, create, delete, env, http, http-private",
+                    "`{}` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read",
                     other.escape_debug()
                 ));
             }
@@ -206,6 +214,21 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
         path: path.trim_end_matches('/').to_owned(),
         private: private || named_private,
     })
+}
+
+fn parse_bucket(rest: &str, write: bool) -> Result<BucketGrant, String> {
+    let (bucket, guest) = rest.split_once(':').unwrap_or((rest, rest));
+    match [bucket, guest].into_iter().find(|name| !is_bucket_name(name)) {
+        None => Ok(BucketGrant {
+            bucket: bucket.to_owned(),
+            guest: guest.to_owned(),
+            write,
+        }),
+        Some(bad) => Err(format!(
+            "`{}` is no name of a bucket: 1 to 64 characters of a-z, A-Z, 0-9, `.`, `_` and `-` are expected",
+            bad.escape_debug()
+        )),
+    }
 }
 
 /// Divides `host:port`; an IPv6 address stands in brackets (RFC 3986, section 3.2.2).
@@ -302,6 +325,15 @@ impl std::fmt::Display for Grant {
                 }
                 f.write_str(&grant.path)
             }
+            Self::Bucket(grant) => {
+                let kind = if grant.write { "keyvalue" } else { "keyvalue-read" };
+                write!(f, "{kind}={}", grant.bucket)?;
+                if grant.guest == grant.bucket {
+                    Ok(())
+                } else {
+                    write!(f, ":{}", grant.guest)
+                }
+            }
         }
     }
 }
@@ -343,8 +375,26 @@ mod tests {
             "http=http://[::1]:8080/x",
             "http-private=https://intranet.example",
             "http=*",
+            "keyvalue=memory",
+            "keyvalue-read=memory",
+            "keyvalue=shop.2:memory",
         ] {
             assert_eq!(grant(line).to_string(), line);
+        }
+    }
+
+    #[test]
+    fn a_bucket_has_the_same_name_for_the_tool_unless_the_line_says_another() {
+        for (line, bucket, guest, write) in [
+            ("keyvalue=notes", "notes", "notes", true),
+            ("keyvalue=notes:notes", "notes", "notes", true),
+            ("keyvalue-read=shop:memory", "shop", "memory", false),
+        ] {
+            let Grant::Bucket(granted) = grant(line) else {
+                panic!("{line}")
+            };
+            let seen = (granted.bucket.as_str(), granted.guest.as_str(), granted.write);
+            assert_eq!(seen, (bucket, guest, write), "{line}");
         }
     }
 
@@ -385,6 +435,11 @@ mod tests {
             ("http=x/a/../b", "plain prefix"),
             ("http=[::1", "without"),
             ("http=exämple.com", "no host"),
+            ("keyvalue=", "nothing stands after"),
+            ("keyvalue=*", "no name of a bucket"),
+            ("keyvalue=a/b", "no name of a bucket"),
+            ("keyvalue=a:", "no name of a bucket"),
+            ("keyvalue-write=a", "is none of"),
         ] {
             let error = line.parse::<Grant>().unwrap_err().to_string();
             assert!(error.contains(reason), "{line}: {error}");

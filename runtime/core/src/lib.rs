@@ -1,7 +1,7 @@
 //! Vocabulary and seams of Toolcell.
 //!
-//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and four
-//! traits ([`Tool`], [`Provider`], [`EventSink`], [`SessionStore`]); it does no input or output, starts no task, reads no clock and no
+//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and
+//! five traits ([`Tool`], [`Provider`], [`EventSink`], [`SessionStore`], [`KeyValueStore`]); it does no input or output, starts no task, reads no clock and no
 //! environment.
 //!
 //! | concept | module |
@@ -15,7 +15,7 @@
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
 //! | a conversation and the models that continue it | [`message`], [`provider`] |
 //! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
-//! | where sessions are kept | [`store`] |
+//! | where sessions are kept, and what tools keep between calls | [`store`], [`keyvalue`] |
 
 pub mod approval;
 pub mod content;
@@ -26,6 +26,7 @@ pub mod event;
 mod event_docs;
 pub mod grant;
 pub mod json;
+pub mod keyvalue;
 pub mod message;
 pub mod plan;
 pub mod policy;
@@ -42,6 +43,7 @@ pub use content::{Blob, Content, Link};
 pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
 pub use grant::Grant;
+pub use keyvalue::{Bucket, KeyValueError, KeyValueStore};
 pub use message::{Message, Part};
 pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};

@@ -31,6 +31,8 @@ pub struct Grants {
     pub env: Vec<(String, String)>,
     /// HTTP requests.
     pub http: Vec<HttpGrant>,
+    /// Buckets of the host's key-value store.
+    pub buckets: Vec<BucketGrant>,
     /// Secrets that the host adds to requests; their values are not here.
     pub secrets: Vec<SecretBinding>,
 }
@@ -89,6 +91,18 @@ pub struct HttpGrant {
     pub private: bool,
 }
 
+/// A bucket of the host's key-value store that a guest may open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketGrant {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// The name under which the guest opens it.
+    pub guest: String,
+    /// Whether the guest may change what is in it.
+    pub write: bool,
+}
+
 /// How much one call may use.
 ///
 /// | limit | unit | default | why |
@@ -104,6 +118,7 @@ pub struct HttpGrant {
 /// | `http_body` | bytes of one response body | 16 MiB | a large document |
 /// | `file_bytes` | bytes written to files in one call | 256 MiB | |
 /// | `file_count` | files and directories made in one call | 10,000 | |
+/// | `keyvalue_bytes` | bytes of keys and values, read and written in one call | 256 MiB | a full bucket, four times |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -129,6 +144,8 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Files and directories made in one call.
     pub file_count: u64,
+    /// Bytes of keys and values that one call reads from buckets and writes to them.
+    pub keyvalue_bytes: u64,
 }
 
 impl Default for Limits {
@@ -145,6 +162,7 @@ impl Default for Limits {
             http_body: 16 << 20,
             file_bytes: 256 << 20,
             file_count: 10_000,
+            keyvalue_bytes: 256 << 20,
         }
     }
 }

@@ -30,10 +30,13 @@ pub struct Receipt {
     /// Files opened, by their guest paths, in order of first opening.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileTouched>,
+    /// Buckets used, by their names on the host, in order of first use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<BucketTouched>,
     /// What the guest asked for and did not get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Entries left out of the three lists above.
+    /// Entries left out of the lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
     /// What the session of an agent used, where the tool is one. Its fuel, bytes, hosts and files are those of its own
@@ -82,10 +85,19 @@ pub struct FileTouched {
     pub write: bool,
 }
 
+/// A bucket that a call used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketTouched {
+    /// Its name.
+    pub bucket: String,
+    /// Whether something in it was to be changed.
+    pub write: bool,
+}
+
 /// Something that a guest asked for and did not get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// What kind of thing: `http`, `file`, `env`, `socket`, `dns`, …
+    /// What kind of thing: `http`, `file`, `env`, `socket`, `dns`, `keyvalue`, …
     pub what: String,
     /// Which one, such as `example.com:443` or `/work/secret.txt`.
     pub target: String,
@@ -111,6 +123,20 @@ impl Receipt {
             known.write |= write;
         } else {
             push_capped(&mut self.files, FileTouched { path, write }, &mut self.omitted);
+        }
+    }
+
+    /// Notes a bucket that was used; a later change marks the earlier entry.
+    pub fn note_bucket(&mut self, bucket: &str, write: bool) {
+        if let Some(known) = self.buckets.iter_mut().find(|b| b.bucket == bucket) {
+            known.write |= write;
+        } else {
+            let bucket = bucket.to_owned();
+            push_capped(
+                &mut self.buckets,
+                BucketTouched { bucket, write },
+                &mut self.omitted,
+            );
         }
     }
 
@@ -166,5 +192,18 @@ mod tests {
                 write: true
             }]
         );
+    }
+
+    #[test]
+    fn a_bucket_used_twice_is_listed_once_and_written_if_either_use_wrote() {
+        let mut receipt = Receipt::default();
+        receipt.note_bucket("a", false);
+        receipt.note_bucket("a", true);
+        receipt.note_bucket("b", false);
+        let touched = |bucket: &str, write| BucketTouched {
+            bucket: bucket.into(),
+            write,
+        };
+        assert_eq!(receipt.buckets, [touched("a", true), touched("b", false)]);
     }
 }
