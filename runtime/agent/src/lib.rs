@@ -12,10 +12,12 @@
 //! | which calls may run | [`approval`] |
 //! | code that looks on, changes and refuses | [`hook`] |
 //! | sessions that survive | [`store`] |
+//! | what tools keep between calls | [`buckets`] |
 //! | log files | [`log`] |
 
 mod agent;
 pub mod approval;
+pub mod buckets;
 pub mod budget;
 mod context;
 mod control;
@@ -41,6 +43,7 @@ mod results;
 mod scenarios;
 mod session;
 mod spans;
+mod sqlite;
 pub mod store;
 mod subagent;
 #[cfg(test)]
@@ -51,6 +54,7 @@ pub use agent::{Agent, AgentBuilder};
 pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
 };
+pub use buckets::{BucketLimits, SqliteBuckets};
 pub use error::{AgentError, BuildError};
 pub use hook::Hook;
 pub use log::{LogFiles, Tee};

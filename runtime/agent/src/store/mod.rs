@@ -20,6 +20,7 @@ use toolcell_core::store::SessionInfo;
 use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
 
 use self::write::{Op, Write};
+use crate::sqlite;
 
 /// Sessions in one SQLite file.
 ///
@@ -53,10 +54,9 @@ impl SqliteStore {
     /// When it cannot be opened, is no such store, or was made by a newer version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        schema::make_private(path)?;
-        let mut writing = schema::connect(path)?;
-        schema::prepare(&mut writing)?;
-        let reading = schema::connect(path)?;
+        let fail = |message| StoreError::Failed { message };
+        let writing = sqlite::open(path, &schema::SESSIONS).map_err(fail)?;
+        let reading = sqlite::connect(path).map_err(fail)?;
         let (writer, writes) = mpsc::channel();
         let (reader, reads) = mpsc::channel::<Read>();
         let threads = vec![
@@ -126,14 +126,9 @@ fn gone() -> StoreError {
 }
 
 pub(crate) fn failed(error: &dyn std::error::Error) -> StoreError {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
+    StoreError::Failed {
+        message: sqlite::chain(error),
     }
-    StoreError::Failed { message }
 }
 
 impl SessionStore for SqliteStore {

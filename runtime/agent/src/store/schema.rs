@@ -1,21 +1,16 @@
-//! The file: its tables, its settings, its version.
-
-use std::path::Path;
-use std::time::Duration;
+//! The file: its tables and its version.
 
 use rusqlite::{Connection, OptionalExtension as _};
-use toolcell_core::{Event, StoreError};
+use toolcell_core::Event;
 
-use super::failed;
+use crate::sqlite::Kind;
 
-/// Version of the tables, in `PRAGMA user_version`. A file of a newer one is refused.
-const VERSION: i64 = 1;
-
-/// Marks the file as ours, in `PRAGMA application_id`: "tcel".
-const APPLICATION: i64 = 0x7463_656c;
-
-/// How long a writer waits for one of another process.
-const BUSY: Duration = Duration::from_secs(10);
+/// The file of sessions. Its mark is "tcel".
+pub(super) const SESSIONS: Kind = Kind {
+    application: 0x7463_656c,
+    version: 1,
+    tables: TABLES,
+};
 
 /// Characters of a title.
 const TITLE_CHARS: usize = 80;
@@ -54,66 +49,6 @@ pub(super) struct Row {
     pub(super) parent: Option<i64>,
     pub(super) base: i64,
     pub(super) next: i64,
-}
-
-/// Makes a new file readable for its owner alone, before anything is in it.
-pub(super) fn make_private(path: &Path) -> Result<(), StoreError> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(|error| StoreError::Failed {
-        message: format!("`{}` cannot be opened: {error}", path.display()),
-    })
-}
-
-pub(super) fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let open = || {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(BUSY)?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        Ok(connection)
-    };
-    open().map_err(|error: rusqlite::Error| failed(&error))
-}
-
-/// Sets the file up, or checks that it is one of ours.
-pub(super) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
-    let work = |connection: &mut Connection| -> rusqlite::Result<Option<String>> {
-        let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
-            return Ok(Some(format!(
-                "the file system does not allow WAL mode (it stays `{mode}`)"
-            )));
-        }
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let (version, application) = (pragma("user_version")?, pragma("application_id")?);
-        let tables: i64 =
-            transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        match (application, version) {
-            (APPLICATION, VERSION) => {}
-            (APPLICATION, newer) => {
-                return Ok(Some(format!(
-                    "it has version {newer} of the tables, and this program knows {VERSION}"
-                )));
-            }
-            (0, 0) if tables == 0 => {
-                transaction.execute_batch(TABLES)?;
-                transaction.pragma_update(None, "application_id", APPLICATION)?;
-                transaction.pragma_update(None, "user_version", VERSION)?;
-            }
-            _ => return Ok(Some("it is a database of another program".into())),
-        }
-        transaction.commit()?;
-        Ok(None)
-    };
-    match work(connection) {
-        Ok(None) => Ok(()),
-        Ok(Some(message)) => Err(StoreError::Failed { message }),
-        Err(error) => Err(failed(&error)),
-    }
 }
 
 /// The row of a session.

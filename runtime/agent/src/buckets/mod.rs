@@ -1,0 +1,246 @@
+//! A key-value store in SQLite: what tools keep between calls.
+//!
+//! One thread writes, another one reads, as for sessions. What waits to be written goes into one transaction with a
+//! savepoint for each operation, so that each is done whole or not at all, and those of many calls share the price of one
+//! `fsync`. Other processes may use the same file; their writes are waited for.
+
+mod read;
+mod write;
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use toolcell_core::keyvalue::KeyPage;
+use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
+
+use self::write::{Op, Write};
+use crate::sqlite::{self, Kind};
+
+/// The file of buckets. Its mark is "tckv".
+///
+/// `keys` and `bytes` of a bucket are what its pairs come to. Numbers of pairs are never used again, so that a listing can
+/// go on after any of them.
+const BUCKETS: Kind = Kind {
+    application: 0x7463_6b76,
+    version: 1,
+    tables: "
+CREATE TABLE buckets (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    keys INTEGER NOT NULL DEFAULT 0,
+    bytes INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE pairs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    bucket INTEGER NOT NULL REFERENCES buckets (id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,
+    UNIQUE (bucket, key)
+);
+CREATE INDEX listed ON pairs (bucket, number);
+",
+};
+
+/// Buckets in one SQLite file.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use toolcell_agent::{BucketLimits, SqliteBuckets};
+/// use toolcell_core::KeyValueStore as _;
+///
+/// # let dir = tempfile::tempdir()?;
+/// let store = SqliteBuckets::open(dir.path().join("buckets.sqlite"), BucketLimits::default())?;
+/// let bucket = store.open("notes").await?;
+/// bucket.set(vec![("colour".into(), b"blue".to_vec())]).await?;
+/// assert_eq!(bucket.get(vec!["colour".into()], 1024).await?, [Some(b"blue".to_vec())]);
+/// # Ok(()) }
+/// ```
+pub struct SqliteBuckets(Arc<Threads>);
+
+/// How much each bucket holds. What is there already stays when a limit is lowered.
+///
+/// | limit | unit | default | why |
+/// |---|---|---|---|
+/// | `keys` | keys | 100,000 | ten times what a long-lived memory has |
+/// | `bytes` | bytes of keys and values | 64 MiB | all of it can be read in one call |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketLimits {
+    /// Keys.
+    pub keys: u64,
+    /// Bytes of keys and values together.
+    pub bytes: u64,
+}
+
+impl Default for BucketLimits {
+    fn default() -> Self {
+        Self {
+            keys: 100_000,
+            bytes: 64 << 20,
+        }
+    }
+}
+
+/// The two threads. What waits to be written when the last user is gone is written.
+struct Threads {
+    writer: Option<mpsc::Sender<Write>>,
+    reader: Option<mpsc::Sender<Read>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+type Read = Box<dyn FnOnce(&mut Connection) + Send>;
+
+impl SqliteBuckets {
+    /// Opens or makes the file. On Unix a new file is for its owner alone.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no such store, or was made by a newer version.
+    pub fn open(path: impl AsRef<Path>, limits: BucketLimits) -> Result<Self, KeyValueError> {
+        let path = path.as_ref();
+        let writing = sqlite::open(path, &BUCKETS).map_err(failure)?;
+        let mut reading = sqlite::connect(path).map_err(failure)?;
+        let (writer, writes) = mpsc::channel();
+        let (reader, reads) = mpsc::channel::<Read>();
+        let threads = vec![
+            spawn("toolcell-buckets", move || write::run(writing, limits, &writes))?,
+            spawn("toolcell-buckets-read", move || {
+                while let Ok(read) = reads.recv() {
+                    read(&mut reading);
+                }
+            })?,
+        ];
+        Ok(Self(Arc::new(Threads {
+            writer: Some(writer),
+            reader: Some(reader),
+            threads,
+        })))
+    }
+}
+
+impl KeyValueStore for SqliteBuckets {
+    /// A bucket is made by the first thing that is put into it.
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
+        let bucket: Arc<dyn Bucket> = Arc::new(SqliteBucket {
+            name: bucket.to_owned(),
+            threads: self.0.clone(),
+        });
+        Box::pin(std::future::ready(Ok(bucket)))
+    }
+}
+
+struct SqliteBucket {
+    name: String,
+    threads: Arc<Threads>,
+}
+
+impl SqliteBucket {
+    fn write(&self, op: Op) -> BoxFuture<'_, Result<u64, KeyValueError>> {
+        let (reply, answer) = oneshot::channel();
+        let write = Write {
+            bucket: self.name.clone(),
+            op,
+            reply,
+        };
+        let sent = self.threads.writer.as_ref().map(|writer| writer.send(write));
+        Box::pin(async move {
+            if !matches!(sent, Some(Ok(()))) {
+                return Err(gone());
+            }
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Connection, &str) -> Result<T, KeyValueError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, KeyValueError>> {
+        let (reply, answer) = oneshot::channel();
+        let name = self.name.clone();
+        let read: Read = Box::new(move |connection| {
+            // A call that was cancelled before its turn came costs nothing any more.
+            if !reply.is_closed() {
+                let _ = reply.send(read(connection, &name));
+            }
+        });
+        let sent = self.threads.reader.as_ref().map(|reader| reader.send(read));
+        Box::pin(async move {
+            if !matches!(sent, Some(Ok(()))) {
+                return Err(gone());
+            }
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+}
+
+impl Bucket for SqliteBucket {
+    fn get(
+        &self,
+        keys: Vec<String>,
+        max_bytes: u64,
+    ) -> BoxFuture<'_, Result<Vec<Option<Vec<u8>>>, KeyValueError>> {
+        self.read(move |connection, name| read::values(connection, name, &keys, max_bytes))
+    }
+
+    fn set(&self, pairs: Vec<(String, Vec<u8>)>) -> BoxFuture<'_, Result<(), KeyValueError>> {
+        let written = self.write(Op::Set(pairs));
+        Box::pin(async { written.await.map(drop) })
+    }
+
+    fn delete(&self, keys: Vec<String>) -> BoxFuture<'_, Result<(), KeyValueError>> {
+        let written = self.write(Op::Delete(keys));
+        Box::pin(async { written.await.map(drop) })
+    }
+
+    fn exists(&self, key: String) -> BoxFuture<'_, Result<bool, KeyValueError>> {
+        self.read(move |connection, name| read::exists(connection, name, &key))
+    }
+
+    fn list(&self, cursor: Option<u64>) -> BoxFuture<'_, Result<KeyPage, KeyValueError>> {
+        self.read(move |connection, name| read::page(connection, name, cursor))
+    }
+
+    fn increment(&self, key: String, delta: u64) -> BoxFuture<'_, Result<u64, KeyValueError>> {
+        self.write(Op::Increment { key, delta })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.writer.take();
+        self.reader.take();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, KeyValueError> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map_err(|error| failure(sqlite::chain(&error)))
+}
+
+fn gone() -> KeyValueError {
+    failure("its thread has ended".into())
+}
+
+fn failed(error: rusqlite::Error) -> KeyValueError {
+    failure(sqlite::chain(&error))
+}
+
+fn failure(message: String) -> KeyValueError {
+    KeyValueError::Failed { message }
+}
+
+impl std::fmt::Debug for SqliteBuckets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteBuckets").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use toolcell_core::keyvalue::Quota;
+
+use super::*;
+
+const SMALL: BucketLimits = BucketLimits { keys: 3, bytes: 100 };
+
+fn path(dir: &TempDir) -> PathBuf {
+    dir.path().join("buckets.sqlite")
+}
+
+fn open(dir: &TempDir, limits: BucketLimits) -> SqliteBuckets {
+    SqliteBuckets::open(path(dir), limits).unwrap()
+}
+
+async fn bucket(store: &SqliteBuckets, name: &str) -> Arc<dyn Bucket> {
+    KeyValueStore::open(store, name).await.unwrap()
+}
+
+fn pair(key: &str, value: &str) -> (String, Vec<u8>) {
+    (key.to_owned(), value.as_bytes().to_vec())
+}
+
+async fn value(bucket: &Arc<dyn Bucket>, key: &str) -> Option<String> {
+    let mut values = bucket.get(vec![key.into()], u64::MAX).await.unwrap();
+    assert_eq!(values.len(), 1);
+    values.remove(0).map(|value| String::from_utf8(value).unwrap())
+}
+
+#[tokio::test]
+async fn values_come_back_unchanged_after_the_store_is_opened_again() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let notes = bucket(&store, "notes").await;
+    let odd = "a\u{0}é\u{1b}/%_";
+    let bytes: Vec<u8> = (0..=255).collect();
+    notes
+        .set(vec![(odd.into(), bytes.clone()), pair("empty", "")])
+        .await
+        .unwrap();
+    drop((notes, store));
+
+    let store = open(&dir, BucketLimits::default());
+    let notes = bucket(&store, "notes").await;
+    let keys = ["empty", odd, "a"].map(String::from).to_vec();
+    let values = notes.get(keys, u64::MAX).await.unwrap();
+    assert_eq!(values, [Some(Vec::new()), Some(bytes), None]);
+    assert!(notes.exists(odd.into()).await.unwrap());
+    assert!(!notes.exists("a".into()).await.unwrap());
+}
+
+#[tokio::test]
+async fn buckets_do_not_see_each_other() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, SMALL);
+    let (a, b) = (bucket(&store, "a").await, bucket(&store, "b").await);
+    a.set(vec![pair("k", "of a"), pair("x", ""), pair("y", "")])
+        .await
+        .unwrap();
+    b.set(vec![pair("k", "of b")]).await.unwrap();
+    b.delete(vec!["x".into()]).await.unwrap();
+    assert_eq!(value(&a, "k").await.as_deref(), Some("of a"));
+    assert_eq!(value(&b, "k").await.as_deref(), Some("of b"));
+    assert_eq!(a.list(None).await.unwrap().keys, ["k", "x", "y"]);
+    assert_eq!(b.list(None).await.unwrap().keys, ["k"]);
+}
+
+#[tokio::test]
+async fn a_bucket_that_was_never_written_to_is_empty() {
+    let dir = TempDir::new().unwrap();
+    let none = bucket(&open(&dir, SMALL), "none").await;
+    assert_eq!(value(&none, "k").await, None);
+    assert_eq!(none.list(None).await, Ok(KeyPage::default()));
+    assert_eq!(none.delete(vec!["k".into()]).await, Ok(()));
+}
+
+#[tokio::test]
+async fn keys_are_listed_in_pages_and_each_that_stays_is_listed_once() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let bucket = bucket(&store, "b").await;
+    let put = |range: std::ops::Range<usize>| range.map(|i| pair(&format!("{i}"), "")).collect();
+    bucket.set(put(0..read::PAGE)).await.unwrap();
+    let page = bucket.list(None).await.unwrap();
+    assert_eq!((page.keys.len(), page.cursor), (read::PAGE, None));
+
+    bucket.set(put(read::PAGE..read::PAGE + 1)).await.unwrap();
+    let first = bucket.list(None).await.unwrap();
+    assert_eq!(first.keys.len(), read::PAGE);
+    // What happens between two pages: the last key listed goes, another one comes.
+    bucket.delete(vec![format!("{}", read::PAGE - 1)]).await.unwrap();
+    bucket.set(vec![pair("new", "")]).await.unwrap();
+    let second = bucket.list(first.cursor).await.unwrap();
+    assert_eq!(
+        (second.keys, second.cursor),
+        (vec![format!("{}", read::PAGE), "new".into()], None)
+    );
+    assert_eq!(bucket.list(Some(u64::MAX)).await, Ok(KeyPage::default()));
+}
+
+#[tokio::test]
+async fn values_are_read_up_to_the_bytes_that_were_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let bucket = bucket(&store, "b").await;
+    bucket
+        .set(vec![pair("a", "12345"), pair("b", "12345")])
+        .await
+        .unwrap();
+    let both = || vec!["a".to_owned(), "b".to_owned()];
+    assert!(bucket.get(both(), 10).await.is_ok());
+    assert_eq!(
+        bucket.get(both(), 9).await,
+        Err(KeyValueError::TooMuch { limit: 9 })
+    );
+}
+
+#[tokio::test]
+async fn keys_are_kept_up_to_the_limit_and_refused_beyond_all_or_none() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, SMALL);
+    let bucket = bucket(&store, "b").await;
+    bucket.set(vec![pair("a", "1"), pair("b", "1")]).await.unwrap();
+    let full = Err(KeyValueError::Full {
+        limit: 3,
+        of: Quota::Keys,
+    });
+    let two_more = vec![pair("a", "2"), pair("c", "2"), pair("d", "2")];
+    assert_eq!(bucket.set(two_more).await, full);
+    assert_eq!(
+        value(&bucket, "a").await.as_deref(),
+        Some("1"),
+        "none of it was done"
+    );
+    assert!(!bucket.exists("c".into()).await.unwrap());
+    bucket.set(vec![pair("a", "2"), pair("c", "2")]).await.unwrap();
+    assert_eq!(bucket.increment("n".into(), 1).await, full.map(|()| 0));
+    // A key that is there already needs no room, and one that goes makes some.
+    bucket.set(vec![pair("c", "3")]).await.unwrap();
+    bucket.delete(vec!["a".into()]).await.unwrap();
+    bucket.set(vec![pair("e", "")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_are_kept_up_to_the_limit_and_refused_beyond() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, SMALL);
+    let bucket = bucket(&store, "b").await;
+    bucket.set(vec![pair("ab", &"x".repeat(98))]).await.unwrap();
+    let full = Err(KeyValueError::Full {
+        limit: 100,
+        of: Quota::Bytes,
+    });
+    assert_eq!(bucket.set(vec![pair("ab", &"x".repeat(99))]).await, full);
+    assert_eq!(bucket.set(vec![pair("c", "")]).await, full);
+    bucket
+        .set(vec![pair("ab", &"x".repeat(97)), pair("c", "")])
+        .await
+        .unwrap();
+    bucket.delete(vec!["ab".into()]).await.unwrap();
+    bucket.set(vec![pair("c", &"x".repeat(99))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_bucket_over_a_lowered_limit_can_be_made_smaller_and_not_larger() {
+    let dir = TempDir::new().unwrap();
+    let wide = open(&dir, BucketLimits::default());
+    let pairs = (0..5).map(|i| pair(&format!("{i}"), "1234")).collect();
+    bucket(&wide, "b").await.set(pairs).await.unwrap();
+    drop(wide);
+    let narrow = open(&dir, SMALL);
+    let bucket = bucket(&narrow, "b").await;
+    bucket.set(vec![pair("0", "123")]).await.unwrap();
+    bucket.delete(vec!["1".into()]).await.unwrap();
+    assert!(bucket.set(vec![pair("new", "")]).await.is_err());
+}
+
+#[tokio::test]
+async fn numbers_are_counted_once_each_however_many_count_in_however_many_processes() {
+    let dir = TempDir::new().unwrap();
+    // Two stores on one file are what two processes are: they share nothing but the file.
+    let (one, other) = (
+        open(&dir, BucketLimits::default()),
+        open(&dir, BucketLimits::default()),
+    );
+    let buckets = [bucket(&one, "b").await, bucket(&other, "b").await];
+    let mut counting = Vec::new();
+    for i in 0..100 {
+        let bucket = buckets[i % 2].clone();
+        counting.push(tokio::spawn(async move {
+            bucket.increment("n".into(), 1).await.unwrap()
+        }));
+    }
+    let mut seen = Vec::new();
+    for count in counting {
+        seen.push(count.await.unwrap());
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=100).collect::<Vec<u64>>());
+    assert_eq!(value(&buckets[0], "n").await.as_deref(), Some("100"));
+}
+
+#[tokio::test]
+async fn what_is_no_number_is_not_added_to_and_a_sum_has_an_end() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let bucket = bucket(&store, "b").await;
+    for bad in ["", "x", "+1", "-1", "1.5", "18446744073709551616"] {
+        bucket.set(vec![pair("n", bad)]).await.unwrap();
+        let error = bucket.increment("n".into(), 1).await.unwrap_err();
+        assert_eq!(error, KeyValueError::NotANumber { key: "n".into() }, "{bad}");
+    }
+    bucket.set(vec![pair("n", "18446744073709551614")]).await.unwrap();
+    assert_eq!(bucket.increment("n".into(), 1).await, Ok(u64::MAX));
+    assert_eq!(
+        bucket.increment("n".into(), 1).await,
+        Err(KeyValueError::Overflow { key: "n".into() })
+    );
+    assert_eq!(value(&bucket, "n").await.as_deref(), Some("18446744073709551615"));
+}
+
+#[tokio::test]
+async fn two_stores_on_one_file_share_quotas_and_see_each_others_values() {
+    let dir = TempDir::new().unwrap();
+    let (one, other) = (open(&dir, SMALL), open(&dir, SMALL));
+    let (one, other) = (bucket(&one, "b").await, bucket(&other, "b").await);
+    one.set(vec![pair("a", "1"), pair("b", "1")]).await.unwrap();
+    assert_eq!(value(&other, "a").await.as_deref(), Some("1"));
+    assert!(other.set(vec![pair("c", ""), pair("d", "")]).await.is_err());
+    other.set(vec![pair("c", "")]).await.unwrap();
+    assert!(one.set(vec![pair("d", "")]).await.is_err());
+}
+
+#[tokio::test]
+async fn a_write_whose_caller_is_gone_is_done_whole() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let bucket = bucket(&store, "b").await;
+    drop(bucket.set(vec![pair("a", "1"), pair("b", "2")]));
+    // Operations are done in the order in which they were asked for.
+    assert_eq!(bucket.increment("n".into(), 1).await, Ok(1));
+    assert_eq!(value(&bucket, "b").await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn a_file_of_something_else_is_refused() {
+    let dir = TempDir::new().unwrap();
+    drop(crate::SqliteStore::open(path(&dir)).unwrap());
+    let error = SqliteBuckets::open(path(&dir), SMALL).unwrap_err().to_string();
+    assert!(error.contains("a database of another program"), "{error}");
+    let error = SqliteBuckets::open(dir.path().join("no/such/dir"), SMALL).unwrap_err();
+    assert!(error.to_string().contains("cannot be opened"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = TempDir::new().unwrap();
+    let _store = open(&dir, SMALL);
+    let mode = std::fs::metadata(path(&dir)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}

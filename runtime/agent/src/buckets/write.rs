@@ -1,0 +1,187 @@
+//! The writer: whatever waits goes into one transaction, and nothing is acknowledged before it is committed.
+
+use std::sync::mpsc;
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use tokio::sync::oneshot;
+use toolcell_core::KeyValueError;
+use toolcell_core::keyvalue::Quota;
+
+use super::{BucketLimits, failed};
+
+/// Most operations of one transaction.
+const MAX_GROUP: usize = 256;
+
+/// One operation, and who waits for it.
+pub(super) struct Write {
+    pub(super) bucket: String,
+    pub(super) op: Op,
+    /// What a number became, 0 for every other operation.
+    pub(super) reply: oneshot::Sender<Result<u64, KeyValueError>>,
+}
+
+pub(super) enum Op {
+    Set(Vec<(String, Vec<u8>)>),
+    Delete(Vec<String>),
+    Increment { key: String, delta: u64 },
+}
+
+/// Writes until nobody is left who could ask for it.
+pub(super) fn run(mut connection: Connection, limits: BucketLimits, writes: &mpsc::Receiver<Write>) {
+    while let Ok(first) = writes.recv() {
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP
+            && let Ok(next) = writes.try_recv()
+        {
+            group.push(next);
+        }
+        commit(&mut connection, limits, group);
+    }
+}
+
+fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>) {
+    let mut work = || -> rusqlite::Result<Vec<Result<u64, KeyValueError>>> {
+        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut results = Vec::with_capacity(group.len());
+        for write in &group {
+            // An operation that fails leaves nothing behind: its savepoint is rolled back when it is dropped.
+            let savepoint = transaction.savepoint()?;
+            let result = perform(&savepoint, limits, &write.bucket, &write.op);
+            if result.is_ok() {
+                savepoint.commit()?;
+            }
+            results.push(result);
+        }
+        transaction.commit()?;
+        Ok(results)
+    };
+    let results = work().unwrap_or_else(|error| {
+        let error = failed(error);
+        group.iter().map(|_| Err(error.clone())).collect()
+    });
+    for (write, result) in group.into_iter().zip(results) {
+        // Whoever asked may have stopped waiting; it is written all the same.
+        let _ = write.reply.send(result);
+    }
+}
+
+fn perform(connection: &Connection, limits: BucketLimits, name: &str, op: &Op) -> Result<u64, KeyValueError> {
+    let mut bucket = Filling::of(connection, name).map_err(failed)?;
+    let before = (bucket.keys, bucket.bytes);
+    let mut sum = 0;
+    match op {
+        Op::Set(pairs) => {
+            for (key, value) in pairs {
+                bucket.put(connection, key, value).map_err(failed)?;
+            }
+        }
+        Op::Delete(keys) => {
+            for key in keys {
+                bucket.remove(connection, key).map_err(failed)?;
+            }
+        }
+        Op::Increment { key, delta } => {
+            sum = number(bucket.value(connection, key).map_err(failed)?, key)?
+                .checked_add(*delta)
+                .ok_or_else(|| KeyValueError::Overflow { key: key.clone() })?;
+            let digits = sum.to_string();
+            bucket.put(connection, key, digits.as_bytes()).map_err(failed)?;
+        }
+    }
+    // A bucket that is over its limit, because the limit was lowered, may still be made smaller.
+    for (now, before, limit, of) in [
+        (bucket.keys, before.0, limits.keys, Quota::Keys),
+        (bucket.bytes, before.1, limits.bytes, Quota::Bytes),
+    ] {
+        if u64::try_from(now).is_ok_and(|now| now > limit) && now > before {
+            return Err(KeyValueError::Full { limit, of });
+        }
+    }
+    bucket.keep(connection).map_err(failed)?;
+    Ok(sum)
+}
+
+fn number(value: Option<Vec<u8>>, key: &str) -> Result<u64, KeyValueError> {
+    let Some(value) = value else { return Ok(0) };
+    let digits = std::str::from_utf8(&value).ok();
+    let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .ok_or_else(|| KeyValueError::NotANumber { key: key.to_owned() })
+}
+
+fn signed(len: usize) -> i64 {
+    i64::try_from(len).unwrap_or(i64::MAX)
+}
+
+/// A bucket and how full it is, in the numbers of SQLite.
+struct Filling {
+    id: i64,
+    keys: i64,
+    bytes: i64,
+}
+
+impl Filling {
+    fn of(connection: &Connection, name: &str) -> rusqlite::Result<Self> {
+        connection
+            .prepare_cached("INSERT INTO buckets (name) VALUES (?1) ON CONFLICT (name) DO NOTHING")?
+            .execute([name])?;
+        connection
+            .prepare_cached("SELECT id, keys, bytes FROM buckets WHERE name = ?1")?
+            .query_row([name], |row| {
+                Ok(Self {
+                    id: row.get(0)?,
+                    keys: row.get(1)?,
+                    bytes: row.get(2)?,
+                })
+            })
+    }
+
+    fn value(&self, connection: &Connection, key: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+        connection
+            .prepare_cached("SELECT value FROM pairs WHERE bucket = ?1 AND key = ?2")?
+            .query_row((self.id, key), |row| row.get(0))
+            .optional()
+    }
+
+    /// Bytes of the value of a key, if it is there.
+    fn size(&self, connection: &Connection, key: &str) -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached("SELECT length(value) FROM pairs WHERE bucket = ?1 AND key = ?2")?
+            .query_row((self.id, key), |row| row.get(0))
+            .optional()
+    }
+
+    fn put(&mut self, connection: &Connection, key: &str, value: &[u8]) -> rusqlite::Result<()> {
+        match self.size(connection, key)? {
+            Some(old) => self.bytes -= old,
+            None => {
+                self.keys += 1;
+                self.bytes += signed(key.len());
+            }
+        }
+        self.bytes += signed(value.len());
+        let sql = "INSERT INTO pairs (bucket, key, value) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (bucket, key) DO UPDATE SET value = excluded.value";
+        connection.prepare_cached(sql)?.execute((self.id, key, value))?;
+        Ok(())
+    }
+
+    fn remove(&mut self, connection: &Connection, key: &str) -> rusqlite::Result<()> {
+        if let Some(old) = self.size(connection, key)? {
+            self.keys -= 1;
+            self.bytes -= old + signed(key.len());
+            connection
+                .prepare_cached("DELETE FROM pairs WHERE bucket = ?1 AND key = ?2")?
+                .execute((self.id, key))?;
+        }
+        Ok(())
+    }
+
+    fn keep(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection
+            .prepare_cached("UPDATE buckets SET keys = ?2, bytes = ?3 WHERE id = ?1")?
+            .execute((self.id, self.keys, self.bytes))?;
+        Ok(())
+    }
+}
