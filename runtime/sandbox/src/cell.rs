@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{Limit, Policy, Redactor, ToolError};
+use toolcell_core::{KeyValueStore, Limit, Policy, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::contract::{HookProvider, HookProviderPre, Provider, ProviderPre};
@@ -30,6 +30,8 @@ pub(crate) struct Cells {
     /// One permit for each slot of the pool; as many as one likes without a pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) budget: Budget,
+    /// Where the buckets of guests are, if anywhere.
+    pub(crate) buckets: Option<Arc<dyn KeyValueStore>>,
     /// Made by the first call, which knows the runtime.
     pub(crate) turns: OnceLock<Turns>,
 }
@@ -132,6 +134,7 @@ impl Cells {
         let state = CellState::new(
             order.policy,
             order.egress,
+            self.buckets.clone(),
             self.budget.clone(),
             filing.ledger.clone(),
             order.observer,

@@ -77,9 +77,9 @@ pub(crate) fn split_version(name: &str) -> (&str, Option<Version>) {
 }
 
 /// Whether a guest of `version` links with a host of `ours`: the same leading non-zero number (semver compatibility,
-/// as the component model's linking applies it).
+/// as the component model's linking applies it). A pre-release links with itself alone.
 pub(crate) fn is_compatible(version: &Version, ours: &Version) -> bool {
-    if !version.pre.is_empty() {
+    if !version.pre.is_empty() || !ours.pre.is_empty() {
         return version == ours;
     }
     match (ours.major, ours.minor) {

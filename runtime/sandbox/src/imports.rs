@@ -9,6 +9,14 @@ use crate::error::LoadError;
 /// The version of WASI that is linked; every `0.2.x` links with it.
 const WASI: Version = Version::new(0, 2, 0);
 
+/// The version of `wasi:keyvalue` that is linked, a draft: only itself links with it.
+fn keyvalue() -> Version {
+    Version {
+        pre: semver::Prerelease::new("draft").expect("`draft` is a well-formed pre-release"),
+        ..Version::new(0, 2, 0)
+    }
+}
+
 /// An interface that a component imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Import {
@@ -27,6 +35,8 @@ pub enum Ability {
     Files,
     /// HTTP requests.
     Http,
+    /// Values that are kept between calls.
+    KeyValue,
     /// Environment variables and arguments.
     Environment,
     /// The time of day.
@@ -57,6 +67,9 @@ impl Ability {
         match self {
             Self::Files => "can ask for files, and sees only the directories that are granted",
             Self::Http => "can ask for HTTP requests, and reaches only the hosts that are granted",
+            Self::KeyValue => {
+                "can ask for buckets of values that outlive the call, and sees only those that are granted"
+            }
             Self::Environment => "can read environment variables, and sees only those that are granted",
             Self::WallClock => "can read the time of day",
             Self::MonotonicClock => "can measure time and wait, within the time limit of the call",
@@ -89,6 +102,7 @@ impl Ability {
         match self {
             Self::Files => Some("read"),
             Self::Http => Some("http"),
+            Self::KeyValue => Some("keyvalue"),
             Self::Environment => Some("env"),
             _ => None,
         }
@@ -111,6 +125,7 @@ impl Ability {
             "toolcell:tool/types" => Self::Plumbing,
             "wasi:filesystem/types" | "wasi:filesystem/preopens" => Self::Files,
             "wasi:http/types" | "wasi:http/outgoing-handler" => Self::Http,
+            "wasi:keyvalue/store" | "wasi:keyvalue/atomics" | "wasi:keyvalue/batch" => Self::KeyValue,
             "wasi:cli/environment" => Self::Environment,
             "wasi:cli/exit" => Self::Exit,
             "wasi:cli/stdin"
@@ -149,6 +164,7 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
     };
     let (interface, version) = split_version(name);
     let ours = match interface.split_once(':') {
+        Some(("wasi", rest)) if rest.starts_with("keyvalue/") => keyvalue(),
         Some(("wasi", _)) => WASI,
         Some(("toolcell", _)) => contract::VERSION,
         _ => return Err(unknown(other_world_hint(name))),
@@ -161,10 +177,16 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
             name: name.to_owned(),
             ability,
         }),
-        Some(_) => Err(unknown(format!(
-            "this host provides `{interface}` in version {}.{}; rebuild the component against that",
-            ours.major, ours.minor
-        ))),
+        Some(_) => {
+            let version = if ours.pre.is_empty() {
+                format!("{}.{}", ours.major, ours.minor)
+            } else {
+                ours.to_string()
+            };
+            Err(unknown(format!(
+                "this host provides `{interface}` in version {version}; rebuild the component against that"
+            )))
+        }
         None => Err(unknown(other_world_hint(name))),
     }
 }
@@ -186,6 +208,7 @@ mod tests {
             "wasi:filesystem/types@0.2.0",
             "wasi:http/types@0.2.12",
             "toolcell:tool/log@0.1.7",
+            "wasi:keyvalue/batch@0.2.0-draft",
         ] {
             assert!(classify_one(name).is_ok(), "{name}");
         }
@@ -195,7 +218,12 @@ mod tests {
     fn an_unknown_import_is_named_with_what_would_provide_it() {
         for (name, hint) in [
             ("evil:host/fs@9.9.9", "no grant provides it; compose"),
-            ("wasi:keyvalue/store@0.2.0", "no grant provides it; compose"),
+            ("wasi:keyvalue/store@0.2.0", "in version 0.2.0-draft"),
+            ("wasi:keyvalue/store@0.2.0-draft2", "in version 0.2.0-draft"),
+            (
+                "wasi:keyvalue/watcher@0.2.0-draft",
+                "no grant provides it; compose",
+            ),
             ("wasi:filesystem/types@0.3.0", "in version 0.2"),
             ("wasi:filesystem/types", "in version 0.2"),
             ("toolcell:tool/log@0.2.0", "in version 0.1"),

@@ -20,6 +20,11 @@ impl Ledger {
         self.lock().note_file(path, write);
     }
 
+    /// Notes a bucket by its name on the host.
+    pub(crate) fn bucket(&self, name: &str, write: bool) {
+        self.lock().note_bucket(name, write);
+    }
+
     /// Notes something that the guest did not get; `allow_with` is the grant expression that would allow it.
     pub(crate) fn denial(&self, what: &str, target: String, allow_with: Option<String>) {
         self.lock().note_denial(Denial {

@@ -29,6 +29,7 @@
 //! | one call | `cell`, `state`, `limiter`, `meter`, `tool`, `failure` |
 //! | HTTP requests of a guest | `egress` |
 //! | its files | `files` |
+//! | what it keeps between calls | `keyvalue` |
 //! | what a guest can say and ask | `voice`, `sockets`, `ledger` |
 //!
 //! # What holds
@@ -64,6 +65,7 @@ mod failure;
 mod files;
 pub mod hook;
 mod imports;
+mod keyvalue;
 mod ledger;
 mod limiter;
 mod meter;

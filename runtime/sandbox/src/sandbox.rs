@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-use toolcell_core::ToolError;
 use toolcell_core::tool::Unobserved;
+use toolcell_core::{KeyValueStore, ToolError};
 use wasmtime::component::{InstancePre, Linker};
 
 use crate::cache::{Cache, CacheError, EntryName};
@@ -54,6 +54,8 @@ pub struct SandboxOptions {
     pub on_compile: Option<Arc<CompileListener>>,
     /// The network that HTTP requests of guests go through once a policy has allowed them.
     pub network: Arc<dyn Network>,
+    /// Where the buckets of guests are (`wasi:keyvalue`). Without it there is none, whatever a policy grants.
+    pub buckets: Option<Arc<dyn KeyValueStore>>,
     /// Certificates of authorities (X.509, DER) that are trusted for HTTPS beside Mozilla's and those of the system, such
     /// as a company's own.
     pub trusted_roots: Vec<Vec<u8>>,
@@ -127,6 +129,7 @@ impl Default for SandboxOptions {
             compile_queue: 64,
             on_compile: None,
             network: Arc::new(HostNetwork),
+            buckets: None,
             trusted_roots: Vec::new(),
         }
     }
@@ -159,6 +162,7 @@ impl Sandbox {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
                 budget: Budget::new(options.memory),
+                buckets: options.buckets.clone(),
                 turns: OnceLock::new(),
             }),
             linker,
@@ -497,6 +501,7 @@ impl fmt::Debug for SandboxOptions {
             .field("compile_limits", &self.compile_limits)
             .field("compile_jobs", &self.compile_jobs)
             .field("compile_queue", &self.compile_queue)
+            .field("buckets", &self.buckets.is_some())
             .field("trusted_roots", &self.trusted_roots.len())
             .finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolcell_core::tool::{CallObserver, LogSource};
-use toolcell_core::{Policy, ToolError};
+use toolcell_core::{KeyValueStore, Policy, ToolError};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
@@ -12,6 +12,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 use crate::contract::{log, progress};
 use crate::egress::{CallEgress, Egress};
 use crate::files::{self, Files, FilesView};
+use crate::keyvalue::{self, Buckets, KeyValueView};
 use crate::ledger::Ledger;
 use crate::limiter::{Budget, Limiter};
 use crate::sockets::{self, Denied};
@@ -27,6 +28,7 @@ pub(crate) struct CellState {
     http: WasiHttpCtx,
     egress: CallEgress,
     files: Files,
+    buckets: Buckets,
     pub(crate) limiter: Limiter,
     pub(crate) ledger: Ledger,
     pub(crate) voice: Voice,
@@ -37,6 +39,7 @@ impl CellState {
     pub(crate) fn new(
         policy: &Policy,
         egress: &Arc<Egress>,
+        buckets: Option<Arc<dyn KeyValueStore>>,
         budget: Budget,
         ledger: Ledger,
         observer: Arc<dyn CallObserver>,
@@ -71,6 +74,7 @@ impl CellState {
             http: WasiHttpCtx::new(),
             egress: egress.call(ledger.clone()),
             files,
+            buckets: Buckets::new(buckets, policy, ledger.clone()),
             limiter: Limiter::new(&policy.limits, budget),
             ledger,
             voice,
@@ -80,6 +84,13 @@ impl CellState {
     fn files(&mut self) -> FilesView<'_> {
         FilesView {
             files: &mut self.files,
+            table: &mut self.table,
+        }
+    }
+
+    fn keyvalue(&mut self) -> KeyValueView<'_> {
+        KeyValueView {
+            buckets: &mut self.buckets,
             table: &mut self.table,
         }
     }
@@ -108,7 +119,7 @@ impl WasiHttpView for CellState {
     }
 }
 
-/// The linker of every cell: WASI 0.2, and the log and progress of the contract.
+/// The linker of every cell: WASI 0.2, `wasi:keyvalue`, and the log and progress of the contract.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     let mut linker = Linker::new(engine);
     linker.allow_shadowing(true);
@@ -116,6 +127,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
     files::add_to_linker(&mut linker, CellState::files)?;
+    keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;
     log::add_to_linker::<_, HasSelf<Voice>>(&mut linker, |state: &mut CellState| &mut state.voice)?;
     progress::add_to_linker::<_, HasSelf<Voice>>(&mut linker, |state: &mut CellState| &mut state.voice)?;
     Ok(linker)

@@ -48,7 +48,7 @@
 //! # Inside a call
 //!
 //! Files, environment, clocks and random numbers are those of `std`, empty or denied until the policy of the tool grants
-//! them. [`log`] and [`progress`] reach the person who runs the tool. A `&`[`Context`] parameter carries the identifier
+//! them. [`keyvalue`] has buckets of values that outlive the call. [`log`] and [`progress`] reach the person who runs the tool. A `&`[`Context`] parameter carries the identifier
 //! of the call and what the host shares with every tool. Each call runs in an instance of its own: nothing in memory
 //! outlives it.
 //!
@@ -98,6 +98,20 @@ pub mod hook;
 )]
 #[doc(hidden)]
 pub mod hook_bindings;
+pub mod keyvalue;
+#[cfg(target_family = "wasm")]
+#[allow(
+    clippy::all,
+    clippy::cast_possible_truncation,
+    clippy::semicolon_if_nothing_returned,
+    clippy::uninlined_format_args,
+    missing_docs,
+    rustdoc::all,
+    unreachable_pub,
+    unsafe_code,
+    reason = "generated"
+)]
+mod keyvalue_bindings;
 pub mod log;
 mod output;
 pub mod progress;

@@ -66,3 +66,12 @@ fn the_checked_in_bindings_are_what_the_contract_generates() {
         },
     );
 }
+
+#[test]
+fn the_checked_in_bindings_of_keyvalue_are_what_its_draft_generates() {
+    check(
+        "wasi:keyvalue/imports@0.2.0-draft",
+        "keyvalue_bindings.rs",
+        Opts::default(),
+    );
+}

@@ -1,0 +1,379 @@
+//! The operations of a guest against a store in memory. Guests that are components are in `tests/keyvalue.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use toolcell_core::BoxFuture;
+use toolcell_core::keyvalue::{KeyPage, Quota};
+use toolcell_core::receipt::{BucketTouched, Denial};
+
+use super::atomics::Host as _;
+use super::batch::Host as _;
+use super::store::{Host as _, HostBucket as _};
+use super::*;
+
+type Pairs = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
+
+/// Buckets of a test, by name.
+#[derive(Default)]
+struct Memory(Mutex<BTreeMap<String, Pairs>>);
+
+struct MemoryBucket(Pairs);
+
+impl KeyValueStore for Memory {
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs = buckets.entry(bucket.to_owned()).or_default().clone();
+        let bucket: Arc<dyn Bucket> = Arc::new(MemoryBucket(pairs));
+        Box::pin(std::future::ready(Ok(bucket)))
+    }
+}
+
+fn done<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Bucket for MemoryBucket {
+    fn get(
+        &self,
+        keys: Vec<String>,
+        max_bytes: u64,
+    ) -> BoxFuture<'_, Result<Vec<Option<Vec<u8>>>, KeyValueError>> {
+        let pairs = self.0.lock().unwrap();
+        let values: Vec<_> = keys.iter().map(|key| pairs.get(key).cloned()).collect();
+        let bytes: usize = values.iter().flatten().map(Vec::len).sum();
+        done(if bytes as u64 > max_bytes {
+            Err(KeyValueError::TooMuch { limit: max_bytes })
+        } else {
+            Ok(values)
+        })
+    }
+
+    fn set(&self, new: Vec<(String, Vec<u8>)>) -> BoxFuture<'_, Result<(), KeyValueError>> {
+        if new.iter().any(|(key, _)| key == "full") {
+            return done(Err(KeyValueError::Full {
+                limit: 1,
+                of: Quota::Keys,
+            }));
+        }
+        if new.iter().any(|(key, _)| key == "broken") {
+            let message = "`/home/ada/x.sqlite`: disk I/O error".into();
+            return done(Err(KeyValueError::Failed { message }));
+        }
+        self.0.lock().unwrap().extend(new);
+        done(Ok(()))
+    }
+
+    fn delete(&self, keys: Vec<String>) -> BoxFuture<'_, Result<(), KeyValueError>> {
+        let mut pairs = self.0.lock().unwrap();
+        for key in keys {
+            pairs.remove(&key);
+        }
+        done(Ok(()))
+    }
+
+    fn exists(&self, key: String) -> BoxFuture<'_, Result<bool, KeyValueError>> {
+        done(Ok(self.0.lock().unwrap().contains_key(&key)))
+    }
+
+    fn list(&self, _: Option<u64>) -> BoxFuture<'_, Result<KeyPage, KeyValueError>> {
+        let keys = self.0.lock().unwrap().keys().cloned().collect();
+        done(Ok(KeyPage { keys, cursor: None }))
+    }
+
+    fn increment(&self, key: String, delta: u64) -> BoxFuture<'_, Result<u64, KeyValueError>> {
+        self.0.lock().unwrap().insert(key, delta.to_string().into_bytes());
+        done(Ok(delta))
+    }
+}
+
+/// One call under the grants in `lines`.
+struct Call {
+    buckets: Buckets,
+    table: ResourceTable,
+}
+
+impl Call {
+    fn with(lines: &[&str], limit: u64, store: Option<Arc<dyn KeyValueStore>>) -> Self {
+        let mut policy = Policy::default();
+        policy.limits.keyvalue_bytes = limit;
+        for line in lines {
+            let Ok(Grant::Bucket(grant)) = line.parse() else {
+                panic!("{line}")
+            };
+            policy.grants.buckets.push(grant);
+        }
+        let buckets = Buckets::new(store, &policy, Ledger::default());
+        let table = ResourceTable::new();
+        Self { buckets, table }
+    }
+
+    fn new(lines: &[&str]) -> Self {
+        Self::with(lines, 64 << 20, Some(Arc::new(Memory::default())))
+    }
+
+    fn view(&mut self) -> KeyValueView<'_> {
+        KeyValueView {
+            buckets: &mut self.buckets,
+            table: &mut self.table,
+        }
+    }
+
+    /// Opens a bucket as often as one likes: each operation of a guest borrows a handle.
+    async fn open(&mut self, name: &str) -> Result<Handle, Refusal> {
+        self.view().open(name.into()).await
+    }
+
+    async fn set(&mut self, name: &str, key: &str, value: &[u8]) -> Result<(), Refusal> {
+        let bucket = self.open(name).await?;
+        self.view().set(bucket, key.into(), value.into()).await
+    }
+
+    async fn get(&mut self, name: &str, key: &str) -> Result<Option<Vec<u8>>, Refusal> {
+        let bucket = self.open(name).await?;
+        self.view().get(bucket, key.into()).await
+    }
+
+    fn denials(&self) -> Vec<Denial> {
+        self.buckets.ledger.lock().denials.clone()
+    }
+}
+
+fn is_denied<T>(result: Result<T, Refusal>) -> bool {
+    matches!(result, Err(Refusal::Told(store::Error::AccessDenied)))
+}
+
+#[track_caller]
+fn said<T>(result: Result<T, Refusal>) -> String {
+    match result {
+        Err(Refusal::Told(store::Error::Other(why))) => why,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it was done"),
+    }
+}
+
+fn denial(target: &str, allow_with: Option<&str>) -> Denial {
+    Denial {
+        what: "keyvalue".into(),
+        target: target.into(),
+        allow_with: allow_with.map(str::to_owned),
+    }
+}
+
+#[tokio::test]
+async fn a_granted_bucket_keeps_what_is_put_into_it_and_the_receipt_names_it() {
+    let mut call = Call::new(&["keyvalue=shop:memory"]);
+    call.set("memory", "a", b"1").await.unwrap();
+    assert_eq!(call.get("memory", "a").await.unwrap(), Some(b"1".to_vec()));
+    let touched = BucketTouched {
+        bucket: "shop".into(),
+        write: true,
+    };
+    assert_eq!(call.buckets.ledger.lock().buckets, [touched]);
+    assert_eq!(call.denials(), []);
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_granted_is_denied_and_noted() {
+    let mut call = Call::new(&["keyvalue=shop:memory"]);
+    // Not even by the name that it has on the host.
+    for name in ["shop", "other"] {
+        assert!(is_denied(call.open(name).await), "{name}");
+    }
+    let long = "é".repeat(100);
+    for name in ["", "../x", long.as_str()] {
+        assert!(is_denied(call.open(name).await), "{name}");
+    }
+    assert_eq!(
+        call.denials(),
+        [
+            denial("shop", Some("keyvalue=shop")),
+            denial("other", Some("keyvalue=other")),
+            denial("", None),
+            denial("../x", None),
+            denial(&"é".repeat(32), None),
+        ]
+    );
+    assert_eq!(call.buckets.ledger.lock().buckets, []);
+}
+
+#[tokio::test]
+async fn a_grant_to_read_does_not_allow_any_change() {
+    let mut call = Call::new(&["keyvalue-read=shop:memory"]);
+    assert_eq!(call.get("memory", "a").await.unwrap(), None);
+    let b = call.open("memory").await.unwrap();
+    assert!(
+        !call
+            .view()
+            .exists(Resource::new_own(b.rep()), "a".into())
+            .await
+            .unwrap()
+    );
+    assert_eq!(call.view().list_keys(b, None).await.unwrap().keys, [""; 0]);
+
+    assert!(is_denied(call.set("memory", "a", b"1").await));
+    let b = call.open("memory").await.unwrap();
+    assert!(is_denied(call.view().delete(b, "a".into()).await));
+    let b = call.open("memory").await.unwrap();
+    assert!(is_denied(call.view().increment(b, "a".into(), 1).await));
+    let b = call.open("memory").await.unwrap();
+    assert!(is_denied(call.view().set_many(b, vec![]).await));
+    let b = call.open("memory").await.unwrap();
+    assert!(is_denied(call.view().delete_many(b, vec![]).await));
+    assert_eq!(call.denials(), [denial("memory", Some("keyvalue=shop:memory"))]);
+}
+
+#[tokio::test]
+async fn without_a_store_on_the_host_there_is_no_bucket() {
+    let mut call = Call::with(&["keyvalue=a"], 100, None);
+    let opened = call.open("a").await;
+    assert!(matches!(opened, Err(Refusal::Told(store::Error::NoSuchStore))));
+    assert!(is_denied(call.open("b").await));
+}
+
+#[tokio::test]
+async fn a_key_is_accepted_up_to_512_bytes_and_refused_beyond() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    let longest = "é".repeat(MAX_KEY_BYTES / 2);
+    call.set("b", &longest, b"").await.unwrap();
+    let longer = format!("{longest}x");
+    let why = "a key has 513 bytes, and at most 512 are allowed";
+    assert_eq!(said(call.set("b", &longer, b"").await), why);
+    assert_eq!(said(call.get("b", &longer).await), why);
+    assert_eq!(said(call.set("b", "", b"").await), "a key has at least one byte");
+    let b = call.open("b").await.unwrap();
+    assert_eq!(said(call.view().exists(b, longer.clone()).await), why);
+    let b = call.open("b").await.unwrap();
+    assert_eq!(said(call.view().increment(b, longer.clone(), 1).await), why);
+    let b = call.open("b").await.unwrap();
+    assert_eq!(
+        said(call.view().delete_many(b, vec!["a".into(), longer]).await),
+        why
+    );
+}
+
+#[tokio::test]
+async fn a_value_is_accepted_up_to_a_mebibyte_and_refused_beyond() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    call.set("b", "k", &vec![0; MAX_VALUE_BYTES]).await.unwrap();
+    assert_eq!(
+        said(call.set("b", "k", &vec![0; MAX_VALUE_BYTES + 1]).await),
+        "a value has 1048577 bytes, and at most 1048576 are allowed"
+    );
+}
+
+#[tokio::test]
+async fn an_operation_has_up_to_a_thousand_keys() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    for (count, fits) in [(MAX_BATCH, true), (MAX_BATCH + 1, false)] {
+        let keys: Vec<String> = (0..count).map(|i| i.to_string()).collect();
+        let pairs = keys.iter().map(|key| (key.clone(), Vec::new())).collect();
+        let b = call.open("b").await.unwrap();
+        assert_eq!(call.view().set_many(b, pairs).await.is_ok(), fits);
+        let b = call.open("b").await.unwrap();
+        assert_eq!(call.view().get_many(b, keys.clone()).await.is_ok(), fits);
+        let b = call.open("b").await.unwrap();
+        assert_eq!(call.view().delete_many(b, keys).await.is_ok(), fits);
+    }
+}
+
+#[tokio::test]
+async fn an_operation_reads_up_to_8_mib() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    let mut keys = Vec::new();
+    for i in 0..8 {
+        call.set("b", &i.to_string(), &vec![0; MAX_VALUE_BYTES])
+            .await
+            .unwrap();
+        keys.push(i.to_string());
+    }
+    call.set("b", "one more", b"x").await.unwrap();
+    let b = call.open("b").await.unwrap();
+    let read = call.view().get_many(b, keys.clone()).await.unwrap();
+    assert!(read.iter().all(Option::is_some));
+    keys.push("one more".into());
+    let b = call.open("b").await.unwrap();
+    let why = said(call.view().get_many(b, keys).await);
+    assert!(
+        why.contains("8388608 bytes together; ask for fewer keys"),
+        "{why}"
+    );
+    assert_eq!(call.denials(), [], "asking for fewer keys helps");
+}
+
+#[tokio::test]
+async fn a_call_reads_and_writes_as_many_bytes_as_its_limit_says() {
+    let store: Arc<dyn KeyValueStore> = Arc::new(Memory::default());
+    let call = || Call::with(&["keyvalue=b"], 20, Some(store.clone()));
+    let why = "a call reads and writes no more than 20 bytes in one call";
+
+    let mut writing = call();
+    writing.set("b", "k", &[0; 19]).await.unwrap();
+    assert_eq!(said(writing.get("b", "k").await), why, "nothing is left");
+    assert_eq!(
+        writing.denials(),
+        [denial("more than 20 bytes in one call", None)]
+    );
+    assert_eq!(said(call().set("b", "k", &[0; 20]).await), why);
+
+    // The key to ask with and the value.
+    let mut reading = call();
+    assert_eq!(reading.get("b", "k").await.unwrap(), Some(vec![0; 19]));
+    assert_eq!(said(reading.get("b", "x").await), why);
+
+    let mut listing = call();
+    for _ in 0..20 {
+        let b = listing.open("b").await.unwrap();
+        assert_eq!(listing.view().list_keys(b, None).await.unwrap().keys, ["k"]);
+    }
+    let b = listing.open("b").await.unwrap();
+    assert_eq!(said(listing.view().list_keys(b, None).await), why);
+}
+
+#[tokio::test]
+async fn many_keys_are_read_with_their_names_and_one_that_is_missing_is_none() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    let b = call.open("b").await.unwrap();
+    let pairs = vec![("a".into(), b"1".to_vec()), ("b".into(), b"2".to_vec())];
+    call.view().set_many(b, pairs).await.unwrap();
+    let b = call.open("b").await.unwrap();
+    let keys = ["b", "c", "a"].map(String::from).to_vec();
+    assert_eq!(
+        call.view().get_many(b, keys).await.unwrap(),
+        [
+            Some(("b".into(), b"2".to_vec())),
+            None,
+            Some(("a".into(), b"1".to_vec()))
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_guest_reads_why_a_bucket_is_full_and_nothing_of_the_host_when_the_store_fails() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    assert_eq!(
+        said(call.set("b", "full", b"").await),
+        "the bucket is full: it holds at most 1 keys"
+    );
+    assert_eq!(
+        said(call.set("b", "broken", b"").await),
+        "the key-value store failed"
+    );
+}
+
+#[tokio::test]
+async fn open_buckets_count_as_handles_and_end_the_call_beyond_the_limit() {
+    let mut call = Call::new(&["keyvalue=b"]);
+    call.table.set_max_capacity(2);
+    call.open("b").await.unwrap();
+    let second = call.open("b").await.unwrap();
+    let Err(Refusal::Trap(error)) = call.open("b").await else {
+        panic!("a third one fits")
+    };
+    assert!(matches!(
+        error.downcast_ref::<ResourceTableError>(),
+        Some(ResourceTableError::Full)
+    ));
+    call.view().drop(second).await.unwrap();
+    call.open("b").await.unwrap();
+}

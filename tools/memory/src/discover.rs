@@ -1,0 +1,215 @@
+//! `memory_discover`.
+
+use toolcell_sdk::{Result, ToolError, output, serde_json, tool};
+
+use crate::graph::{self, Edge};
+use crate::id::Id;
+use crate::memory::{self, Memory, Searched};
+use crate::rank::{Query, RANKED_BY, Ranking};
+use crate::shelf::{Keys, Shelf};
+use crate::task::Task;
+
+/// Most matches and most neighbours in one answer.
+const MAX_LIMIT: u32 = 50;
+
+/// Most links to go.
+const MAX_DEPTH: u32 = 3;
+
+/// Most bytes of a content that are shown; `memory_recall` has the rest.
+const EXCERPT: usize = 600;
+
+/// Bytes that an excerpt has before the first word that matched.
+const BEFORE: usize = 100;
+
+/// What was found.
+#[output]
+pub(crate) struct Discovered {
+    /// How many memories match, shown or not.
+    total: usize,
+    /// The best first.
+    matches: Vec<Match>,
+    /// What is linked to the matches, the nearest first; only with `depth`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    neighbours: Vec<Neighbour>,
+    /// What the order of the matches comes from.
+    ranked_by: &'static str,
+}
+
+/// A memory that matches.
+#[output]
+struct Match {
+    id: String,
+    /// Larger is better; only to be compared within this answer.
+    score: f32,
+    /// The words of the query that it has.
+    matched: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    created: String,
+    /// Its content, or the part with the first match, with `…` where it was cut.
+    content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<Edge>,
+}
+
+/// A memory or a task that is linked to a match.
+#[output]
+struct Neighbour {
+    id: String,
+    /// Links between it and the nearest match.
+    distance: u32,
+    /// The link by which it was reached, `m17 relation m18`.
+    by: String,
+    /// Its title, or how it begins.
+    about: String,
+}
+
+/// Search all memories by words; the best matches come first. Case, accents and endings of words hardly matter.
+///
+/// Use it before you answer from memory and before you store something. A few telling words are better than a sentence.
+#[tool(title = "Search memories", read_only, idempotent)]
+pub(crate) fn memory_discover(
+    /// Words to look for; memories need not have all of them.
+    query: String,
+    /// Only of this kind.
+    kind: Option<String>,
+    /// Only those that have all of these tags.
+    #[default(Vec::new())]
+    tags: Vec<String>,
+    /// Most matches to show, up to 50.
+    #[default(10)]
+    limit: u32,
+    /// Show also what is linked to the matches, over up to so many links (3 at most).
+    #[default(0)]
+    depth: u32,
+) -> Result<Discovered> {
+    let words = Query::new(&query);
+    if words.is_empty() {
+        return Err(ToolError::invalid("`query` has no words to look for"));
+    }
+    let kind = kind.map(|kind| memory::label("kind", &kind)).transpose()?;
+    let tags = memory::labels(&tags)?;
+    let limit = limit.clamp(1, MAX_LIMIT) as usize;
+    let shelf = Shelf::open()?;
+    let keys = shelf.keys()?;
+    let all: Vec<u64> = keys.memories.iter().copied().collect();
+    let mut ranking = Ranking::new(&words);
+    shelf.each_memory(&all, |number, value| {
+        let Ok(text) = serde_json::from_slice::<Searched<'_>>(value) else {
+            return Ok(());
+        };
+        if memory::fits(text.kind.as_deref(), &text.tags, kind.as_deref(), &tags) {
+            let headings = text.title.as_deref().into_iter();
+            ranking.add(
+                number,
+                headings.chain(text.tags.iter().map(String::as_str)),
+                &text.content,
+            );
+        }
+        Ok(())
+    })?;
+    let mut ranked = ranking.finish();
+    let total = ranked.len();
+    ranked.truncate(limit);
+    let ids: Vec<Id> = ranked.iter().map(|ranked| Id::Memory(ranked.text)).collect();
+    let mut matches = Vec::with_capacity(ranked.len());
+    for ranked in ranked {
+        let memory = shelf.memory(ranked.text)?;
+        let id = Id::Memory(ranked.text);
+        matches.push(Match {
+            id: id.to_string(),
+            score: (ranked.score * 100.0).round() / 100.0,
+            matched: ranked.matched.into_iter().map(str::to_owned).collect(),
+            content: excerpt(&memory.content, words.first_match(&memory.content).unwrap_or(0)),
+            title: memory.title,
+            kind: memory.kind,
+            tags: memory.tags,
+            created: memory.created,
+            links: graph::edges(&shelf, &keys, id)?,
+        });
+    }
+    Ok(Discovered {
+        total,
+        matches,
+        neighbours: neighbours(&shelf, &keys, &ids, depth.min(MAX_DEPTH))?,
+        ranked_by: RANKED_BY,
+    })
+}
+
+fn neighbours(shelf: &Shelf, keys: &Keys, of: &[Id], depth: u32) -> Result<Vec<Neighbour>> {
+    let mut reached = graph::reached(keys, of, depth);
+    reached.truncate(MAX_LIMIT as usize);
+    let has_task = reached.iter().any(|reached| matches!(reached.id, Id::Task(_)));
+    let tasks = if has_task {
+        Task::all(shelf, keys)?
+    } else {
+        Default::default()
+    };
+    let mut neighbours = Vec::with_capacity(reached.len());
+    for reached in reached {
+        let about = match reached.id {
+            Id::Memory(number) => about(shelf.memory(number)?),
+            Id::Task(number) => tasks
+                .get(&number)
+                .map_or(String::new(), |task| format!("{} ({})", task.title, task.status)),
+        };
+        let link = reached.by;
+        neighbours.push(Neighbour {
+            id: reached.id.to_string(),
+            distance: reached.distance,
+            by: format!("{} {} {}", link.from, link.relation, link.to),
+            about,
+        });
+    }
+    Ok(neighbours)
+}
+
+fn about(memory: Memory) -> String {
+    memory.title.unwrap_or_else(|| {
+        let line = memory.content.lines().next().unwrap_or_default();
+        let end = line.floor_char_boundary(memory::MAX_TITLE);
+        format!(
+            "{}{}",
+            &line[..end],
+            if end < memory.content.len() { "…" } else { "" }
+        )
+    })
+}
+
+/// The part of a text around a place.
+fn excerpt(text: &str, place: usize) -> String {
+    if text.len() <= EXCERPT {
+        return text.to_owned();
+    }
+    let start = text.floor_char_boundary(place.saturating_sub(BEFORE).min(text.len() - EXCERPT));
+    let end = text.floor_char_boundary(start + EXCERPT);
+    let (before, after) = (
+        if start > 0 { "…" } else { "" },
+        if end < text.len() { "…" } else { "" },
+    );
+    format!("{before}{}{after}", &text[start..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_is_whole_up_to_its_limit_and_around_the_place_beyond() {
+        let whole = "é".repeat(EXCERPT / 2);
+        assert_eq!(excerpt(&whole, 7), whole);
+        let long = format!("{}needle{}", "a ".repeat(500), " b".repeat(500));
+        let part = excerpt(&long, 1_000);
+        assert!(part.starts_with("…a ") && part.contains("needle") && part.ends_with('…'));
+        assert_eq!(part.len(), EXCERPT + 2 * "…".len());
+        assert!(excerpt(&long, 0).starts_with("a "));
+        assert!(excerpt(&long, long.len()).ends_with(" b"));
+        for place in 0..whole.len() {
+            excerpt(&format!("{whole}é"), place);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `memory_recall`.
+
+use toolcell_sdk::{Result, ToolError, output, serde_json, tool};
+
+use crate::graph;
+use crate::id::Id;
+use crate::memory::{self, Memory, MemoryView};
+use crate::moment;
+use crate::shelf::Shelf;
+
+/// Most bytes of content in one answer.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// Most memories in one answer.
+const MAX_LIMIT: u32 = 100;
+
+/// Memories.
+#[output]
+pub(crate) struct Recalled {
+    /// The newest first, or in the order of `ids`.
+    memories: Vec<MemoryView>,
+    /// How many more there are; ask for fewer, or narrow it by `kind`, `tags` and time.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// Read memories whole, with their links: those with given ids, or the newest of a kind, with tags, of a time.
+///
+/// To find memories by what they say, use `memory_discover`.
+#[tool(title = "Recall memories", read_only, idempotent)]
+pub(crate) fn memory_recall(
+    /// Ids such as `m17`. Nothing else is needed with them.
+    #[default(Vec::new())]
+    ids: Vec<String>,
+    /// Only of this kind.
+    kind: Option<String>,
+    /// Only those that have all of these tags.
+    #[default(Vec::new())]
+    tags: Vec<String>,
+    /// Only those stored from this date or moment (UTC) on, such as `2026-11-22`.
+    since: Option<String>,
+    /// Only those stored up to the end of this date or moment (UTC).
+    until: Option<String>,
+    /// Most memories to read, up to 100.
+    #[default(10)]
+    limit: u32,
+) -> Result<Recalled> {
+    let kind = kind.map(|kind| memory::label("kind", &kind)).transpose()?;
+    let tags = memory::labels(&tags)?;
+    for (name, time) in [("since", &since), ("until", &until)] {
+        if let Some(time) = time {
+            moment::check(name, time)?;
+        }
+    }
+    let limit = limit.clamp(1, MAX_LIMIT) as usize;
+    let shelf = Shelf::open()?;
+    let keys = shelf.keys()?;
+    let mut found: Vec<(u64, Memory)> = Vec::new();
+    let mut left_out = 0;
+    if ids.is_empty() {
+        let newest: Vec<u64> = keys.memories.iter().rev().copied().collect();
+        let mut bytes = 0;
+        shelf.each_memory(&newest, |number, value| {
+            let Ok(memory) = serde_json::from_slice::<Memory>(value) else {
+                return Ok(());
+            };
+            let fits = memory::fits(memory.kind.as_deref(), &memory.tags, kind.as_deref(), &tags)
+                && moment::is_between(&memory.created, since.as_deref(), until.as_deref());
+            if fits {
+                bytes += memory.content.len();
+                if found.len() < limit && (bytes <= MAX_ANSWER || found.is_empty()) {
+                    found.push((number, memory));
+                } else {
+                    left_out += 1;
+                }
+            }
+            Ok(())
+        })?;
+    } else {
+        if ids.len() > MAX_LIMIT as usize {
+            return Err(ToolError::invalid(format_args!(
+                "there are {} ids, and at most {MAX_LIMIT} are read at once",
+                ids.len()
+            )));
+        }
+        let mut bytes = 0;
+        for id in &ids {
+            let number = Id::memory(id)?;
+            let memory = shelf.memory(number)?;
+            bytes += memory.content.len();
+            if bytes <= MAX_ANSWER || found.is_empty() {
+                found.push((number, memory));
+            } else {
+                left_out += 1;
+            }
+        }
+    }
+    let view = |(number, memory)| {
+        let links = graph::edges(&shelf, &keys, Id::Memory(number))?;
+        Ok(MemoryView::new(number, memory, links))
+    };
+    Ok(Recalled {
+        memories: found.into_iter().map(view).collect::<Result<_>>()?,
+        left_out,
+    })
+}

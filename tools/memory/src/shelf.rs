@@ -1,0 +1,259 @@
+//! Where everything is kept: one bucket.
+//!
+//! | key | value |
+//! |---|---|
+//! | `next` | the number drawn last; an atomic counter, so that no two things have one id |
+//! | `m/17` | a memory |
+//! | `l/m17/because_of/t18` | a link, with its strength |
+//! | `t/18/19` | what changed in a task, with the number of the change; a task is what all its changes come to |
+//!
+//! There is no index that could be out of date: a search reads all memories, and the graph is read from the keys. Links
+//! and changes of tasks have keys of their own, so that two calls at the same time never overwrite each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use toolcell_sdk::keyvalue::Bucket;
+use toolcell_sdk::serde::{Deserialize, Serialize};
+use toolcell_sdk::{ErrorKind, Result, ToolError, serde_json};
+
+use crate::graph::Link;
+use crate::id::Id;
+use crate::memory::Memory;
+
+/// The bucket. A grant can put another one of the host behind this name: `keyvalue=shop:memory`.
+const BUCKET: &str = "memory";
+
+/// Values read at once: 128 memories of the greatest size have some 7 MiB.
+const BATCH: usize = 128;
+
+/// The bucket, open.
+pub(crate) struct Shelf(Bucket);
+
+/// What there is, by its keys.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Keys {
+    pub(crate) memories: BTreeSet<u64>,
+    /// Tasks, with the numbers of their changes in order.
+    pub(crate) tasks: BTreeMap<u64, BTreeSet<u64>>,
+    /// Links between things that are there.
+    pub(crate) links: BTreeSet<Link>,
+}
+
+/// What is kept about a link.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(crate = "toolcell_sdk::serde")]
+pub(crate) struct Strength {
+    pub(crate) strength: f64,
+}
+
+impl Shelf {
+    pub(crate) fn open() -> Result<Self> {
+        Ok(Self(Bucket::open(BUCKET)?))
+    }
+
+    /// A number that nothing else has.
+    pub(crate) fn draw(&self) -> Result<u64> {
+        self.0.increment("next", 1).map_err(full)
+    }
+
+    /// Everything that there is.
+    pub(crate) fn keys(&self) -> Result<Keys> {
+        Ok(Keys::of(&self.0.keys()?))
+    }
+
+    pub(crate) fn has(&self, id: Id, keys: &Keys) -> Result<()> {
+        let is_there = match id {
+            Id::Memory(number) => keys.memories.contains(&number),
+            Id::Task(number) => keys.tasks.contains_key(&number),
+        };
+        if is_there { Ok(()) } else { Err(missing(id)) }
+    }
+
+    pub(crate) fn memory(&self, number: u64) -> Result<Memory> {
+        let id = Id::Memory(number);
+        let value = self.0.get(&memory_key(number))?.ok_or_else(|| missing(id))?;
+        serde_json::from_slice(&value).map_err(|_| ToolError::failed(format_args!("`{id}` cannot be read")))
+    }
+
+    pub(crate) fn put_memory(&self, number: u64, memory: &Memory) -> Result<()> {
+        self.put(&memory_key(number), memory)
+    }
+
+    /// Reads memories one after the other, those that are still there.
+    pub(crate) fn each_memory(
+        &self,
+        numbers: &[u64],
+        mut each: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        for numbers in numbers.chunks(BATCH) {
+            let keys: Vec<String> = numbers.iter().map(|number| memory_key(*number)).collect();
+            for (number, value) in numbers.iter().zip(self.0.get_many(&keys)?) {
+                if let Some(value) = value {
+                    each(*number, &value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How strong some links are; 1 where nothing is known.
+    pub(crate) fn strengths(&self, links: &[&Link]) -> Result<Vec<f64>> {
+        let mut strengths = Vec::with_capacity(links.len());
+        for links in links.chunks(BATCH) {
+            let keys: Vec<String> = links.iter().map(|link| link.key()).collect();
+            strengths.extend(self.0.get_many(&keys)?.into_iter().map(|value| {
+                let kept = value.and_then(|value| serde_json::from_slice::<Strength>(&value).ok());
+                kept.map_or(1.0, |kept| kept.strength)
+            }));
+        }
+        Ok(strengths)
+    }
+
+    pub(crate) fn put_link(&self, link: &Link, strength: f64) -> Result<()> {
+        self.put(&link.key(), &Strength { strength })
+    }
+
+    pub(crate) fn remove_link(&self, link: &Link) -> Result<()> {
+        self.0.delete(&link.key())
+    }
+
+    /// The changes of some tasks, in order.
+    pub(crate) fn changes<T: for<'a> Deserialize<'a>>(&self, keys: &Keys) -> Result<BTreeMap<u64, Vec<T>>> {
+        let all: Vec<(u64, u64)> = (keys.tasks.iter())
+            .flat_map(|(task, changes)| changes.iter().map(|change| (*task, *change)))
+            .collect();
+        let mut of_tasks: BTreeMap<u64, Vec<T>> = BTreeMap::new();
+        for some in all.chunks(BATCH) {
+            let keys: Vec<String> = some
+                .iter()
+                .map(|(task, change)| change_key(*task, *change))
+                .collect();
+            for ((task, _), value) in some.iter().zip(self.0.get_many(&keys)?) {
+                if let Some(change) = value.and_then(|value| serde_json::from_slice(&value).ok()) {
+                    of_tasks.entry(*task).or_default().push(change);
+                }
+            }
+        }
+        Ok(of_tasks)
+    }
+
+    pub(crate) fn put_change(&self, task: u64, number: u64, change: &impl Serialize) -> Result<()> {
+        self.put(&change_key(task, number), change)
+    }
+
+    /// Removes a task with its changes and links, in one operation.
+    pub(crate) fn remove_task(&self, task: u64, keys: &Keys) -> Result<()> {
+        let changes = keys.tasks.get(&task).into_iter().flatten();
+        let mut gone: Vec<String> = changes.map(|change| change_key(task, *change)).collect();
+        let links = keys.links.iter().filter(|link| link.touches(Id::Task(task)));
+        gone.extend(links.map(Link::key));
+        // More than a thousand do not fit into one operation; the changes go first, and with them the task.
+        for gone in gone.chunks(1_000) {
+            self.0.delete_many(gone)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, key: &str, value: &impl Serialize) -> Result<()> {
+        self.0.set(key, &serde_json::to_vec(value)?).map_err(full)
+    }
+}
+
+impl Keys {
+    fn of(keys: &[String]) -> Self {
+        let mut all = Self::default();
+        let mut links = Vec::new();
+        for key in keys {
+            match *key.split('/').collect::<Vec<_>>().as_slice() {
+                ["m", number] => all.memories.extend(number.parse::<u64>()),
+                ["t", task, change] => {
+                    if let (Ok(task), Ok(change)) = (task.parse(), change.parse()) {
+                        all.tasks.entry(task).or_default().insert(change);
+                    }
+                }
+                ["l", from, relation, to] => {
+                    if let (Ok(from), Ok(to)) = (from.parse(), to.parse()) {
+                        links.push(Link {
+                            from,
+                            relation: relation.to_owned(),
+                            to,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        // The first change of a task has its number. Without it, the task was deleted while somebody changed it.
+        all.tasks.retain(|task, changes| changes.contains(task));
+        let is_there = |id: &Id| match id {
+            Id::Memory(number) => all.memories.contains(number),
+            Id::Task(number) => all.tasks.contains_key(number),
+        };
+        links.retain(|link| is_there(&link.from) && is_there(&link.to));
+        all.links.extend(links);
+        all
+    }
+}
+
+fn memory_key(number: u64) -> String {
+    format!("m/{number}")
+}
+
+fn change_key(task: u64, change: u64) -> String {
+    format!("t/{task}/{change}")
+}
+
+fn missing(id: Id) -> ToolError {
+    match id {
+        Id::Memory(_) => ToolError::failed(format_args!(
+            "there is no memory `{id}`; `memory_discover` finds memories by their words"
+        )),
+        Id::Task(_) => ToolError::failed(format_args!(
+            "there is no task `{id}`; `memory_tasks` lists tasks"
+        )),
+    }
+}
+
+/// What to do about a bucket that takes no more.
+fn full(error: ToolError) -> ToolError {
+    if error.kind() == ErrorKind::Failed && error.message().contains("is full") {
+        return ToolError::failed(format_args!(
+            "nothing more can be kept: {}; replace memories that are out of date (`memory_store` with `id`) or delete \
+             tasks",
+            error.message()
+        ));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_say_what_there_is_and_others_are_passed_over() {
+        let keys = [
+            "next",
+            "m/2",
+            "m/1",
+            "m/x",
+            "t/3/4",
+            "t/3/5",
+            "t/y/1",
+            "l/m1/a/t3",
+            "l/m1/a/m9",
+            "l/m1/a",
+            "other",
+        ]
+        .map(String::from);
+        let keys = Keys::of(&keys);
+        assert_eq!(keys.memories, BTreeSet::from([1, 2]));
+        assert_eq!(keys.tasks, BTreeMap::from([(3, BTreeSet::from([3, 5]))]));
+        let link = Link {
+            from: Id::Memory(1),
+            relation: "a".into(),
+            to: Id::Task(3),
+        };
+        assert_eq!(keys.links, BTreeSet::from([link]));
+    }
+}
