@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The names of the shipped components, in the order in which they are listed.
-const SHIPPED: [&str; 5] = ["clock", "fetch", "files", "json", "text"];
+const SHIPPED: [&str; 6] = ["clock", "fetch", "files", "json", "memory", "text"];
 
 fn main() {
     let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));

@@ -15,6 +15,7 @@ mod dependencies;
 mod hooks;
 mod house;
 mod keyring;
+mod memory;
 mod planted;
 mod prebuilt;
 mod promises;

@@ -21,6 +21,8 @@ pub(crate) struct Environment {
     pub(crate) config_dir: Option<PathBuf>,
     /// Where compiled code is kept between runs.
     pub(crate) cache_dir: Option<PathBuf>,
+    /// Where what tools keep between calls lies.
+    pub(crate) data_dir: Option<PathBuf>,
     /// Where sessions and remembered approvals are kept.
     pub(crate) state_dir: Option<PathBuf>,
     /// This program, to start it again for compiling.
@@ -77,6 +79,7 @@ impl Environment {
             home: directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned()),
             config_dir: dirs.as_ref().map(|d| d.config_dir().to_owned()),
             cache_dir: dirs.as_ref().map(|d| d.cache_dir().to_owned()),
+            data_dir: dirs.as_ref().map(|d| d.data_dir().to_owned()),
             state_dir: dirs
                 .as_ref()
                 .map(|d| d.state_dir().unwrap_or_else(|| d.data_local_dir()).to_owned()),
@@ -140,6 +143,7 @@ impl Environment {
             home: None,
             config_dir: None,
             cache_dir: None,
+            data_dir: None,
             state_dir: None,
             program: None,
             terminals: Terminals::default(),

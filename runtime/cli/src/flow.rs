@@ -64,6 +64,15 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                         ..Flow::default()
                     },
                 ),
+                // What is kept may come from any session, and from everything that was read in one.
+                Grant::Bucket(_) => (
+                    Ability::KeyValue,
+                    Flow {
+                        reads_private: true,
+                        untrusted_content: true,
+                        ..Flow::default()
+                    },
+                ),
             };
             let usable = abilities.contains(&ability) && flow != Flow::default();
             usable.then(|| Reason {
@@ -114,6 +123,8 @@ mod tests {
         assert_eq!(flow(&["env=A"], &all), private);
         assert_eq!(flow(&["create=."], &all), Flow::default());
         assert!(flow(&["read=.", "http=*"], &all).is_complete());
+        let kept = flow(&["keyvalue=memory"], &[Ability::KeyValue]);
+        assert!(kept.reads_private && kept.untrusted_content && !kept.can_send_out);
         assert!(!flow(&["read=.", "http=*"], &[Ability::Files]).is_complete());
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use toolcell_core::policy::{DirAccess, DirGrant, Grants, HttpGrant};
+use toolcell_core::policy::{BucketGrant, DirAccess, DirGrant, Grants, HttpGrant};
 use toolcell_core::{Grant, grant::InvalidGrant};
 
 use crate::environment::Environment;
@@ -18,6 +18,8 @@ pub(crate) enum Placed {
     Env(String, Option<String>),
     /// HTTP requests.
     Http(HttpGrant),
+    /// A bucket.
+    Bucket(BucketGrant),
 }
 
 /// A grant of the command line: for one component, or for all that take part.
@@ -91,14 +93,15 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
         }
         Grant::Env { name, value } => Ok(Placed::Env(name.clone(), value.clone())),
         Grant::Http(http) => Ok(Placed::Http(http.clone())),
+        Grant::Bucket(bucket) => Ok(Placed::Bucket(bucket.clone())),
     }
 }
 
-/// All grants of one tool, as the sandbox takes them. A directory that was granted twice at one place has the rights of
-/// both grants.
+/// All grants of one tool, as the sandbox takes them. A directory or bucket that was granted twice at one place has the
+/// rights of both grants.
 ///
 /// # Errors
-/// When two directories of the host would appear at one path of the guest.
+/// When two directories of the host would appear at one path of the guest, or two buckets under one name.
 pub(crate) fn gather<'a>(
     grants: impl IntoIterator<Item = &'a Placed>,
     environment: &Environment,
@@ -134,6 +137,24 @@ pub(crate) fn gather<'a>(
             }
             Placed::Http(http) if all.http.contains(http) => {}
             Placed::Http(http) => all.http.push(http.clone()),
+            Placed::Bucket(bucket) => match all.buckets.iter_mut().find(|b| b.guest == bucket.guest) {
+                Some(known) if known.bucket == bucket.bucket => known.write |= bucket.write,
+                Some(known) => {
+                    return Err(Failure::new(
+                        Exit::Config,
+                        format!("two buckets are granted under the name `{}`", bucket.guest),
+                    )
+                    .why(format!(
+                        "`{}` and `{}` cannot both be seen there",
+                        known.bucket, bucket.bucket
+                    ))
+                    .hint(format!(
+                        "say under which name the second one appears: `keyvalue={}:other`",
+                        bucket.bucket
+                    )));
+                }
+                None => all.buckets.push(bucket.clone()),
+            },
         }
     }
     Ok(all)
@@ -149,6 +170,9 @@ impl Placed {
             // Another value of the same variable is another grant: whoever chooses the value steers the tool.
             (Self::Env(..), Self::Env(..)) => self == inner,
             (Self::Http(outer), Self::Http(inner)) => http_covers(outer, inner),
+            (Self::Bucket(outer), Self::Bucket(inner)) => {
+                outer.bucket == inner.bucket && (outer.write || !inner.write)
+            }
             _ => false,
         }
     }
@@ -250,6 +274,12 @@ mod tests {
             ("http=example.com/api", "http=example.com/apis", false),
             ("http=example.com/api", "http=example.com", false),
             ("read=.", "env=A", false),
+            ("keyvalue=a", "keyvalue=a", true),
+            ("keyvalue=a", "keyvalue-read=a", true),
+            ("keyvalue=a", "keyvalue=a:other", true),
+            ("keyvalue-read=a", "keyvalue=a", false),
+            ("keyvalue=a", "keyvalue=b", false),
+            ("keyvalue=a", "keyvalue=b:a", false),
         ] {
             let is = placed(outer, &base).covers(&placed(inner, &base));
             assert_eq!(is, covered, "{outer} covers {inner}");
@@ -307,5 +337,17 @@ mod tests {
                 .to_string()
                 .contains("granted at `/`")
         );
+    }
+
+    #[test]
+    fn a_bucket_granted_twice_may_be_written_if_either_says_so_and_two_under_one_name_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let gather = |lines: [&str; 2]| gather(&lines.map(|line| placed(line, dir.path())), &environment);
+        let grants = gather(["keyvalue-read=a", "keyvalue=a"]).unwrap();
+        assert_eq!(grants.buckets.len(), 1);
+        assert!(grants.buckets[0].write);
+        let error = gather(["keyvalue=a", "keyvalue=b:a"]).unwrap_err().to_string();
+        assert!(error.contains("under the name `a`"), "{error}");
     }
 }

@@ -133,13 +133,15 @@ impl Locked {
             tools: component
                 .definitions()
                 .iter()
+                .filter(|spec| loaded.settings.offers(spec.name.as_str()))
                 .map(|spec| (spec.name.to_string(), LockedTool::of(spec)))
                 .collect(),
         }
     }
 
-    /// Every way in which `now` differs from this.
-    fn differences(&self, now: &Self) -> Vec<String> {
+    /// Every way in which `now` differs from this. A tool that `is_defined` and not offered any more is no difference:
+    /// less than was approved needs no approval.
+    fn differences(&self, now: &Self, is_defined: impl Fn(&str) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         for (name, tool) in &now.tools {
             match self.tools.get(name) {
@@ -159,7 +161,7 @@ impl Locked {
                 }
             }
         }
-        let gone = self.tools.keys().filter(|name| !now.tools.contains_key(*name));
+        let gone = self.tools.keys().filter(|name| !is_defined(name));
         found.extend(gone.map(|name| format!("the tool `{name}` is gone")));
         found.extend(reach_differences(
             (&self.imports, &self.grants),
@@ -313,7 +315,9 @@ pub(crate) fn check(
         match lock.components.get(name) {
             None => differing.push(format!("`{name}` is not locked")),
             Some(locked) => {
-                let differences = locked.differences(&Locked::of(loaded));
+                let definitions = loaded.component.definitions();
+                let is_defined = |name: &str| definitions.iter().any(|spec| spec.name.as_str() == name);
+                let differences = locked.differences(&Locked::of(loaded), is_defined);
                 differing.extend(
                     differences
                         .into_iter()
@@ -424,7 +428,7 @@ mod tests {
         let differences = |change: &dyn Fn(&mut Locked)| {
             let mut now = locked();
             change(&mut now);
-            locked().differences(&now)
+            locked().differences(&now, |name| now.tools.contains_key(name))
         };
         assert_eq!(differences(&|_| {}), Vec::<String>::new());
         assert_eq!(
@@ -458,6 +462,10 @@ mod tests {
         // Less than was approved needs no approval.
         assert_eq!(differences(&|now| now.grants.clear()), Vec::<String>::new());
         assert_eq!(differences(&|now| now.tools.clear()), ["the tool `t` is gone"]);
+        let mut fewer = locked();
+        fewer.tools.clear();
+        assert_eq!(locked().differences(&fewer, |_| true), Vec::<String>::new());
+        assert_eq!(fewer.differences(&locked(), |_| true), ["the tool `t` is new"]);
     }
 
     #[test]

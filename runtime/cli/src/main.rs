@@ -6,6 +6,7 @@
 mod approve;
 mod args;
 mod assemble;
+mod buckets;
 mod commands;
 mod config;
 mod environment;

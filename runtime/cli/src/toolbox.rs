@@ -12,6 +12,7 @@ use toolcell_sandbox::{
     LoadError, Sandbox, SandboxOptions,
 };
 
+use crate::buckets::{self, Buckets};
 use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
 use crate::environment::{COMPILE_CHILD, Environment};
 use crate::keyring::Keyring;
@@ -151,7 +152,7 @@ impl<'a> Toolbox<'a> {
             .settings
             .tools
             .values()
-            .filter(|c| c.enabled.value && !c.is_of_project())
+            .filter(|c| c.is_usable() && !c.is_of_project())
             .collect();
         candidates.sort_by_key(|candidate| !tool.starts_with(candidate.name.as_str()));
         for candidate in candidates {
@@ -170,7 +171,7 @@ impl<'a> Toolbox<'a> {
     /// The names of the tools that are on offer; of components that cannot be loaded there are none.
     pub(crate) async fn tool_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let offered = (self.settings.tools.values()).filter(|c| c.enabled.value && !c.is_of_project());
+        let offered = (self.settings.tools.values()).filter(|c| c.is_usable() && !c.is_of_project());
         for candidate in offered {
             if let Ok(component) = self.component(candidate).await {
                 names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
@@ -212,7 +213,7 @@ impl<'a> Toolbox<'a> {
     /// # Errors
     /// When it is switched off, cannot be loaded, or a grant cannot be given.
     pub(crate) async fn load(&self, settings: &ToolSettings) -> Result<Loaded, Failure> {
-        if !settings.enabled.value {
+        if !settings.is_usable() {
             return Err(Failure::new(
                 Exit::Config,
                 format!("the tool `{}` is switched off", settings.name),
@@ -222,9 +223,11 @@ impl<'a> Toolbox<'a> {
         }
         let policy = self.policy(settings)?;
         let component = self.component(settings).await?;
-        let tools = component
+        check_only(settings, &component)?;
+        let mut tools = component
             .tools_with_secrets(policy, &self.secrets_of(settings)?)
             .map_err(|e| unusable_secrets(&settings.name, e))?;
+        tools.retain(|tool| settings.offers(tool.spec().name.as_str()));
         Ok(Loaded {
             settings: settings.clone(),
             component,
@@ -304,6 +307,9 @@ impl<'a> Toolbox<'a> {
             for grant in &mut policy.grants.dirs {
                 scratch::divert(grant, &dir)?;
             }
+        }
+        if !policy.grants.buckets.is_empty() {
+            buckets::check(self.environment)?;
         }
         Ok(Arc::new(policy))
     }
@@ -408,6 +414,7 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
         compiler,
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
+        buckets: Some(Arc::new(Buckets::new(environment))),
         max_component_bytes: MAX_COMPONENT_BYTES,
         on_compile: Some(Arc::new(move |event| {
             let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);
@@ -432,6 +439,38 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
         console.note(&format!("compiled code is not kept: {error}"));
     }
     Ok(sandbox)
+}
+
+/// Refuses a list of tools that names one which the component does not have.
+fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
+    let Some(only) = &settings.only else {
+        return Ok(());
+    };
+    let names: Vec<&str> = component
+        .definitions()
+        .iter()
+        .map(|spec| spec.name.as_str())
+        .collect();
+    let Some(unknown) = only.value.iter().find(|name| !names.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let failure = Failure::new(
+        Exit::Config,
+        format!(
+            "`{}` has no tool `{unknown}` that could be offered",
+            settings.name
+        ),
+    )
+    .why(only.origin.point_at());
+    Err(match nearest(unknown, &names).first() {
+        Some(near) => failure.hint(format!("did you mean `{near}`?")),
+        None => failure.hint(format!("it has {}", quoted(&names))),
+    })
+}
+
+fn quoted(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
 }
 
 /// Whether a text names a file and not a tool.

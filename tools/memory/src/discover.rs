@@ -40,7 +40,7 @@ pub(crate) struct Discovered {
 struct Match {
     id: String,
     /// Larger is better; only to be compared within this answer.
-    score: f32,
+    score: f64,
     /// The words of the query that it has.
     matched: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ pub(crate) fn memory_discover(
         let id = Id::Memory(ranked.text);
         matches.push(Match {
             id: id.to_string(),
-            score: (ranked.score * 100.0).round() / 100.0,
+            score: (f64::from(ranked.score) * 100.0).round() / 100.0,
             matched: ranked.matched.into_iter().map(str::to_owned).collect(),
             content: excerpt(&memory.content, words.first_match(&memory.content).unwrap_or(0)),
             title: memory.title,
@@ -197,6 +197,99 @@ fn excerpt(text: &str, place: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    use crate::link::memory_link;
+    use crate::store::memory_store;
+    use crate::task::memory_task;
+
+    fn discover(arguments: Value) -> Value {
+        let found = testing::call::<memory_discover>(arguments);
+        found.unwrap().structured.unwrap()
+    }
+
+    fn ids(found: &Value) -> Vec<&str> {
+        let matches = found["matches"].as_array().unwrap();
+        matches.iter().map(|m| m["id"].as_str().unwrap()).collect()
+    }
+
+    fn fill() {
+        for memory in [
+            json!({"content": "We never deploy on Fridays.", "kind": "decision", "tags": ["ops"]}),
+            json!({"content": "The outage of March came from a deployment.", "tags": ["ops", "outage"]}),
+            json!({"content": "Ada likes quince jam.", "kind": "preference"}),
+        ] {
+            testing::call::<memory_store>(memory).unwrap();
+        }
+        let task = json!({"action": "create", "title": "Write the report"});
+        testing::call::<memory_task>(task).unwrap();
+        for (from, to) in [("m1", "m2"), ("m2", "t4")] {
+            let link = json!({"from": from, "to": to, "relation": "because of"});
+            testing::call::<memory_link>(link).unwrap();
+        }
+    }
+
+    #[test]
+    fn memories_are_found_by_their_words_the_best_first_with_what_matched() {
+        fill();
+        let found = discover(json!({"query": "deploy, friday"}));
+        assert_eq!(ids(&found), ["m1", "m2"]);
+        assert_eq!(found["total"], 2);
+        assert_eq!(found["matches"][0]["matched"], json!(["deploy", "friday"]));
+        assert_eq!(found["matches"][1]["matched"], json!(["deploy"]));
+        assert_eq!(
+            found["matches"][0]["links"],
+            json!([{"relation": "because_of", "to": "m2", "strength": 1.0}])
+        );
+        assert!(found["ranked_by"].as_str().unwrap().starts_with("BM25"));
+        assert_eq!(ids(&discover(json!({"query": "outage"}))), ["m2"]);
+        assert_eq!(discover(json!({"query": "sailing"}))["total"], 0);
+        let found = discover(json!({"query": "deploy ada", "limit": 1}));
+        assert_eq!((ids(&found).len(), &found["total"]), (1, &json!(3)));
+    }
+
+    #[test]
+    fn kind_and_tags_narrow_a_search() {
+        fill();
+        assert_eq!(
+            ids(&discover(json!({"query": "deploy ada", "kind": "preference"}))),
+            ["m3"]
+        );
+        assert_eq!(
+            ids(&discover(json!({"query": "deploy", "tags": ["outage"]}))),
+            ["m2"]
+        );
+    }
+
+    #[test]
+    fn what_is_linked_to_a_match_is_shown_as_far_as_asked() {
+        fill();
+        let neighbours =
+            |depth: u32| discover(json!({"query": "friday", "depth": depth}))["neighbours"].clone();
+        assert_eq!(neighbours(0), Value::Null);
+        let outage = json!({
+            "id": "m2",
+            "distance": 1,
+            "by": "m1 because_of m2",
+            "about": "The outage of March came from a deployment.",
+        });
+        assert_eq!(neighbours(1), json!([outage]));
+        let report = json!({
+            "id": "t4",
+            "distance": 2,
+            "by": "m2 because_of t4",
+            "about": "Write the report (pending)",
+        });
+        assert_eq!(neighbours(2), json!([outage, report]));
+    }
+
+    #[test]
+    fn a_query_without_words_is_an_error() {
+        let error = testing::call::<memory_discover>(json!({"query": "…!"})).unwrap_err();
+        assert!(error.message().contains("no words"), "{error}");
+    }
 
     #[test]
     fn an_excerpt_is_whole_up_to_its_limit_and_around_the_place_beyond() {

@@ -70,3 +70,66 @@ pub(crate) fn memory_link(
         result,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    use super::*;
+    use crate::recall::memory_recall;
+    use crate::store::memory_store;
+
+    fn link(arguments: Value) -> Result<Value> {
+        Ok(testing::call::<memory_link>(arguments)?.structured.unwrap())
+    }
+
+    fn two_memories() {
+        for content in ["one", "two"] {
+            testing::call::<memory_store>(json!({"content": content})).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_is_seen_from_both_ends_and_making_it_twice_changes_nothing() {
+        two_memories();
+        let made = |strength: f64| {
+            let arguments = json!({"from": "m1", "to": "m2", "relation": " Part of ", "strength": strength});
+            link(arguments).unwrap()["result"].clone()
+        };
+        assert_eq!(made(0.5), "new");
+        assert_eq!(made(0.5), "unchanged");
+        assert_eq!(made(0.25), "changed");
+        let read = testing::call::<memory_recall>(json!({"ids": ["m1", "m2"]})).unwrap();
+        let memories = read.structured.unwrap()["memories"].clone();
+        let edge = |end: &str, other: &str| json!([{"relation": "part_of", end: other, "strength": 0.25}]);
+        assert_eq!(memories[0]["links"], edge("to", "m2"));
+        assert_eq!(memories[1]["links"], edge("from", "m1"));
+    }
+
+    #[test]
+    fn a_link_can_be_removed() {
+        two_memories();
+        let same = |remove: bool| json!({"from": "m1", "to": "m2", "relation": "r", "remove": remove});
+        link(same(false)).unwrap();
+        assert_eq!(link(same(true)).unwrap()["result"], "removed");
+        assert_eq!(link(same(true)).unwrap()["result"], "not there");
+    }
+
+    #[test]
+    fn both_ends_must_be_there_and_differ() {
+        two_memories();
+        for (from, to, relation, strength, says) in [
+            ("m1", "m3", "r", 1.0, "there is no memory `m3`"),
+            ("t1", "m1", "r", 1.0, "there is no task `t1`"),
+            ("m1", "m1", "r", 1.0, "another one"),
+            ("m1", "m2", "a/b", 1.0, "cannot be a relation"),
+            ("m1", "m2", "r", 1.5, "between 0 and 1"),
+            ("m1", "x", "r", 1.0, "`x` is no id"),
+        ] {
+            let error = link(json!({"from": from, "to": to, "relation": relation, "strength": strength}));
+            let error = error.unwrap_err();
+            assert!(error.message().contains(says), "{error}");
+        }
+    }
+}

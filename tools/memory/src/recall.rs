@@ -112,3 +112,81 @@ pub(crate) fn memory_recall(
         left_out,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    use super::*;
+
+    fn put(number: u64, kind: &str, tags: &[&str], created: &str, content: &str) {
+        let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let memory = Memory::new(content, None, Some(kind), &tags, BTreeMap::new(), created.into());
+        Shelf::open()
+            .unwrap()
+            .put_memory(number, &memory.unwrap())
+            .unwrap();
+    }
+
+    fn recall(arguments: Value) -> Value {
+        testing::call::<memory_recall>(arguments)
+            .unwrap()
+            .structured
+            .unwrap()
+    }
+
+    fn ids(arguments: Value) -> Vec<String> {
+        let recalled = recall(arguments);
+        let memories = recalled["memories"].as_array().unwrap();
+        memories
+            .iter()
+            .map(|memory| memory["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_come_first_and_every_condition_holds() {
+        put(1, "fact", &["a", "b"], "2026-01-01T10:00:00Z", "one");
+        put(2, "decision", &["a"], "2026-02-01T10:00:00Z", "two");
+        put(3, "fact", &["b"], "2026-03-01T10:00:00Z", "three");
+        assert_eq!(ids(json!({})), ["m3", "m2", "m1"]);
+        assert_eq!(ids(json!({"kind": "FACT"})), ["m3", "m1"]);
+        assert_eq!(ids(json!({"tags": ["#b", "a"]})), ["m1"]);
+        assert_eq!(ids(json!({"since": "2026-02-01"})), ["m3", "m2"]);
+        assert_eq!(ids(json!({"since": "2026-01-02", "until": "2026-02-01"})), ["m2"]);
+        assert_eq!(ids(json!({"ids": ["m2", "m1"]})), ["m2", "m1"]);
+        assert_eq!(recall(json!({"limit": 2}))["left_out"], 1);
+        assert_eq!(recall(json!({"kind": "none"})), json!({"memories": []}));
+    }
+
+    #[test]
+    fn an_answer_has_up_to_64_kib_of_content_and_says_how_much_is_left_out() {
+        let part = "x".repeat(MAX_ANSWER / 4);
+        for number in 1..=4 {
+            put(number, "k", &[], "2026-01-01T10:00:00Z", &part);
+        }
+        assert_eq!(recall(json!({})).get("left_out"), None);
+        put(5, "k", &[], "2026-01-01T10:00:00Z", "y");
+        assert_eq!(recall(json!({}))["left_out"], 1);
+        assert_eq!(
+            recall(json!({"ids": ["m1", "m2", "m3", "m4", "m5"]}))["left_out"],
+            1
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_or_no_time_is_an_error() {
+        for (arguments, says) in [
+            (json!({"ids": ["m7"]}), "there is no memory `m7`"),
+            (json!({"ids": ["x"]}), "`x` is no id"),
+            (json!({"since": "yesterday"}), "`since` is neither a date"),
+            (json!({"ids": vec!["m1"; 101]}), "at most 100"),
+        ] {
+            let error = testing::call::<memory_recall>(arguments).unwrap_err();
+            assert!(error.message().contains(says), "{error}");
+        }
+    }
+}

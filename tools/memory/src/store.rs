@@ -63,3 +63,50 @@ pub(crate) fn memory_store(
         replaced: replaces.is_some(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcell_sdk::serde_json::json;
+    use toolcell_sdk::testing;
+
+    use super::*;
+    use crate::recall::memory_recall;
+
+    #[test]
+    fn each_memory_has_an_id_of_its_own_and_replacing_keeps_id_and_birthday() {
+        let store = |arguments| testing::call::<memory_store>(arguments).map(|o| o.structured.unwrap());
+        assert_eq!(
+            store(json!({"content": "The sky is green."})),
+            Ok(json!({"id": "m1", "replaced": false}))
+        );
+        assert_eq!(store(json!({"content": "Same."})).unwrap()["id"], "m2");
+        let created = Shelf::open().unwrap().memory(1).unwrap().created;
+        assert_eq!(
+            store(json!({"content": "The sky is blue.", "id": "m1", "kind": "Fact"})),
+            Ok(json!({"id": "m1", "replaced": true}))
+        );
+        let read = testing::call::<memory_recall>(json!({"ids": ["m1"]})).unwrap();
+        let memory = &read.structured.unwrap()["memories"][0];
+        assert_eq!(memory["content"], "The sky is blue.");
+        assert_eq!(memory["kind"], "fact");
+        assert_eq!(memory["created"], created);
+        assert!(memory["updated"].is_string());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_and_nothing_is_kept() {
+        for (arguments, says) in [
+            (json!({"content": " "}), "`content` is empty"),
+            (json!({"content": "x", "tags": ["a/b"]}), "`a/b` cannot be a tag"),
+            (json!({"content": "x", "id": "m9"}), "there is no memory `m9`"),
+            (json!({"content": "x", "id": "t1"}), "`t1` is a task"),
+        ] {
+            let error = testing::call::<memory_store>(arguments).unwrap_err();
+            assert!(error.message().contains(says), "{error}");
+        }
+        assert_eq!(
+            Shelf::open().unwrap().keys().unwrap(),
+            crate::shelf::Keys::default()
+        );
+    }
+}

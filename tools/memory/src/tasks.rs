@@ -91,3 +91,177 @@ pub(crate) fn memory_tasks(
         counts,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcell_sdk::serde_json::{Value, json};
+    use toolcell_sdk::testing;
+
+    use super::*;
+    use crate::link::memory_link;
+    use crate::store::memory_store;
+    use crate::task::memory_task;
+
+    fn task(arguments: Value) -> Result<Value> {
+        Ok(testing::call::<memory_task>(arguments)?.structured.unwrap())
+    }
+
+    fn create(title: &str, more: Value) -> String {
+        let mut arguments = json!({"action": "create", "title": title});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        task(arguments).unwrap()["task"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    fn tasks(arguments: Value) -> Value {
+        let listed = testing::call::<memory_tasks>(arguments);
+        listed.unwrap().structured.unwrap()
+    }
+
+    fn ids(listed: &Value) -> Vec<&str> {
+        let tasks = listed["tasks"].as_array().unwrap();
+        tasks.iter().map(|task| task["id"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_task_waits_for_those_it_depends_on_and_completing_the_last_one_says_what_can_start() {
+        let dig = create("Dig", json!({}));
+        let pour = create("Pour", json!({}));
+        let build = create("Build", json!({"depends_on": [dig, pour], "priority": "high"}));
+        let listed = tasks(json!({}));
+        assert_eq!(
+            ids(&listed),
+            [dig.as_str(), &pour, &build],
+            "a blocked one comes last, whatever it matters"
+        );
+        assert_eq!(listed["tasks"][2]["blocked_by"], json!([dig, pour]));
+        assert_eq!(ids(&tasks(json!({"blocked": true}))), [build.as_str()]);
+        assert_eq!(ids(&tasks(json!({"blocked": false}))), [dig.as_str(), &pour]);
+
+        let done = task(json!({"action": "complete", "id": dig})).unwrap();
+        assert_eq!(done.get("unblocked"), None, "it waits for another one, too");
+        let done = task(json!({"action": "complete", "id": pour})).unwrap();
+        assert_eq!(done["unblocked"], json!([build]));
+        assert_eq!(done["task"]["status"], "done");
+        assert_eq!(
+            tasks(json!({}))["counts"],
+            json!({"active": 0, "pending": 1, "blocked": 0, "done": 2, "cancelled": 0})
+        );
+        assert_eq!(ids(&tasks(json!({"status": ["done"]}))), [dig.as_str(), &pour]);
+    }
+
+    #[test]
+    fn an_update_changes_what_is_given_and_nothing_else() {
+        let id = create("Dig", json!({"tags": ["garden"], "description": "Deep"}));
+        let changed = task(json!({"action": "update", "id": id, "status": "active", "title": "Dig more"}));
+        let now = &changed.unwrap()["task"];
+        assert_eq!(
+            [
+                &now["title"],
+                &now["status"],
+                &now["description"],
+                &now["tags"][0],
+                &now["priority"]
+            ],
+            ["Dig more", "active", "Deep", "garden", "medium"]
+        );
+        assert_eq!(tasks(json!({}))["tasks"][0]["title"], "Dig more");
+    }
+
+    #[test]
+    fn two_changes_at_one_time_both_count() {
+        use crate::shelf::Shelf;
+        let id = create("Dig", json!({}));
+        // What two calls write that have read the same state.
+        let shelf = Shelf::open().unwrap();
+        shelf
+            .put_change(1, 7, &json!({"at": "x", "priority": "critical"}))
+            .unwrap();
+        shelf
+            .put_change(1, 6, &json!({"at": "y", "status": "active"}))
+            .unwrap();
+        let listed = tasks(json!({}));
+        assert_eq!(ids(&listed), [id]);
+        assert_eq!(listed["tasks"][0]["priority"], "critical");
+        assert_eq!(listed["tasks"][0]["status"], "active");
+    }
+
+    #[test]
+    fn a_deleted_task_is_gone_with_its_links_and_nobody_waits_for_it() {
+        let dig = create("Dig", json!({}));
+        let build = create("Build", json!({"depends_on": [dig]}));
+        testing::call::<memory_store>(json!({"content": "a note"})).unwrap();
+        testing::call::<memory_link>(json!({"from": "m3", "to": dig, "relation": "about"})).unwrap();
+        let done = task(json!({"action": "delete", "id": dig})).unwrap();
+        assert_eq!(done["unblocked"], json!([build]));
+        assert_eq!(ids(&tasks(json!({}))), [build.as_str()]);
+        let keys = crate::shelf::Shelf::open().unwrap().keys().unwrap();
+        assert!(keys.links.is_empty());
+        let again = task(json!({"action": "delete", "id": dig})).unwrap_err();
+        assert!(again.message().contains("there is no task"), "{again}");
+        // A change that comes too late does not bring it back.
+        crate::shelf::Shelf::open()
+            .unwrap()
+            .put_change(1, 9, &json!({"at": "x"}))
+            .unwrap();
+        assert_eq!(ids(&tasks(json!({}))), [build.as_str()]);
+    }
+
+    #[test]
+    fn tasks_are_ordered_by_what_to_do_next_and_filtered() {
+        let low = create("Low", json!({"priority": "low"}));
+        let critical = create("Critical", json!({"priority": "critical", "tags": ["now"]}));
+        let active = create("Active", json!({"status": "active"}));
+        assert_eq!(ids(&tasks(json!({}))), [active.as_str(), &critical, &low]);
+        assert_eq!(
+            ids(&tasks(json!({"priority": "medium"}))),
+            [active.as_str(), &critical]
+        );
+        assert_eq!(ids(&tasks(json!({"tag": "#Now"}))), [critical.as_str()]);
+        let listed = tasks(json!({"limit": 1}));
+        assert_eq!((ids(&listed).len(), &listed["total"]), (1, &json!(3)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        let a = create("A", json!({}));
+        let b = create("B", json!({"depends_on": [a]}));
+        for (arguments, says) in [
+            (json!({"action": "create"}), "needs a `title`"),
+            (json!({"action": "create", "title": "x", "id": a}), "no `id` yet"),
+            (json!({"action": "update", "title": "x"}), "by its `id`"),
+            (json!({"action": "update", "id": a}), "something to change"),
+            (json!({"action": "delete", "id": a, "title": "x"}), "nothing else"),
+            (
+                json!({"action": "complete", "id": a, "status": "active"}),
+                "sets the status itself",
+            ),
+            (
+                json!({"action": "complete", "id": "t99"}),
+                "there is no task `t99`",
+            ),
+            (json!({"action": "complete", "id": "m1"}), "a memory and no task"),
+            (
+                json!({"action": "update", "id": a, "depends_on": [b]}),
+                "would wait for itself",
+            ),
+            (
+                json!({"action": "update", "id": a, "depends_on": [a]}),
+                "would wait for itself",
+            ),
+            (
+                json!({"action": "create", "title": "x", "depends_on": ["t99"]}),
+                "no such task",
+            ),
+        ] {
+            let error = task(arguments).unwrap_err();
+            assert!(error.message().contains(says), "{error}");
+        }
+        assert_eq!(tasks(json!({}))["total"], 2);
+    }
+}

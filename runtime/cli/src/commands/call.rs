@@ -160,6 +160,11 @@ fn error_object(error: &ToolError) -> Value {
     object
 }
 
+fn defines(loaded: &Loaded, name: &str) -> bool {
+    let mut definitions = loaded.component.definitions().iter();
+    definitions.any(|spec| spec.name.as_str() == name)
+}
+
 /// The tool that was meant.
 pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
     let names: Vec<&str> = loaded
@@ -179,6 +184,14 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
             format!("`{component}` has {} tools, and one is called", names.len()),
         )
         .hint(format!("name one of {}", list()))),
+        (Some(name), _) if !loaded.settings.offers(name) && defines(loaded, name) => {
+            let only = loaded.settings.only.as_ref();
+            let failure = Failure::new(Exit::Config, format!("the tool `{name}` is not offered"));
+            let failure = only
+                .into_iter()
+                .fold(failure, |failure, only| failure.why(only.origin.point_at()));
+            Err(failure.hint("name it there, or take the list away"))
+        }
         (Some(name), tools) => tools
             .iter()
             .find(|tool| tool.spec().name.as_str() == name)

@@ -9,6 +9,7 @@ use crate::config::layers::{USER_FILE, VARIABLES, user_file};
 use crate::config::{self, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
 use crate::model;
+use crate::quote;
 use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
@@ -152,6 +153,14 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
                 key("enabled"),
                 tool.enabled.value.to_string(),
                 tool.enabled.origin.clone(),
+            ));
+        }
+        if let Some(only) = &tool.only {
+            let names: Vec<String> = only.value.iter().map(|name| quote::toml(name)).collect();
+            rows.push((
+                key("only"),
+                format!("[{}]", names.join(", ")),
+                only.origin.clone(),
             ));
         }
         for (i, line) in tool.grants.iter().enumerate() {

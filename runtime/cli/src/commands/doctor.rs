@@ -76,6 +76,7 @@ impl Doctor {
                 let toolbox = Toolbox::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
                     let finding = match toolbox.load(tool).await {
+                        Ok(_) if !tool.enabled.value => Finding::Note("off unless you switch it on".into()),
                         Ok(loaded) => Finding::Good(format!(
                             "{} {}",
                             loaded.tools.len(),

@@ -177,10 +177,15 @@ pub(crate) struct ToolTable {
     /// The component, a `.wasm` file, relative to the directory of this file. Not for tools that ship with Toolcell.
     #[schemars(with = "Option<String>")]
     pub(crate) component: Option<Spanned<String>>,
-    /// Whether it is offered at all. `true` unless said otherwise.
+    /// Whether it is offered at all. `true` unless said otherwise, except for `memory`.
     #[schemars(with = "Option<bool>")]
     pub(crate) enabled: Option<Spanned<bool>>,
-    /// What it may reach, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`. Nothing by default.
+    /// The names of those of its tools that are offered, such as `["memory_recall"]`: all of them unless this says
+    /// otherwise, and none where it is empty. A project's file may only leave out more.
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) only: Option<Spanned<Vec<String>>>,
+    /// What it may reach, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`, `keyvalue=memory`. Nothing
+    /// by default.
     /// Relative paths start at the working directory in a person's file, and at the file itself in a project's.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,
@@ -291,4 +296,7 @@ pub(crate) struct LimitsTable {
     /// Files and directories made (default 10 k).
     #[schemars(with = "Option<Count>")]
     pub(crate) file_count: Option<Spanned<Count>>,
+    /// Bytes read from buckets and written to them (default 256 MiB).
+    #[schemars(with = "Option<Bytes>")]
+    pub(crate) keyvalue_bytes: Option<Spanned<Bytes>>,
 }

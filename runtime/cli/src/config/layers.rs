@@ -66,12 +66,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         flow: Sourced::default(FlowRule::Ask),
         tools: shipped::ALL
             .iter()
-            .map(|shipped| {
-                (
-                    shipped.name.to_owned(),
-                    ToolSettings::new(shipped.name, ComponentSource::Shipped(shipped)),
-                )
-            })
+            .map(|shipped| (shipped.name.to_owned(), ToolSettings::shipped(shipped)))
             .collect(),
         hooks: BTreeMap::new(),
         overrides,
@@ -196,6 +191,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
                 origin: origin(source, enabled),
             };
         }
+        tool.only = only(table, source);
         tool.grants = grant_lines(table.grants.as_deref(), source, &environment.cwd);
         tool.bindings = bindings(name, &table.secrets, source)?;
         tool.scratch = table.scratch.as_ref().map(|dir| Sourced {
@@ -265,6 +261,14 @@ pub(super) fn declare<'a>(
         .tools
         .get_mut(key)
         .expect("it was there, or it was just put there"))
+}
+
+/// Which tools a table offers, if it says so.
+pub(super) fn only(table: &ToolTable, source: &Arc<Source>) -> Option<Sourced<Vec<String>>> {
+    table.only.as_ref().map(|only| Sourced {
+        value: only.get_ref().clone(),
+        origin: origin(source, only),
+    })
 }
 
 /// The grants of a table; relative paths start at `base`.

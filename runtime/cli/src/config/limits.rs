@@ -11,7 +11,7 @@ use super::units::{Bytes, Count, Span};
 use crate::near::nearest;
 
 /// The names of all limits.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 12] = [
     "memory",
     "wall",
     "fuel",
@@ -23,6 +23,7 @@ pub(crate) const NAMES: [&str; 11] = [
     "http_body",
     "file_bytes",
     "file_count",
+    "keyvalue_bytes",
 ];
 
 /// One limit with its value.
@@ -101,6 +102,7 @@ impl NamedLimit {
             "http_body" => limits.http_body = value,
             "file_bytes" => limits.file_bytes = value,
             "file_count" => limits.file_count = value,
+            "keyvalue_bytes" => limits.keyvalue_bytes = value,
             other => unreachable!("`{other}` is none of the names of limits"),
         }
     }
@@ -120,6 +122,7 @@ pub(crate) fn get(limits: &Limits, name: &str) -> u64 {
         "http_body" => limits.http_body,
         "file_bytes" => limits.file_bytes,
         "file_count" => limits.file_count,
+        "keyvalue_bytes" => limits.keyvalue_bytes,
         _ => 0,
     }
 }
@@ -155,6 +158,7 @@ pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> 
         bytes("http_body", &table.http_body),
         bytes("file_bytes", &table.file_bytes),
         count("file_count", &table.file_count),
+        bytes("keyvalue_bytes", &table.keyvalue_bytes),
     ]
     .into_iter()
     .flatten()

@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::budget::{self, NamedBudget};
 use super::file::ProviderTable;
-use super::layers::{declare, grant_lines, origin, user_file_shown};
+use super::layers::{declare, grant_lines, only, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
@@ -135,7 +135,10 @@ pub(super) fn apply_project(
         let overrides = settings.overrides.clone();
         let tool = declare(settings, name, table, source, environment)?;
         if let Some(enabled) = &table.enabled {
-            narrow_enabled(tool, enabled, origin(source, enabled))?;
+            narrow_enabled(tool, enabled, origin(source, enabled), &user_file)?;
+        }
+        if let Some(only) = only(table, source) {
+            narrow_only(tool, only)?;
         }
         if table.grants.is_some() {
             let lines = grant_lines(table.grants.as_deref(), source, &base);
@@ -186,20 +189,48 @@ fn allowed_by(name: &str, allowed: &str, by: &Origin) -> String {
     }
 }
 
-fn narrow_enabled(tool: &mut ToolSettings, enabled: &Spanned<bool>, place: Origin) -> Result<(), Failure> {
+fn narrow_enabled(
+    tool: &mut ToolSettings,
+    enabled: &Spanned<bool>,
+    place: Origin,
+    user_file: &str,
+) -> Result<(), Failure> {
     if *enabled.get_ref() && !tool.enabled.value {
-        return Err(refused(format!("the project's file switches `{}` on", tool.name))
-            .why(place.point_at())
-            .why(format!(
-                "your own configuration switches it off\n{}",
-                tool.enabled.origin.point_at()
-            ))
-            .hint("to use it, switch it on in your own configuration"));
+        let failure =
+            refused(format!("the project's file switches `{}` on", tool.name)).why(place.point_at());
+        return Err(match &tool.enabled.origin {
+            Origin::Default => failure.why("it is off unless you switch it on").hint(format!(
+                "to use it, in {user_file}: [tools.{}] enabled = true",
+                tool.name
+            )),
+            by => failure
+                .why(format!(
+                    "your own configuration switches it off\n{}",
+                    by.point_at()
+                ))
+                .hint("to use it, switch it on in your own configuration"),
+        });
     }
     tool.enabled = Sourced {
         value: *enabled.get_ref(),
         origin: place,
     };
+    Ok(())
+}
+
+/// Leaves out those tools that the project's list does not have; it has none that the person's list has not.
+fn narrow_only(tool: &mut ToolSettings, only: Sourced<Vec<String>>) -> Result<(), Failure> {
+    if let Some(persons) = &tool.only
+        && let Some(more) = only.value.iter().find(|name| !persons.value.contains(name))
+    {
+        return Err(refused(format!(
+            "the project's file offers `{more}`, and your own configuration does not"
+        ))
+        .why(only.origin.point_at())
+        .why(persons.origin.point_at())
+        .hint("to offer it, name it in your own configuration"));
+    }
+    tool.only = Some(only);
     Ok(())
 }
 

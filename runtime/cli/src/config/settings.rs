@@ -18,7 +18,7 @@ use crate::environment::Environment;
 use crate::grants::{self, FlagGrant, Placed};
 use crate::model::ProviderName;
 use crate::report::{Exit, Failure};
-use crate::shipped::Shipped;
+use crate::shipped::{self, Shipped};
 
 /// Everything that configuration decides.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ pub(crate) struct ToolSettings {
     pub(crate) component: ComponentSource,
     /// Whether it is offered at all.
     pub(crate) enabled: Sourced<bool>,
+    /// Which of its tools are offered, and that the person or the project said so; `None` means all.
+    pub(crate) only: Option<Sourced<Vec<String>>>,
     /// What it may reach.
     pub(crate) grants: Vec<GrantLine>,
     /// How much one call may use.
@@ -218,12 +220,33 @@ impl ToolSettings {
             name: name.into(),
             component,
             enabled: Sourced::default(true),
+            only: None,
             grants: Vec::new(),
             limits: SourcedLimits::default(),
             bindings: Vec::new(),
             scratch: None,
             dangerous: false,
         }
+    }
+
+    /// A component that ships with Toolcell.
+    pub(crate) fn shipped(shipped: &'static Shipped) -> Self {
+        let is_on = !shipped::OFF_BY_DEFAULT.contains(&shipped.name);
+        Self {
+            enabled: Sourced::default(is_on),
+            ..Self::new(shipped.name, ComponentSource::Shipped(shipped))
+        }
+    }
+
+    /// Whether it is used when a person names it on the command line: not where somebody switched it off.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.enabled.value || matches!(self.enabled.origin, Origin::Default)
+    }
+
+    /// Whether one of its tools is offered.
+    pub(crate) fn offers(&self, tool: &str) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| only.value.iter().any(|name| name == tool))
     }
 
     /// Adds what the command line says for this component.

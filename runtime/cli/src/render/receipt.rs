@@ -29,6 +29,12 @@ pub(crate) fn line(receipt: &Receipt) -> String {
     parts.extend(named("read", &files(false)));
     parts.extend(named("wrote", &files(true)));
     parts.extend(named("contacted", &hosts));
+    let buckets = |write: bool| -> Vec<&str> {
+        let of_kind = receipt.buckets.iter().filter(|bucket| bucket.write == write);
+        of_kind.map(|bucket| bucket.bucket.as_str()).collect()
+    };
+    parts.extend(named("read bucket", &buckets(false)));
+    parts.extend(named("wrote bucket", &buckets(true)));
     let denied: Vec<String> = receipt
         .denials
         .iter()

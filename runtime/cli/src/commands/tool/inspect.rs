@@ -195,7 +195,7 @@ impl<'a> Report<'a> {
         }
         for spec in self.tools() {
             out.end_line()?;
-            print_tool(out, spec)?;
+            print_tool(out, spec, self.settings.offers(spec.name.as_str()))?;
         }
         out.flush()
     }
@@ -231,8 +231,11 @@ fn what_it_may(moment: Moment) -> &'static str {
     }
 }
 
-fn print_tool(out: &mut Screen<io::Stdout>, spec: &ToolSpec) -> io::Result<()> {
+fn print_tool(out: &mut Screen<io::Stdout>, spec: &ToolSpec, is_offered: bool) -> io::Result<()> {
     out.styled(STRONG, spec.name.as_str())?;
+    if !is_offered {
+        out.styled(BAD, "  off")?;
+    }
     if let Some(title) = &spec.title {
         out.text(&format!("  {title}"))?;
     }
@@ -319,6 +322,7 @@ fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> 
                 Grant::Dir { .. } => (Ability::Files, "files"),
                 Grant::Env { .. } => (Ability::Environment, "environment variables"),
                 Grant::Http(_) => (Ability::Http, "HTTP"),
+                Grant::Bucket(_) => (Ability::KeyValue, "buckets"),
             };
             let missing = !abilities.contains(&ability);
             missing.then(|| {

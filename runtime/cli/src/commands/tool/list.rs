@@ -55,6 +55,7 @@ impl List {
                         "component": tool.name,
                         "source": source(tool, environment),
                         "enabled": tool.enabled.value,
+                        "only": tool.only.as_ref().map(|only| &only.value),
                         "grants": tool.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
                         "digest": component.as_ref().map(|component| component.digest().to_string()),
                         "tools": component.as_ref().map(|component| component.definitions().to_vec()),
@@ -86,6 +87,9 @@ impl List {
                     for spec in specs {
                         s.out.text("  ")?;
                         s.out.styled(STRONG, &format!("{:width$}", spec.name.as_str()))?;
+                        if !tool.offers(spec.name.as_str()) {
+                            s.out.styled(BAD, "  off")?;
+                        }
                         s.out.line(&format!("  {}", first_sentence(&spec.description)))?;
                     }
                 }
