@@ -286,7 +286,7 @@ fn a_model_remembers_in_one_session_and_finds_it_in_the_next() {
         finished.collect::<Vec<_>>()
     };
     let note = |text: &str| json!({ "name": "memory_store", "arguments": { "content": text } });
-    // Side by side, as a model calls several tools in one step.
+    // Several calls in one step, as models make them.
     let stored = run(
         json!([note("The quince needs water."), note("The quince likes sun.")]),
         "Noted.",

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 const TABLE: &str = include_str!("../LOOPS.md");
 
-/// All test code of the crate, and that of the suite for what another crate does with hooks.
-const SOURCES: [&str; 24] = [
+/// All test code of the crate, and that of the suite for what other crates do with hooks and memory.
+const SOURCES: [&str; 25] = [
     include_str!("../../../tests/it/hooks.rs"),
+    include_str!("../../../tests/it/memory.rs"),
     include_str!("approval.rs"),
     include_str!("budget.rs"),
     include_str!("context/mod.rs"),

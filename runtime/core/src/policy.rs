@@ -188,7 +188,7 @@ impl Policy {
     ///
     /// # Errors
     /// When a line is no grant, names a variable without its value (libraries read no environment), or puts a second
-    /// directory where the tool already sees one.
+    /// directory or bucket where the tool already sees one.
     pub fn granting<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidGrant> {
         let mut policy = Self::default();
         for line in lines {
@@ -222,6 +222,13 @@ impl Grants {
                 self.env.push((name, value));
             }
             Grant::Http(http) => self.http.push(http),
+            Grant::Bucket(bucket) => {
+                let guest = &bucket.guest;
+                if self.buckets.iter().any(|known| known.guest == *guest) {
+                    return Err(format!("a bucket is granted under the name `{guest}` already"));
+                }
+                self.buckets.push(bucket);
+            }
         }
         Ok(())
     }
@@ -261,7 +268,13 @@ mod tests {
 
     #[test]
     fn a_policy_is_made_of_grants_as_people_write_them() {
-        let policy = Policy::granting(["write=./out", "env=LANG=C", "http=POST example.com"]).unwrap();
+        let policy = Policy::granting([
+            "write=./out",
+            "env=LANG=C",
+            "http=POST example.com",
+            "keyvalue=notes",
+        ])
+        .unwrap();
         let dir = &policy.grants.dirs[0];
         assert_eq!(
             (dir.host.as_path(), dir.guest.as_str()),
@@ -270,6 +283,7 @@ mod tests {
         assert_eq!(dir.access, DirAccess::WRITE);
         assert_eq!(policy.grants.env, [("LANG".to_owned(), "C".to_owned())]);
         assert_eq!(policy.grants.http[0].methods, ["POST"]);
+        assert_eq!(policy.grants.buckets[0].bucket, "notes");
         assert_eq!(policy.limits, Limits::default());
         assert_eq!(Policy::granting([]), Ok(Policy::default()));
     }
@@ -280,6 +294,7 @@ mod tests {
             (vec!["reed=."], "`reed` is none of"),
             (vec!["env=HOME"], "its value is missing: `env=HOME=VALUE`"),
             (vec!["read=.", "read=other:/"], "granted at `/` already"),
+            (vec!["keyvalue=a", "keyvalue-read=b:a"], "the name `a` already"),
         ] {
             let error = Policy::granting(lines).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

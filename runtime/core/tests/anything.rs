@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn lines_that_look_like_grants_mean_what_they_print(
-        kind in prop::sample::select(vec!["read", "write", "read+create", "env", "http", "http-private"]),
+        kind in prop::sample::select(vec!["read", "write", "read+create", "env", "http", "http-private", "keyvalue", "keyvalue-read"]),
         rest in r"(GET |GET,POST )?(https?://)?[a-z*.\[\]:0-9@-]{0,12}(:[0-9]{0,6})?[a-z/.:=-]{0,12}",
     ) {
         if let Ok(grant) = format!("{kind}={rest}").parse::<Grant>() {

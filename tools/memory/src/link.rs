@@ -19,7 +19,7 @@ pub(crate) struct Linked {
 }
 
 /// Say how one memory or task relates to another, so that finding one finds the other.
-#[tool(title = "Link memories", idempotent)]
+#[tool(title = "Link memories", destructive, idempotent)]
 pub(crate) fn memory_link(
     /// Id of the memory or task where the link starts.
     from: String,

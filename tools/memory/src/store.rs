@@ -21,7 +21,7 @@ pub(crate) struct Stored {
 /// Remember something beyond this session: a fact, a decision, a preference, how something was solved.
 ///
 /// One memory, one matter. Look with `memory_discover` first whether it is known already, and replace what is out of date.
-#[tool(title = "Store a memory", output = Stored)]
+#[tool(title = "Store a memory", destructive)]
 pub(crate) fn memory_store(
     /// What to remember, in words that make sense on their own later.
     content: String,

@@ -211,7 +211,7 @@ fn named<'a>(numbers: impl IntoIterator<Item = &'a u64>) -> Vec<String> {
 /// Create, update, complete or delete one task. Tasks outlive the session; `memory_tasks` lists them.
 ///
 /// An update changes what is given and leaves the rest as it is.
-#[tool(title = "Keep a task")]
+#[tool(title = "Keep a task", destructive)]
 pub(crate) fn memory_task(
     /// `create` needs a `title`; the others need an `id`. `complete` sets the status `done`.
     action: Action,

@@ -92,9 +92,12 @@ impl Buckets {
     }
 
     fn spent(&self) -> Refusal {
-        let what = format!("more than {} bytes in one call", self.limit);
-        self.ledger.denial("keyvalue", what.clone(), None);
-        told(format!("a call reads and writes no {what}"))
+        let limit = self.limit;
+        self.ledger
+            .denial("keyvalue", format!("more than {limit} bytes in one call"), None);
+        told(format!(
+            "this call may read and write no more than {limit} bytes of buckets"
+        ))
     }
 }
 

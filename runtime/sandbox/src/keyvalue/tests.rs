@@ -305,7 +305,7 @@ async fn an_operation_reads_up_to_8_mib() {
 async fn a_call_reads_and_writes_as_many_bytes_as_its_limit_says() {
     let store: Arc<dyn KeyValueStore> = Arc::new(Memory::default());
     let call = || Call::with(&["keyvalue=b"], 20, Some(store.clone()));
-    let why = "a call reads and writes no more than 20 bytes in one call";
+    let why = "this call may read and write no more than 20 bytes of buckets";
 
     let mut writing = call();
     writing.set("b", "k", &[0; 19]).await.unwrap();
