@@ -72,3 +72,27 @@ fn every_test_that_a_document_names_exists() {
         assert!(rows > 0, "{document} has no table whose last column is `test`");
     }
 }
+
+#[test]
+fn every_fuzz_target_has_a_corpus_and_every_corpus_a_target() {
+    let mut targets = BTreeSet::new();
+    for path in rust_files(&root().join("runtime")) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        // `Target` of `tests/fuzz`, under either of its names.
+        for made in ["= Target::new(\"", "= Fuzz::new(\""] {
+            let names = text.split(made).skip(1).filter_map(|rest| rest.split('"').next());
+            targets.extend(names.map(str::to_owned));
+        }
+    }
+    let corpora: BTreeSet<String> = std::fs::read_dir(root().join("tests/corpora/fuzz"))
+        .expect("the corpora")
+        .map(|entry| entry.expect("an entry"))
+        .map(|entry| {
+            let inputs = std::fs::read_dir(entry.path()).expect("a folder").count();
+            assert!(inputs > 0, "{} is empty", entry.path().display());
+            entry.file_name().into_string().expect("ASCII")
+        })
+        .collect();
+    assert_eq!(targets, corpora);
+    assert!(targets.len() >= 8, "{targets:?}");
+}
