@@ -167,7 +167,7 @@ impl<'a> Target<'a> {
                 0 if at < input.len() => input[at] ^= 1 << dice.roll(8),
                 1 if at < input.len() => input[at] = dice.byte(),
                 2 if at < input.len() => {
-                    input[at] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b'"', b'%'][dice.roll(8)]
+                    input[at] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b'"', b'%'][dice.roll(8)];
                 }
                 3 => drop(input.drain(at..at + len)),
                 4 => {
