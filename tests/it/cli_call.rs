@@ -347,6 +347,14 @@ fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
         .find(|line| line.contains("the call begins"))
         .expect("the log says when the call begins");
     let pid = child.id().to_string();
+    if let Ok(limits) = std::fs::read_to_string(format!("/proc/{pid}/limits")) {
+        let core = limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max core file size"))
+            .unwrap();
+        let words: Vec<&str> = core.split_whitespace().collect();
+        assert_eq!(words[..2], ["0", "0"], "no image of its memory is written");
+    }
     assert!(
         std::process::Command::new("kill")
             .args(["-INT", &pid])

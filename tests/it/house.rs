@@ -98,6 +98,22 @@ fn wasmtime_stands_in_one_manifest() {
     assert_eq!(with_wasmtime, ["toolcell-sandbox"]);
 }
 
+/// A panic in a function of the host ends one call, because it unwinds to where the call began.
+#[test]
+fn the_released_program_unwinds() {
+    let text = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let manifest: toml::Value = toml::from_str(&text).expect("TOML");
+    for profile in ["release", "dev"] {
+        let panic = manifest["profile"][profile].get("panic");
+        assert!(
+            panic.is_none_or(|p| p.as_str() == Some("unwind")),
+            "profile.{profile}: {panic:?}"
+        );
+    }
+    // Guests are the other way round: theirs is a trap.
+    assert_eq!(manifest["profile"]["guest"]["panic"].as_str(), Some("abort"));
+}
+
 #[test]
 fn core_brings_neither_an_async_runtime_nor_input_and_output() {
     let manifests = manifests();

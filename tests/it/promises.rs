@@ -7,14 +7,30 @@ use crate::house::{root, rust_files};
 /// Documents in which the last column of each table row names the tests that hold it, in backticks.
 const DOCUMENTS: &[&str] = &["runtime/SPECIFICATION.md", "runtime/ARCHITECTURE.md"];
 
+/// The threat model: a row for each threat, with the tests in the last column.
+const THREATS: &str = "tests/THREATS.md";
+
+/// Macros that make a test of each line in their braces, or run the function that is named there as one.
+const TEST_MACROS: &[&str] = &["attacks! {", "url_tests! {", "dynamic_tests! {", "run! {"];
+
 /// Every function of the tree that is a test.
 fn tests() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     for folder in ["runtime", "sdk", "tests", "tools"] {
         for path in rust_files(&root().join(folder)) {
             let text = std::fs::read_to_string(&path).expect("a source file");
-            let mut marked = false;
+            let (mut marked, mut in_list) = (false, false);
             for line in text.lines().map(str::trim) {
+                if TEST_MACROS.contains(&line) {
+                    in_list = true;
+                    continue;
+                }
+                in_list &= line != "}";
+                if in_list {
+                    let name = line.split(' ').next().expect("a name");
+                    tests.insert(name.to_owned());
+                    continue;
+                }
                 marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
                 // In `proptest!` the attribute stands on the line before as well.
                 if let Some(rest) = line
@@ -71,4 +87,82 @@ fn every_test_that_a_document_names_exists() {
         }
         assert!(rows > 0, "{document} has no table whose last column is `test`");
     }
+}
+
+/// Each row once and in order, with tests that exist; or, where it has none, with the reason.
+#[test]
+fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
+    let rows: &[(char, std::ops::RangeInclusive<u32>)] = &[
+        ('A', 1..=18),
+        ('B', 19..=37),
+        ('C', 38..=49),
+        ('D', 50..=62),
+        ('E', 63..=77),
+        ('F', 78..=85),
+        ('G', 86..=100),
+        ('H', 101..=108),
+        ('I', 109..=111),
+        ('K', 122..=130),
+    ];
+    let expected: Vec<String> = rows
+        .iter()
+        .flat_map(|(letter, numbers)| numbers.clone().map(move |n| format!("{letter}{n}")))
+        .collect();
+    let tests = tests();
+    let text = std::fs::read_to_string(root().join(THREATS)).expect("the threat model");
+    let mut found = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let is_row = cells[0].len() > 1 && cells[0][1..].bytes().all(|b| b.is_ascii_digit());
+        if !is_row {
+            continue;
+        }
+        let [row, threat, outcome, _] = cells[..] else {
+            panic!("{THREATS}: {line} has {} cells, not 4", cells.len());
+        };
+        found.push(row.to_owned());
+        assert!(
+            threat.len() > 10 && outcome.len() > 10,
+            "{THREATS}: {row} says too little"
+        );
+        let named = named(line);
+        let does_not_apply = outcome.starts_with("Does not apply");
+        assert_eq!(
+            named.is_empty(),
+            does_not_apply,
+            "{THREATS}: {row} names {} tests",
+            named.len()
+        );
+        for name in named {
+            assert!(
+                tests.contains(name),
+                "{THREATS}: {row}: there is no test `{name}`"
+            );
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_fuzz_target_has_a_corpus_and_every_corpus_a_target() {
+    let mut targets = BTreeSet::new();
+    for path in rust_files(&root().join("runtime")) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        // `Target` of `tests/fuzz`, under either of its names.
+        for made in ["= Target::new(\"", "= Fuzz::new(\""] {
+            let names = text.split(made).skip(1).filter_map(|rest| rest.split('"').next());
+            targets.extend(names.map(str::to_owned));
+        }
+    }
+    let corpora: BTreeSet<String> = std::fs::read_dir(root().join("tests/corpora/fuzz"))
+        .expect("the corpora")
+        .map(|entry| entry.expect("an entry"))
+        .map(|entry| {
+            let inputs = std::fs::read_dir(entry.path()).expect("a folder").count();
+            assert!(inputs > 0, "{} is empty", entry.path().display());
+            entry.file_name().into_string().expect("ASCII")
+        })
+        .collect();
+    assert_eq!(targets, corpora);
+    assert!(targets.len() >= 8, "{targets:?}");
 }

@@ -54,6 +54,22 @@ pub(crate) fn is_compile_child() -> bool {
         .is_some_and(|argument| argument == COMPILE_CHILD)
 }
 
+/// Keeps the memory of this process, in which there are keys and secrets, out of a core dump (setrlimit(2)).
+#[cfg(unix)]
+pub(crate) fn forbid_core_dumps() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // It takes nothing that a process may not give up; where it fails all the same, the system's own setting holds.
+    let _ = setrlimit(Resource::Core, none);
+}
+
+/// Other systems write no core dumps unless they are told to.
+#[cfg(not(unix))]
+pub(crate) fn forbid_core_dumps() {}
+
 /// The hidden argument that starts a compiling process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
 

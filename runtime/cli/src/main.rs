@@ -42,6 +42,7 @@ fn main() -> ExitCode {
     if environment::is_compile_child() {
         return toolcell_sandbox::compile_child_main();
     }
+    environment::forbid_core_dumps();
     let cli = args::Cli::parse();
     let environment = match environment::Environment::read() {
         Ok(environment) => environment,

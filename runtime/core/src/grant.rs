@@ -89,12 +89,17 @@ impl FromStr for Grant {
             line: line.to_owned(),
             reason,
         };
+        if line.trim().contains(char::is_control) {
+            return Err(fail(
+                "it holds a control character, and a grant is one line".into(),
+            ));
+        }
         let (kind, rest) = line.split_once('=').ok_or_else(|| {
             fail("it has the form KIND=VALUE, such as `read=.`, `env=LANG` or `http=example.com`".into())
         })?;
         let (kind, rest) = (kind.trim(), rest.trim());
         if rest.is_empty() {
-            return Err(fail(format!("nothing stands after `{kind}=`")));
+            return Err(fail(format!("nothing stands after `{}=`", kind.escape_debug())));
         }
         match kind {
             "env" => parse_env(rest).map_err(fail),
@@ -159,9 +164,14 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
     if guest.is_some_and(|g| g.split('/').any(|part| part == "..")) {
         return Err("the guest path must not contain `..`".into());
     }
+    let guest = guest.map(Grant::guest_path);
+    // It would be lost when the line is printed and read again.
+    if guest.as_ref().is_some_and(|g| g.ends_with(char::is_whitespace)) {
+        return Err("the guest path must not end with white space".into());
+    }
     Ok(Grant::Dir {
         host: host.to_owned(),
-        guest: guest.map(Grant::guest_path),
+        guest,
         access,
     })
 }
@@ -420,6 +430,9 @@ mod tests {
         for (line, reason) in [
             ("read", "KIND=VALUE"),
             ("read=", "nothing stands after"),
+            ("re\u{1b}[8mad=.", "control character"),
+            ("read=a\nwrite=/", "control character"),
+            ("read=.:/a /", "white space"),
             ("reed=.", "`reed` is none of"),
             ("read+=x", "`` is none of"),
             ("read=in:/b/../c", "must not contain `..`"),

@@ -12,18 +12,28 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{Probe, call, load, only_tool};
-use toolcell_core::{Limits, Policy, Tool, ToolError, ToolOutput};
+use toolcell_core::{Limits, Policy, Tool};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
 
-const MEMORY: u64 = 16 << 20;
+const MIB: u64 = 1 << 20;
 
-fn policy() -> Policy {
+/// Of one call.
+const MEMORY: u64 = 16 * MIB;
+
+/// Of all calls together.
+const BUDGET: u64 = 64 * MIB;
+
+/// What the host may take beside the memory of guests.
+const OVERHEAD: u64 = 32 * MIB;
+
+fn policy(fuel: u64) -> Policy {
     Policy {
         limits: Limits {
-            fuel: u64::MAX,
+            fuel,
             wall_ms: 60_000,
             memory: MEMORY,
             ..Limits::default()
@@ -39,61 +49,146 @@ fn resident() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-async fn hostile(sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
-    let mut tools = Vec::new();
-    for body in [
-        // Touches all the memory it can get, and traps.
-        "(loop $more (drop (memory.grow (i32.const 16)))
-           (memory.fill (i32.const 65536) (i32.const 1) (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 65536)))
-           (br_if $more (i32.lt_u (memory.size) (i32.const 240)))) unreachable",
-        // Returns more than it may.
-        "(drop (memory.grow (i32.const 120))) (call $text (i32.const 65536) (i32.const 7000000))",
-        // Recurses without end.
-        "(return (call $forever))",
-        // Traps at once.
-        "unreachable",
-    ] {
-        let probe = Probe {
-            module: "(func $forever (result i32) (i32.add (i32.const 1) (call $forever)))".into(),
-            run: body.into(),
-            ..Probe::default()
+/// A thread that looks at the memory of this process all the time, and remembers the most.
+struct Watch {
+    peak: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    fn start() -> Self {
+        let watch = Self {
+            peak: Arc::new(AtomicU64::new(resident())),
+            stop: Arc::default(),
         };
+        let (peak, stop) = (watch.peak.clone(), watch.stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                peak.fetch_max(resident(), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        watch
+    }
+
+    fn stop(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.peak.load(Ordering::Relaxed).max(resident())
+    }
+}
+
+const HANDLES: &str = "(type $r (resource (rep i32))) (core func $new (canon resource.new $r))
+    (core instance $made (export \"new\" (func $new)))";
+
+const LOG: &str = r#"(import "toolcell:tool/log@0.1.0" (instance $log
+      (type $l (enum "trace" "debug" "info" "warn" "error"))
+      (export "level" (type $level (eq $l)))
+      (export "write" (func (param "level" $level) (param "message" string)))))
+    (core func $write (canon lower (func $log "write") (memory $memory)))
+    (core instance $log-core (export "write" (func $write)))"#;
+
+/// One tool for each way to take what is not one's own.
+async fn hostile(sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
+    let body = |run: &str| Probe {
+        module: "(table $t 10 funcref) (func $forever (result i32) (i32.add (i32.const 1) (call $forever)))"
+            .into(),
+        run: run.into(),
+        ..Probe::default()
+    };
+    let probes = [
+        // Touches all the memory it can get, and traps.
+        body(
+            "(loop $more (drop (memory.grow (i32.const 16)))
+               (memory.fill (i32.const 65536) (i32.const 1) (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 65536)))
+               (br_if $more (i32.lt_u (memory.size) (i32.const 240)))) unreachable",
+        ),
+        // Returns more than it may.
+        body("(drop (memory.grow (i32.const 120))) (call $text (i32.const 65536) (i32.const 7000000))"),
+        // Returns one megabyte ten thousand times.
+        Probe {
+            pages: 32,
+            ..body(
+                "(local.set $i (i32.const 65536))
+                 (loop $next
+                   (i32.store8 (local.get $i) (i32.const 0))
+                   (i32.store offset=4 (local.get $i) (i32.const 0))
+                   (i32.store offset=8 (local.get $i) (i32.const 0x100000))
+                   (local.set $i (i32.add (local.get $i) (i32.const 32)))
+                   (br_if $next (i32.lt_u (local.get $i) (i32.const 385536))))
+                 (call $answer (i32.const 65536) (i32.const 10000) (i32.const 0) (i32.const 0))",
+            )
+        },
+        // Recurses, fills a table, loops, and traps.
+        body("(return (call $forever))"),
+        body("(loop $more (br_if $more (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)))) unreachable"),
+        body("(loop br 0) unreachable"),
+        body("unreachable"),
+        // Makes handles without end.
+        Probe {
+            items: HANDLES.into(),
+            with: "(with \"made\" (instance $made))".into(),
+            module: "(import \"made\" \"new\" (func $new (param i32) (result i32)))".into(),
+            run: "(loop (drop (call $new (i32.const 1))) (br 0)) unreachable".into(),
+            ..Probe::default()
+        },
+        // Logs half a megabyte a hundred times, and traps.
+        Probe {
+            items: LOG.into(),
+            with: "(with \"log\" (instance $log-core))".into(),
+            module: "(import \"log\" \"write\" (func $log (param i32 i32 i32)))".into(),
+            run: "(drop (memory.grow (i32.const 16))) (local.set $i (i32.const 100))
+                (loop (call $log (i32.const 2) (i32.const 65536) (i32.const 500000))
+                  (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) unreachable"
+                .into(),
+            ..Probe::default()
+        },
+    ];
+    let mut tools = Vec::new();
+    for probe in probes {
         let component = load(sandbox, &probe).await.unwrap();
-        tools.push(only_tool(&component, policy()));
+        tools.push(only_tool(&component, policy(20_000_000)));
     }
     tools
 }
 
-/// Runs every tool of a list again and again, eight at a time.
-async fn run_all(tools: &[Arc<dyn Tool>], times: usize) {
-    let mut running: tokio::task::JoinSet<Result<ToolOutput, ToolError>> = tokio::task::JoinSet::new();
+/// Runs the tools in turns, so many at a time. Each call fails, and no memory of one is larger than it may be.
+async fn run_all(tools: &[Arc<dyn Tool>], times: usize, at_once: usize) {
+    let mut running = tokio::task::JoinSet::new();
+    let check =
+        |ended: Result<bool, tokio::task::JoinError>| assert!(ended.unwrap(), "a hostile call went well");
     for i in 0..times {
-        if running.len() >= 8 {
-            assert!(running.join_next().await.unwrap().unwrap().is_err());
+        if running.len() >= at_once {
+            check(running.join_next().await.unwrap());
         }
         let tool = tools[i % tools.len()].clone();
-        running.spawn(async move { call(&*tool).await.0 });
+        running.spawn(async move {
+            let (result, heard) = call(&*tool).await;
+            heard.receipt().peak_memory <= MEMORY && result.is_err()
+        });
     }
-    while let Some(result) = running.join_next().await {
-        assert!(result.unwrap().is_err());
+    while let Some(ended) = running.join_next().await {
+        check(ended);
     }
 }
 
 async fn memory_stays_flat_while_a_thousand_hostile_calls_run(sandbox: &Sandbox) {
     let tools = hostile(sandbox).await;
     // Once around, so that what is made once is there.
-    run_all(&tools, tools.len()).await;
-    let before = resident();
-    let mut peak = before;
-    for _ in 0..10 {
-        run_all(&tools, 100).await;
-        peak = peak.max(resident());
+    run_all(&tools, tools.len(), 1).await;
+    for (at_once, limit) in [(1, MEMORY), (16, BUDGET)] {
+        let before = resident();
+        let watch = Watch::start();
+        run_all(&tools, 1_000, at_once).await;
+        let grown = watch.stop().saturating_sub(before);
+        println!(
+            "1,000 hostile calls, {at_once} at a time: {} MiB more at most",
+            grown / MIB
+        );
+        assert!(
+            grown <= limit + OVERHEAD,
+            "{grown} bytes more than {before}, and {limit} are allowed for guests"
+        );
     }
-    let allowed = MEMORY + (32 << 20);
-    assert!(
-        peak.saturating_sub(before) <= allowed,
-        "from {before} to {peak} bytes"
-    );
 }
 
 /// The middle of the times of 100 calls.
@@ -111,15 +206,15 @@ async fn median(tool: &Arc<dyn Tool>) -> Duration {
     times[times.len() / 2]
 }
 
-async fn calls_of_others_go_on_while_two_hundred_hostile_ones_run(sandbox: &Sandbox) {
+async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) {
     let echo = load(sandbox, &Probe::default()).await.unwrap();
     let echo = only_tool(&echo, Policy::default());
     let looping = load(sandbox, &Probe::running("(loop br 0) unreachable"))
         .await
         .unwrap();
-    let looping = only_tool(&looping, policy());
+    let looping = only_tool(&looping, policy(u64::MAX));
 
-    let alone = median(&echo).await;
+    let before = median(&echo).await;
     let mut crowd = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let looping = looping.clone();
@@ -127,32 +222,41 @@ async fn calls_of_others_go_on_while_two_hundred_hostile_ones_run(sandbox: &Sand
     }
     // Until each of them had the processor once: from then on they are known to be long.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let began = Instant::now();
-    let among_others = median(&echo).await;
-    let took = began.elapsed();
+    // Both sides of the comparison are measured on the same machine in the same seconds. Where other work disturbs one
+    // hundred calls, the next hundred count: what the scheduler of calls does, it does to all of them.
+    let mut among = Duration::MAX;
+    for _ in 0..20 {
+        among = among.min(median(&echo).await);
+        if among <= before {
+            break;
+        }
+    }
     assert_eq!(crowd.len(), 200, "they all run");
     assert!(crowd.try_join_next().is_none(), "they all run");
-    crowd.abort_all();
-    // In turns of ten milliseconds with 200 others each call would take a second. The bound leaves room for a machine
-    // that has other work: each call may wait for one turn of somebody else.
-    println!("a call takes {alone:?} alone and {among_others:?} among 200 that loop; 100 took {took:?}");
+    crowd.shutdown().await;
+    let usual = before.max(median(&echo).await);
+    println!("a call takes {usual:?} alone and {among:?} among 200 that loop");
     assert!(
-        among_others < alone * 2 + Duration::from_millis(20),
-        "{alone:?} alone, {among_others:?} among 200 that loop"
+        among <= usual * 2,
+        "{usual:?} alone, {among:?} among 200 that loop"
     );
 }
 
+/// One test, because it measures the whole process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_hostile_calls_neither_fills_the_memory_nor_stops_the_calls_of_others() {
     if !Path::new("/proc/self/status").exists() {
         println!("this system does not say how much memory a process has");
         return;
     }
-    let sandbox = Sandbox::new(SandboxOptions {
-        optimize: false,
-        ..SandboxOptions::default()
-    })
-    .unwrap();
-    memory_stays_flat_while_a_thousand_hostile_calls_run(&sandbox).await;
-    calls_of_others_go_on_while_two_hundred_hostile_ones_run(&sandbox).await;
+    let sandbox = |memory| {
+        Sandbox::new(SandboxOptions {
+            memory,
+            optimize: false,
+            ..SandboxOptions::default()
+        })
+        .unwrap()
+    };
+    memory_stays_flat_while_a_thousand_hostile_calls_run(&sandbox(BUDGET)).await;
+    calls_of_others_take_twice_their_usual_time_at_most(&sandbox(4 << 30)).await;
 }

@@ -77,6 +77,29 @@ async fn the_same_call_uses_the_same_fuel_and_that_fuel_suffices_and_less_does_n
     assert!(heard.receipt().fuel <= fuel);
 }
 
+/// What one call of a tool that counts to a thousand uses. It changes with the engine and with nothing else: not with the
+/// process, the machine, the load or the optimisation.
+const FUEL_OF_A_THOUSAND: u64 = 5_241;
+
+#[tokio::test]
+async fn a_call_uses_the_same_fuel_in_every_process_and_however_it_was_compiled() {
+    let probe = Probe::running(&format!(
+        "(local.set $i (i32.const 1000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
+    ));
+    for optimize in [false, true] {
+        let sandbox = Sandbox::new(SandboxOptions {
+            slots: 4,
+            optimize,
+            ..SandboxOptions::default()
+        })
+        .unwrap();
+        let component = load(&sandbox, &probe).await.unwrap();
+        let (result, heard) = call(&*only_tool(&component, Policy::default())).await;
+        result.unwrap();
+        assert_eq!(heard.receipt().fuel, FUEL_OF_A_THOUSAND, "optimised: {optimize}");
+    }
+}
+
 #[tokio::test]
 async fn memory_is_granted_up_to_the_limit_and_refused_beyond() {
     // Grows by two pages and traps if that is refused, as an allocator does.
@@ -168,6 +191,22 @@ async fn strings_that_share_one_piece_of_memory_count_each_for_itself() {
     let (result, heard) = run(&probe, Policy::default()).await;
     assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
     heard.receipt();
+}
+
+#[tokio::test]
+async fn an_answer_of_64_mebibytes_is_stopped_before_it_is_copied() {
+    let probe = Probe {
+        pages: 1_100,
+        ..Probe::running("(call $text (i32.const 65536) (i32.const 0x4000000))")
+    };
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let tool = |output| only_tool(&component, limited(|l| l.output = output));
+    let (result, heard) = call(&*tool(Limits::default().output)).await;
+    assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
+    assert_eq!(heard.receipt().bytes_out, 0);
+    // A person can allow it.
+    let (result, _) = call(&*tool(64 << 20)).await;
+    assert_eq!(result.unwrap().content[0].byte_len(), 64 << 20);
 }
 
 #[tokio::test]

@@ -212,6 +212,59 @@ async fn a_component_is_accepted_up_to_its_size_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
+async fn a_custom_section_counts_towards_the_size_and_costs_nothing_else() {
+    let with = |size: u32| {
+        let mut bytes = Probe::default().build();
+        // Identifier 0, the length in five bytes (LEB128), a name of one byte, and nothing of use.
+        bytes.push(0);
+        bytes.extend([7, 14, 21, 28].map(|_| 0x80));
+        bytes.push(0);
+        let at = bytes.len() - 5;
+        for (i, byte) in bytes[at..].iter_mut().enumerate() {
+            *byte = (size >> (7 * i)) as u8 & 0x7f | if i < 4 { 0x80 } else { 0 };
+        }
+        bytes.extend([1, b'x']);
+        bytes.resize(bytes.len() + size as usize - 2, 0);
+        bytes
+    };
+    let sandbox = sandbox();
+    assert!(sandbox.load("x", &with(1 << 20)).await.is_ok());
+    let bomb = with(64 << 20);
+    let size = bomb.len() as u64;
+    assert_eq!(
+        sandbox.load("x", &bomb).await.unwrap_err(),
+        LoadError::TooLarge {
+            size,
+            limit: 32 << 20
+        }
+    );
+}
+
+#[tokio::test]
+async fn types_that_double_or_are_absurdly_wide_are_refused_before_they_are_compiled() {
+    let sandbox = sandbox();
+    let doubled = |n: usize| {
+        let types: String = (1..n)
+            .map(|i| format!("(type $t{i} (tuple $t{0} $t{0}))", i - 1))
+            .collect();
+        format!("(component (type $t0 (tuple u8 u8)) {types})")
+    };
+    let wide = |n: usize| {
+        let fields: String = (0..n).map(|i| format!("(field \"f{i}\" u8)")).collect();
+        format!("(component (type (record {fields})))")
+    };
+    let of = |text: &str| Probe {
+        items: text.into(),
+        ..Probe::default()
+    };
+    for (fits, is_too_much) in [(doubled(10), doubled(24)), (wide(1_000), wide(10_001))] {
+        load(&sandbox, &of(&fits)).await.unwrap();
+        let error = load(&sandbox, &of(&is_too_much)).await.unwrap_err();
+        assert!(matches!(error, LoadError::Malformed { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn definitions_are_read_with_nothing_granted_and_little_fuel() {
     let probe = Probe {
         definitions: "(drop (memory.grow (i32.const 4096))) (loop br 0)".into(),

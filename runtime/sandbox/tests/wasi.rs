@@ -9,6 +9,7 @@
 mod support;
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use support::{Heard, Probe, call_of, listening, run, sandbox};
@@ -374,6 +375,130 @@ async fn resources_of_wasi_are_granted_up_to_the_limit_of_handles_and_refused_be
     let (result, _) = run(&probe(41), policy()).await;
     let limit = toolcell_core::Limit::Handles(40);
     assert_eq!(result, Err(ToolError::Limit { limit }));
+}
+
+/// Sleeps for an hour where its arguments are not empty.
+fn sleeper() -> Probe {
+    with(
+        r#"(import "wasi:io/poll@0.2.0" (instance $poll
+            (export "pollable" (type $p (sub resource)))
+            (export "[method]pollable.block" (func (param "self" (borrow $p))))))
+        (alias export $poll "pollable" (type $pollable))
+        (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+            (export "pollable" (type $p (eq $pollable)))
+            (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))"#,
+        &[
+            (
+                "sleep",
+                "$clock \"subscribe-duration\"",
+                "(param i64) (result i32)",
+            ),
+            ("block", "$poll \"[method]pollable.block\"", "(param i32)"),
+        ],
+        &format!(
+            "(if (i32.gt_u (local.get $args_len) (i32.const 2))
+               (then (call $block (call $sleep (i64.const 3600000000000)))))
+             {ANSWER_4}"
+        ),
+    )
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_while_the_host_works_for_it_leaves_nothing_for_the_next() {
+    let component = support::load(&sandbox(), &sleeper()).await.unwrap();
+    let tool = support::only_tool(&component, Policy::default());
+    // More often than there are slots: each cancelled call gave back what it held.
+    for _ in 0..100 {
+        let (context, ear) = listening();
+        let sleeping = tool.call(call_of(json!({"sleep": true})), context);
+        let over = tokio::time::timeout(Duration::from_millis(1), sleeping).await;
+        assert!(over.is_err(), "{over:?}");
+        ear.heard().receipt();
+        let (context, _) = listening();
+        assert!(tool.call(call_of(json!({})), context).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_a_million_things_to_wait_for_is_refused() {
+    let probe = |count: u32| {
+        with(
+            r#"(import "wasi:io/poll@0.2.0" (instance $poll
+                (export "pollable" (type $p (sub resource)))
+                (export "poll" (func (param "in" (list (borrow $p))) (result (list u32))))))
+            (alias export $poll "pollable" (type $pollable))
+            (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+                (export "pollable" (type $p (eq $pollable)))
+                (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))"#,
+            &[
+                ("sleep", "$clock \"subscribe-duration\"", "(param i64) (result i32)"),
+                ("poll", "$poll \"poll\"", "(param i32 i32 i32)"),
+            ],
+            &format!(
+                "(drop (memory.grow (i32.const 100)))
+                 (local.set $j (call $sleep (i64.const 1)))
+                 (local.set $i (i32.const 0))
+                 (loop $next
+                   (i32.store (i32.add (i32.const 65536) (i32.shl (local.get $i) (i32.const 2))) (local.get $j))
+                   (local.set $i (i32.add (local.get $i) (i32.const 1)))
+                   (br_if $next (i32.lt_u (local.get $i) (i32.const {count}))))
+                 (call $poll (i32.const 65536) (i32.const {count}) (i32.const 512)) {ANSWER_4}"
+            ),
+        )
+    };
+    assert!(run(&probe(100), Policy::default()).await.0.is_ok());
+    let (result, heard) = run(&probe(1_000_000), Policy::default()).await;
+    let limit = toolcell_core::Limit::Output(Limits::default().output);
+    assert_eq!(result, Err(ToolError::Limit { limit }));
+    heard.receipt();
+}
+
+/// Adds `count` values of 1,000 bytes to the headers of a request, and answers with how the last one ended.
+fn headers(count: u32) -> Probe {
+    with(
+        r#"(import "wasi:http/types@0.2.0" (instance $http
+            (export "fields" (type $f (sub resource)))
+            (type $e (variant (case "invalid-syntax") (case "forbidden") (case "immutable")))
+            (export "header-error" (type $error (eq $e)))
+            (export "[constructor]fields" (func (result (own $f))))
+            (export "[method]fields.append" (func (param "self" (borrow $f)) (param "name" string) (param "value" (list u8))
+                (result (result (error $error)))))))"#,
+        &[
+            ("new", "$http \"[constructor]fields\"", "(result i32)"),
+            (
+                "append",
+                "$http \"[method]fields.append\"",
+                "(param i32 i32 i32 i32 i32 i32)",
+            ),
+        ],
+        &format!(
+            "(i32.store8 (i32.const 1024) (i32.const 0x78)) ;; `x`
+             (memory.fill (i32.const 2048) (i32.const 0x61) (i32.const 1000))
+             (local.set $j (call $new)) (local.set $i (i32.const {count}))
+             (loop $next
+               (call $append (local.get $j) (i32.const 1024) (i32.const 1) (i32.const 2048) (i32.const 1000) (i32.const 256))
+               (br_if $next (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+             {ANSWER_4}"
+        ),
+    )
+}
+
+#[tokio::test]
+async fn headers_are_held_for_a_guest_up_to_a_size_and_not_beyond() {
+    assert_eq!(answer(&headers(100)).await.0[0], 0);
+    let (result, _) = run(&headers(100_000), Policy::default()).await;
+    assert!(matches!(result, Err(ToolError::Crashed { .. })), "{result:?}");
+}
+
+#[tokio::test]
+async fn standard_output_far_beyond_the_limit_is_counted_and_not_kept() {
+    // 4 KiB is the most that one write takes.
+    let (_, heard) = answer(&writing("stdout", 16_384, 4_096)).await;
+    assert_eq!(heard.receipt().log_bytes, 64 << 20);
+    let kept: usize = heard.said(LogSource::Stdout).iter().map(|line| line.len()).sum();
+    let mark = " [12345 bytes cut]".len();
+    assert!(kept as u64 <= Limits::default().log + mark as u64, "{kept}");
+    assert_eq!(heard.said(LogSource::Host).len(), 1);
 }
 
 /// One call of a tool that ships, under an empty policy.

@@ -3,6 +3,7 @@
 
 mod anything;
 mod corpus;
+mod fuzz;
 mod limits;
 mod policy;
 mod redirects;

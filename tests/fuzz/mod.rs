@@ -1,0 +1,233 @@
+//! A runner for fuzz targets that needs nothing but a stable compiler.
+//!
+//! A target is a name, some inputs to start from, words that inputs are made of, and a check that panics when something
+//! does not hold. [`Target::run`] replays the inputs kept in `tests/corpora/fuzz/<name>` and then tries changed ones, the
+//! same on every machine. An input for which the check ends in an outcome that was not seen before is changed further, so
+//! that the search goes on from what came furthest. An input that fails is written to the corpus of its target, where
+//! each run begins with it from then on.
+//!
+//! | variable | what it does |
+//! |---|---|
+//! | `TOOLCELL_FUZZ_RUNS` | changed inputs for each target, in place of its own number |
+//! | `TOOLCELL_FUZZ_SECONDS` | goes on for so long, in place of a number |
+//! | `TOOLCELL_FUZZ_SEED` | other inputs: any number |
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Most inputs to go on from.
+const MAX_POPULATION: usize = 1_000;
+
+/// Longest input that is made; what is longer says nothing that a shorter one does not.
+const MAX_LENGTH: usize = 1 << 16;
+
+/// One thing to fuzz.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    name: &'a str,
+    runs: u64,
+    seeds: Vec<Vec<u8>>,
+    words: &'a [&'a str],
+}
+
+/// What a run has tried, and how it ended, by outcome.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    pub(crate) inputs: u64,
+    pub(crate) outcomes: BTreeMap<String, u64>,
+}
+
+impl<'a> Target<'a> {
+    /// A target whose corpus is `tests/corpora/fuzz/<name>`, with the number of changed inputs that every run of the suite
+    /// tries.
+    pub(crate) fn new(name: &'a str, runs: u64) -> Self {
+        Self {
+            name,
+            runs,
+            seeds: Vec::new(),
+            words: &[],
+        }
+    }
+
+    /// Inputs to start from, beside those of the corpus.
+    pub(crate) fn seeds<S: Into<Vec<u8>>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
+        self.seeds.extend(seeds.into_iter().map(Into::into));
+        self
+    }
+
+    /// What inputs are made of.
+    pub(crate) fn words(mut self, words: &'a [&'a str]) -> Self {
+        self.words = words;
+        self
+    }
+
+    /// Tries inputs. `check` says in a word or two how each one ended, and panics when something does not hold.
+    pub(crate) fn run(self, mut check: impl FnMut(&[u8]) -> String) -> Tried {
+        let mut tried = Tried {
+            inputs: 0,
+            outcomes: BTreeMap::new(),
+        };
+        let mut population = self.corpus();
+        assert!(
+            !population.is_empty(),
+            "the target `{}` has nothing to start from",
+            self.name
+        );
+        for input in population.clone() {
+            self.try_out(&input, &mut check, &mut tried);
+        }
+        let (runs, seconds, seed) = (number("RUNS"), number("SECONDS"), number("SEED"));
+        let mut dice = Dice::new(self.name, seed.unwrap_or(0));
+        let began = Instant::now();
+        let more = |tried: u64| match seconds {
+            Some(seconds) => began.elapsed() < Duration::from_secs(seconds),
+            None => tried < runs.unwrap_or(self.runs),
+        };
+        for number in 0.. {
+            if !more(number) {
+                break;
+            }
+            let mut input = population[dice.roll(population.len())].clone();
+            let other = population[dice.roll(population.len())].clone();
+            self.change(&mut input, &other, &mut dice);
+            if self.try_out(&input, &mut check, &mut tried) && population.len() < MAX_POPULATION {
+                population.push(input);
+            }
+        }
+        println!(
+            "fuzz `{}`: {} inputs, {:#?}",
+            self.name, tried.inputs, tried.outcomes
+        );
+        tried
+    }
+
+    /// Everything to start from, in a fixed order.
+    fn corpus(&self) -> Vec<Vec<u8>> {
+        let Ok(entries) = std::fs::read_dir(self.directory()) else {
+            return self.seeds.clone();
+        };
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+        files.sort();
+        let mut inputs: Vec<Vec<u8>> = files.iter().map(|f| std::fs::read(f).expect("a file")).collect();
+        inputs.extend(self.seeds.iter().cloned());
+        inputs
+    }
+
+    fn directory(&self) -> PathBuf {
+        // The root, from any crate of `runtime/`.
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpora/fuzz")).join(self.name)
+    }
+
+    /// Whether the outcome is a new one.
+    fn try_out(&self, input: &[u8], check: &mut impl FnMut(&[u8]) -> String, tried: &mut Tried) -> bool {
+        tried.inputs += 1;
+        match std::panic::catch_unwind(AssertUnwindSafe(|| check(input))) {
+            Ok(outcome) => {
+                let count = tried.outcomes.entry(outcome).or_default();
+                *count += 1;
+                *count == 1
+            }
+            Err(panic) => {
+                let kept = self.keep(input);
+                eprintln!(
+                    "fuzz `{}`: {kept} fails: {:?}",
+                    self.name,
+                    input.escape_ascii().to_string()
+                );
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Writes an input to the corpus, under a name made of its bytes, and says where.
+    fn keep(&self, input: &[u8]) -> String {
+        let path = self.directory().join(format!("found-{:016x}", hash(input)));
+        let written = std::fs::create_dir_all(self.directory()).and_then(|()| std::fs::write(&path, input));
+        match written {
+            Ok(()) => path.display().to_string(),
+            Err(error) => format!(
+                "an input that could not be written to {}: {error}",
+                path.display()
+            ),
+        }
+    }
+
+    /// Changes from one to eight things: a bit, a byte, a piece taken out, doubled, put in from another input, or a word.
+    /// Every second input keeps its length and the place of everything in it, for formats that count bytes.
+    fn change(&self, input: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
+        let kinds = if dice.roll(2) == 0 { 3 } else { 8 };
+        for _ in 0..=dice.roll(8) {
+            let at = dice.roll(input.len() + 1);
+            let len = dice.roll(16).min(input.len() - at);
+            match dice.roll(kinds) {
+                0 if at < input.len() => input[at] ^= 1 << dice.roll(8),
+                1 if at < input.len() => input[at] = dice.byte(),
+                2 if at < input.len() => {
+                    input[at] = [0, 1, 0x7f, 0x80, 0xff, b'\n', b'"', b'%'][dice.roll(8)];
+                }
+                3 => drop(input.drain(at..at + len)),
+                4 => {
+                    let piece = input[at..at + len].to_vec();
+                    for _ in 0..=dice.roll(4) {
+                        input.splice(at..at, piece.iter().copied());
+                    }
+                }
+                5 if !other.is_empty() => {
+                    let from = dice.roll(other.len());
+                    let to = (from + 1 + dice.roll(32)).min(other.len());
+                    input.splice(at..at, other[from..to].iter().copied());
+                }
+                _ if kinds == 3 => {}
+                _ if !self.words.is_empty() => {
+                    let word = self.words[dice.roll(self.words.len())];
+                    input.splice(at..at + len.min(dice.roll(8)), word.bytes());
+                }
+                _ => input.insert(at, dice.byte()),
+            }
+        }
+        input.truncate(MAX_LENGTH);
+    }
+}
+
+fn number(what: &str) -> Option<u64> {
+    let name = format!("TOOLCELL_FUZZ_{what}");
+    let value = std::env::var(&name).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is no number: {value:?}")),
+    )
+}
+
+/// FNV-1a, 64 bits.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A small generator of pseudo-random numbers (xorshift64*).
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(name: &str, seed: u64) -> Self {
+        Self(hash(name.as_bytes()).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1)
+    }
+
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(high).expect("31 bits") % sides
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.roll(256)).expect("below 256")
+    }
+}
