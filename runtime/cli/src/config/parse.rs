@@ -214,7 +214,7 @@ mod tests {
                in c.toml, line 1, column 2
                  1 | [mcp]
                    |  ^^^
-         hint: the keys are `approval`, `budget`, `loop`, `prices`, `provider`, `secrets`, `tools`
+         hint: the keys are `approval`, `budget`, `hooks`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
 
