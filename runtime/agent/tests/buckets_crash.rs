@@ -6,7 +6,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn write(file: &str) {
             .into_iter()
             .map(|key| (key, number.to_string().into_bytes()));
         bucket.set(pairs.collect()).await.unwrap();
-        writeln!(std::io::stdout(), "written {number}").unwrap();
+        println!("written {number}");
     }
 }
 

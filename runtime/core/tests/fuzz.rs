@@ -52,6 +52,7 @@ fn fuzz_grants_mean_what_they_print() {
             "read=.",
             "env=A=b",
             "http=GET,POST https://*.example.com:8443/api",
+            "keyvalue=shop.2:memory",
         ])
         .words(&words)
         .run(|input| {
@@ -70,6 +71,7 @@ fn fuzz_grants_mean_what_they_print() {
                         Grant::Dir { access, .. } => format!("directory {access:?}"),
                         Grant::Env { value, .. } => format!("variable, value: {}", value.is_some()),
                         Grant::Http(http) => format!("http, private: {}", http.private),
+                        Grant::Bucket(bucket) => format!("bucket, changed: {}", bucket.write),
                     }
                 }
                 Err(error) => {

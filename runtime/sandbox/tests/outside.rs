@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use toolcell_core::policy::{DirGrant, Grants};
-use toolcell_core::{BoxFuture, Content, Grant, Limit, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
+use toolcell_core::{BoxFuture, Content, Limit, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
 use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
 const SECRET: &str = "s3cret-value-of-the-person";
@@ -90,20 +90,7 @@ async fn shipped(name: &str, options: SandboxOptions) -> Component {
 }
 
 fn policy(grants: &[&str]) -> Policy {
-    let mut policy = Policy::default();
-    for line in grants {
-        match line.parse().unwrap() {
-            Grant::Http(http) => policy.grants.http.push(http),
-            Grant::Env { name, value } => policy.grants.env.push((name, value.unwrap_or_default())),
-            Grant::Dir { host, guest, access } => policy.grants.dirs.push(DirGrant {
-                guest: guest.unwrap(),
-                host: host.into(),
-                access,
-                overlay: None,
-            }),
-        }
-    }
-    policy
+    Policy::granting(grants.iter().copied()).unwrap()
 }
 
 async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Heard) {

@@ -41,7 +41,8 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     };
     // The function stays even if it is no tool, so that one mistake is one error.
     let tool = expand_tool(options, &mut function).unwrap_or_else(syn::Error::into_compile_error);
-    quote!(#function #tool)
+    // The arguments of a tool are the fields of its schema: a tool has as many as it needs.
+    quote!(#[allow(clippy::too_many_arguments)] #function #tool)
 }
 
 fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<TokenStream> {
@@ -110,7 +111,7 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
                 )
             }
 
-            #[allow(unused_variables, unused_mut, clippy::unit_arg, clippy::let_unit_value)]
+            #[allow(unused_variables, unused_mut, clippy::unit_arg, clippy::let_unit_value, clippy::redundant_closure)]
             fn call(
                 mut __arguments: ::toolcell_sdk::Arguments,
                 __context: &::toolcell_sdk::Context,
