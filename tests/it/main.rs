@@ -15,6 +15,8 @@ mod dependencies;
 mod hooks;
 mod house;
 mod keyring;
+#[cfg(feature = "otel")]
+mod otel;
 mod planted;
 mod prebuilt;
 mod promises;
