@@ -16,6 +16,8 @@ mod hooks;
 mod house;
 mod keyring;
 mod memory;
+#[cfg(feature = "otel")]
+mod otel;
 mod planted;
 mod prebuilt;
 mod promises;

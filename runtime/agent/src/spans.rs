@@ -1,6 +1,7 @@
 //! Spans of `tracing` around turns, requests and calls, with the attributes that OpenTelemetry defines for them
 //! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Nothing that a person, a model or a tool said goes into one.
 
+use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::{Completion, ProviderInfo, StopReason, Usage};
 use tracing::{Span, field, info_span};
 
@@ -16,6 +17,7 @@ pub(crate) fn turn(session: &str, provider: &ProviderInfo) -> Span {
         gen_ai.request.model = provider.model,
         gen_ai.usage.input_tokens = field::Empty,
         gen_ai.usage.output_tokens = field::Empty,
+        error.type = field::Empty,
         toolcell.outcome = field::Empty,
         toolcell.steps = field::Empty,
     )
@@ -44,6 +46,7 @@ pub(crate) fn tool(name: &str, id: &str) -> Span {
         otel.name = format!("execute_tool {name}"),
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = name,
+        gen_ai.tool.type = "function",
         gen_ai.tool.call.id = id,
         error.type = field::Empty,
     )
@@ -58,7 +61,9 @@ pub(crate) fn answered(span: &Span, completion: &Completion) {
         StopReason::Other(_) => "other",
     };
     span.record("gen_ai.response.finish_reasons", reason);
-    record_usage(span, completion.usage.unwrap_or_default());
+    if let Some(usage) = completion.usage {
+        record_usage(span, usage);
+    }
 }
 
 pub(crate) fn failed(span: &Span, kind: &str) {
@@ -68,7 +73,14 @@ pub(crate) fn failed(span: &Span, kind: &str) {
 pub(crate) fn ended(span: &Span, report: &TurnReport) {
     let outcome = serde_json::to_value(&report.outcome).ok();
     let name = outcome.as_ref().and_then(|value| value.get("outcome")?.as_str());
-    span.record("toolcell.outcome", name.unwrap_or("unknown"));
+    let name = name.unwrap_or("unknown");
+    span.record("toolcell.outcome", name);
+    if matches!(
+        report.outcome,
+        TurnOutcome::ProviderFailed { .. } | TurnOutcome::HostFailed { .. } | TurnOutcome::Failing { .. }
+    ) {
+        failed(span, name);
+    }
     span.record("toolcell.steps", report.steps);
     record_usage(span, report.usage);
 }

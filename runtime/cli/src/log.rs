@@ -7,46 +7,58 @@
 use std::io::{self, Write};
 
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
+use crate::telemetry::Telemetry;
 use crate::terminal::inert_line;
 
 /// Longest entry, in bytes; the rest is cut off with a mark.
 const MAX_ENTRY: usize = 16 << 10;
 
-/// Starts the log.
+/// Starts the log, and what sends spans to a collector.
 ///
 /// # Errors
-/// When the filter cannot be read.
-pub(crate) fn start(environment: &Environment) -> Result<(), Failure> {
+/// When the filter of the log cannot be read.
+pub(crate) fn start(environment: &Environment) -> Result<Telemetry, Failure> {
+    let log = filter(environment)?.map(|filter| lines(filter, io::stderr));
+    let (telemetry, spans) = Telemetry::start(environment);
+    if log.is_some() || spans.is_some() {
+        tracing_subscriber::registry().with(spans).with(log).init();
+    }
+    Ok(telemetry)
+}
+
+fn filter(environment: &Environment) -> Result<Option<EnvFilter>, Failure> {
     let Some(filter) = environment.var("TOOLCELL_LOG") else {
-        return Ok(());
+        return Ok(None);
     };
-    let filter: EnvFilter = filter
+    let filter = filter
         .parse()
         .map_err(|e: tracing_subscriber::filter::ParseError| {
             Failure::new(Exit::Config, format!("`TOOLCELL_LOG={filter}` cannot be used"))
                 .because(e)
                 .hint("use a level (`error`, `warn`, `info`, `debug`, `trace`), or `TARGET=LEVEL`")
         })?;
-    // Nothing else in this process sets one.
-    let _ = tracing::subscriber::set_global_default(subscriber(filter, io::stderr));
-    Ok(())
+    Ok(Some(filter))
 }
 
-fn subscriber<M, W>(filter: EnvFilter, out: M) -> impl Subscriber + Send + Sync
+/// Writes what passes the filter, a line for each entry.
+fn lines<S, M, W>(filter: EnvFilter, out: M) -> impl Layer<S>
 where
+    S: Subscriber + for<'a> LookupSpan<'a>,
     M: Fn() -> W + Send + Sync + 'static,
     W: Write + 'static,
 {
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    fmt::layer()
         .with_ansi(false)
         .with_writer(Lines(out))
-        .finish()
+        .with_filter(filter)
 }
 
 /// Makes a writer for each entry.
@@ -105,8 +117,8 @@ mod tests {
     fn logged(write: impl FnOnce()) -> String {
         let paper = Paper::default();
         let out = paper.clone();
-        let log = subscriber(EnvFilter::new("trace"), move || out.clone());
-        tracing::subscriber::with_default(log, write);
+        let log = lines(EnvFilter::new("trace"), move || out.clone());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(log), write);
         String::from_utf8(std::mem::take(&mut *paper.0.lock().unwrap())).unwrap()
     }
 

@@ -30,6 +30,7 @@ mod scratch_diff;
 mod secrets;
 mod shipped;
 mod suspicion;
+mod telemetry;
 mod terminal;
 mod toolbox;
 mod turns;

@@ -16,7 +16,7 @@ use crate::report::{Exit, Failure};
 use crate::shipped;
 use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
 use crate::toolbox::{self, LoadedHook, Toolbox};
-use crate::{model, render};
+use crate::{model, render, telemetry};
 
 /// Check the engine, the cache, the configuration, the shipped tools and the model provider.
 ///
@@ -104,6 +104,13 @@ impl Doctor {
                 Finding::Note("not part of this build".into()),
             )?;
         }
+        let (telemetry, is_as_wanted) = telemetry::state(environment);
+        let finding = if is_as_wanted {
+            Finding::Good
+        } else {
+            Finding::Note
+        };
+        show("telemetry", finding(telemetry))?;
         match model::choose(&settings, environment) {
             Ok(chosen) => {
                 show("provider", Finding::Good(chosen.note))?;

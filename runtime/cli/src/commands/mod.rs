@@ -30,7 +30,13 @@ pub(crate) async fn dispatch(
     environment: &Environment,
     console: &Console,
 ) -> Result<Exit, Failure> {
-    log::start(environment)?;
+    let telemetry = log::start(environment)?;
+    let ended = run(cli, environment, console).await;
+    telemetry.end(console).await;
+    ended
+}
+
+async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
     let overrides = Overrides {
         config: cli.config,
         ..Overrides::default()

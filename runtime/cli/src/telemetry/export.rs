@@ -1,0 +1,140 @@
+//! Starts the export, and ends it in bounded time.
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracerProvider};
+use tracing_subscriber::layer::Layer;
+use tracing_subscriber::{Registry, filter};
+
+use super::conventions::Conventions;
+use super::sender::Sender;
+use super::{PATIENCE, Signals};
+use crate::environment::Environment;
+use crate::render::Console;
+
+/// Name of the instrumentation.
+const SCOPE: &str = "toolcell";
+
+/// Name of the service, where no variable says another.
+const SERVICE: &str = "toolcell";
+
+/// Spans of other crates are theirs to explain; what their events say may be what a person said.
+const TARGET: &str = "toolcell_agent";
+
+/// What sends traces and metrics.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+    metrics: Option<SdkMeterProvider>,
+    sender: Sender,
+    /// Why it did not start.
+    failure: Option<String>,
+}
+
+impl Telemetry {
+    /// Starts what is wanted. Endpoint, headers, protocol and resource are as the standard variables say. Needs a tokio
+    /// runtime, which sends.
+    pub(crate) fn start(
+        environment: &Environment,
+    ) -> (Self, Option<Box<dyn Layer<Registry> + Send + Sync + 'static>>) {
+        let mut telemetry = Self {
+            traces: None,
+            metrics: None,
+            sender: Sender::new(),
+            failure: None,
+        };
+        let signals = Signals::wanted(environment);
+        if signals.is_empty() {
+            return (telemetry, None);
+        }
+        if let Err(error) = telemetry.build(signals, resource(environment)) {
+            telemetry.failure = Some(error.to_string());
+        }
+        let layer = telemetry.traces.as_ref().map(|provider| {
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer(SCOPE))
+                .with_location(false)
+                .with_threads(false)
+                .with_tracked_inactivity(false)
+                .with_target(false)
+                .with_level(false)
+                .with_filter(filter::filter_fn(|metadata| {
+                    metadata.is_span() && metadata.target().starts_with(TARGET)
+                }))
+                .boxed()
+        });
+        (telemetry, layer)
+    }
+
+    fn build(&mut self, signals: Signals, resource: Resource) -> Result<(), ExporterBuildError> {
+        if signals.metrics {
+            let exporter = MetricExporter::builder()
+                .with_http()
+                .with_http_client(self.sender.clone())
+                .build()?;
+            let provider = SdkMeterProvider::builder()
+                .with_resource(resource.clone())
+                .with_periodic_exporter(exporter)
+                .build();
+            self.metrics = Some(provider);
+        }
+        // Metrics are made of the spans of requests, so that one without the other is possible.
+        let mut spans = None;
+        if signals.traces {
+            let exporter = SpanExporter::builder()
+                .with_http()
+                .with_http_client(self.sender.clone())
+                .build()?;
+            spans = Some(BatchSpanProcessor::builder(exporter).build());
+        }
+        let provider = SdkTracerProvider::builder()
+            .with_resource(resource)
+            .with_span_processor(Conventions::new(spans, self.metrics.as_ref(), SCOPE))
+            .build();
+        self.traces = Some(provider);
+        Ok(())
+    }
+
+    /// Sends what is left, and says once what could not be sent.
+    pub(crate) async fn end(self, console: &Console) {
+        let Self {
+            traces,
+            metrics,
+            sender,
+            failure,
+        } = self;
+        if let Some(failure) = failure {
+            console.note(&format!("telemetry is not sent: {failure}"));
+        }
+        let traces = tokio::task::spawn_blocking(move || traces.map(|p| p.shutdown_with_timeout(PATIENCE)));
+        let metrics = tokio::task::spawn_blocking(move || metrics.map(|p| p.shutdown_with_timeout(PATIENCE)));
+        let both = async {
+            let _ = traces.await;
+            let _ = metrics.await;
+        };
+        let in_time = tokio::time::timeout(PATIENCE, both).await.is_ok();
+        match sender.failure() {
+            Some(failure) => console.note(&format!("telemetry could not be sent: {failure}")),
+            None if in_time => {}
+            None => console.note(&format!(
+                "telemetry could not be sent: the collector did not answer within {} s",
+                PATIENCE.as_secs()
+            )),
+        }
+    }
+}
+
+/// What is said of this program: the standard variables first.
+fn resource(environment: &Environment) -> Resource {
+    let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let attributes = environment.var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let named = environment.var("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=");
+    let builder = Resource::builder().with_attribute(version);
+    if named {
+        builder.build()
+    } else {
+        builder.with_service_name(SERVICE).build()
+    }
+}

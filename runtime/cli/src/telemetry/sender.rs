@@ -1,0 +1,120 @@
+//! How requests get to the collector: on the runtime of the process, though the exporters have threads of their own.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::{Request, Response};
+use opentelemetry_http::{HttpClient, HttpError};
+use tokio::runtime::Handle;
+
+/// Longest time of one request.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most bytes of an answer that are read; a collector says little.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// Sends requests, and remembers the first failure. Clones share everything.
+#[derive(Debug, Clone)]
+pub(super) struct Sender {
+    runtime: Handle,
+    client: Arc<OnceLock<Result<reqwest::Client, String>>>,
+    failure: Arc<OnceLock<String>>,
+}
+
+impl Sender {
+    pub(super) fn new() -> Self {
+        Self {
+            runtime: Handle::current(),
+            client: Arc::default(),
+            failure: Arc::default(),
+        }
+    }
+
+    /// What went wrong first.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        // Reading the certificates takes some milliseconds, and only who sends needs them.
+        let client = self.client.get_or_init(|| client().map_err(|e| e.to_string()));
+        let client = client.clone()?;
+        let request = reqwest::Request::try_from(request).map_err(reqwest::Error::without_url)?;
+        let exchange = async move {
+            let mut answer = client.execute(request).await?;
+            let mut response = Response::builder().status(answer.status());
+            if let Some(headers) = response.headers_mut() {
+                headers.extend(answer.headers().clone());
+            }
+            let mut body = BytesMut::new();
+            while let Some(piece) = answer.chunk().await? {
+                let room = MAX_ANSWER - body.len();
+                body.extend_from_slice(&piece[..piece.len().min(room)]);
+                if body.len() == MAX_ANSWER {
+                    break;
+                }
+            }
+            Ok::<_, reqwest::Error>((response, body.freeze()))
+        };
+        let (response, body) = self
+            .runtime
+            .spawn(exchange)
+            .await?
+            .map_err(|error| chain(&error.without_url()))?;
+        Ok(response.body(body)?)
+    }
+}
+
+#[async_trait]
+impl HttpClient for Sender {
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let result = self.send(request).await;
+        match &result {
+            Ok(response) if !response.status().is_success() => {
+                let _ = self
+                    .failure
+                    .set(format!("the collector answered {}", response.status()));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let _ = self.failure.set(error.to_string());
+            }
+        }
+        result
+    }
+}
+
+/// A client that trusts the roots of Mozilla and of the system, follows no redirect and uses no proxy: headers may hold a
+/// key.
+fn client() -> Result<reqwest::Client, HttpError> {
+    let mut roots = rustls::RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
+        .no_proxy()
+        .timeout(TIMEOUT)
+        .user_agent(concat!("toolcell/", env!("CARGO_PKG_VERSION")))
+        .build()?)
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
