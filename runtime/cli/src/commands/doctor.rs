@@ -103,7 +103,7 @@ impl Doctor {
                 Finding::Note("not part of this build".into()),
             )?;
         }
-        match model::choose(&settings, environment) {
+        match model::choose(&settings.provider, environment) {
             Ok(chosen) => {
                 show("provider", Finding::Good(chosen.note))?;
                 if self.online {
