@@ -28,6 +28,7 @@ mod run_model;
 mod run_scratch;
 mod run_session;
 mod run_turn;
+mod sessions;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.
 #[allow(
