@@ -16,17 +16,22 @@ mod hooks;
 mod house;
 mod keyring;
 mod memory;
+mod model_server;
 #[cfg(feature = "otel")]
 mod otel;
 mod planted;
 mod prebuilt;
 mod promises;
 mod readme;
+mod run_agents;
 mod run_approval;
 mod run_budget;
+mod run_log;
+mod run_model;
 mod run_scratch;
 mod run_session;
 mod run_turn;
+mod sessions;
 
 /// Tools written in WebAssembly text, as the tests of the sandbox use them.
 #[allow(

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use toolcell_agent::budget::{Budget, Prices};
-use toolcell_agent::{Agent, BuildError, LoopPolicy, SqliteStore, preset};
+use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, SqliteStore, preset};
 use toolcell_core::{SessionStore, Tool};
 
 use crate::approve::{self, AtTerminal, Known};
 use crate::args::PolicyFlags;
-use crate::config::budget::NamedBudget;
+use crate::config::budget::{NamedBudget, SourcedBudget};
 use crate::config::file::FlowRule;
 use crate::config::layers::user_file_shown;
 use crate::config::units::Span;
@@ -21,11 +21,13 @@ use crate::flow;
 use crate::hints::{AllowHints, BudgetHints};
 use crate::hook::ComponentHook;
 use crate::lock;
-use crate::model::{self, ProviderName};
+use crate::logs::Logs;
+use crate::model::{self, ProviderName, ToolCalls};
 use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch::Scratch;
+use crate::subagents;
 use crate::suspicion;
 use crate::toolbox::{Loaded, Toolbox};
 
@@ -61,7 +63,7 @@ pub(crate) struct AgentFlags {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 struct ModelFlags {
-    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `ollama`, `scripted`, `offline`.
+    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     #[arg(long, value_name = "NAME")]
     provider: Option<ProviderName>,
 
@@ -76,6 +78,15 @@ struct ModelFlags {
     /// The environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY].
     #[arg(long, value_name = "VARIABLE")]
     api_key_env: Option<String>,
+
+    /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
+    /// calling: `hermes`, `vertex`, `forge`, `heimdall` [default: native].
+    #[arg(long, value_name = "WAY")]
+    tool_calls: Option<ToolCalls>,
+
+    /// How much the model shall reason, in the provider's words, such as `low` or `high`.
+    #[arg(long, value_name = "EFFORT")]
+    reasoning: Option<String>,
 
     /// Requests to the model in one turn [default: 50].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -102,6 +113,8 @@ pub(crate) struct Assembled {
     pub(crate) budget_hints: BudgetHints,
     /// Where the changes of its tools go that do not go to the files themselves.
     pub(crate) scratch: Vec<Scratch>,
+    /// Where everything is written down that happens, if anywhere.
+    pub(crate) logs: Option<Logs>,
     /// Whether its sessions are kept.
     pub(crate) is_kept: bool,
     /// Whether a person can be asked.
@@ -119,6 +132,8 @@ impl AgentFlags {
         overrides.model.clone_from(&model.model);
         overrides.base_url.clone_from(&model.base_url);
         overrides.api_key_env.clone_from(&model.api_key_env);
+        overrides.tool_calls = model.tool_calls;
+        overrides.reasoning.clone_from(&model.reasoning);
         overrides.max_steps = model.max_steps;
         overrides.deadline = model.deadline.map(|span| span.0);
         overrides.preset.clone_from(&model.preset);
@@ -137,10 +152,12 @@ impl AgentFlags {
     ) -> Result<Assembled, Failure> {
         self.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let chosen = model::choose(&settings, environment)?;
-        let prices = prices(&settings, &chosen.provider.info().model, environment)?;
+        let chosen = model::choose(&settings.provider, environment)?;
+        let model = &chosen.provider.info().model;
+        let prices = prices(&settings.budget, &settings.prices, model, environment)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
-        let loaded = load(&toolbox, &self.tools, console).await?;
+        let also = subagents::components(&settings);
+        let (loaded, mains) = load_all(&toolbox, &self.tools, &also, console).await?;
         let hooks = toolbox.hooks().await?;
         let suspicions = suspicion::among(&loaded);
         if self.locked {
@@ -151,21 +168,34 @@ impl AgentFlags {
                 console.note(&format!("look out: {suspicion}"));
             }
         }
-        let tools: Vec<Arc<dyn Tool>> = loaded
+        let tools: Vec<Arc<dyn Tool>> = loaded[..mains]
             .iter()
             .flat_map(|loaded| loaded.tools.iter().cloned())
             .collect();
+        let hooks: Vec<Arc<dyn Hook>> = hooks
+            .into_iter()
+            .map(|hook| -> Arc<dyn Hook> {
+                let user_file = user_file_shown(environment);
+                Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file))
+            })
+            .collect();
+        let approvals = approve::rules(&settings);
         let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
             .policy(loop_policy(&settings, settings.budget.budget(prices)))
-            .approvals(approve::rules(&settings));
-        for (tool, flow) in flow::of_tools(&loaded) {
+            .model(settings.provider.model_settings())
+            .approvals(approvals.clone());
+        for (tool, flow) in flow::of_tools(&loaded[..mains]) {
             agent = agent.flow(tool, flow);
         }
-        for hook in hooks {
-            let user_file = user_file_shown(environment);
-            agent = agent.hook(Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file)));
+        for hook in &hooks {
+            agent = agent.hook(hook.clone());
         }
+        let rules = subagents::Rules {
+            approvals: &approvals,
+            hooks: &hooks,
+        };
+        agent = subagents::offer(agent, &settings, &loaded, mains, &rules, environment)?;
         let is_kept = store.is_some();
         if let Some(store) = store {
             agent = agent.store(store);
@@ -192,6 +222,7 @@ impl AgentFlags {
             hints: Arc::new(AllowHints::new(&loaded, environment)),
             budget_hints: BudgetHints::new(&settings, prices, environment),
             scratch: Scratch::of(&loaded, &settings, environment),
+            logs: Logs::open(settings.log.as_ref(), environment)?,
             is_kept,
             is_attended,
         })
@@ -231,9 +262,14 @@ pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionSto
 ///
 /// # Errors
 /// When it does, and nobody said it: the budget would never be used up.
-fn prices(settings: &Settings, model: &str, environment: &Environment) -> Result<Option<Prices>, Failure> {
-    let known = settings.prices.get(model).copied();
-    match settings.budget.get("cost") {
+pub(crate) fn prices(
+    budget: &SourcedBudget,
+    prices: &BTreeMap<String, Prices>,
+    model: &str,
+    environment: &Environment,
+) -> Result<Option<Prices>, Failure> {
+    let known = prices.get(model).copied();
+    match budget.get("cost") {
         Some(cost) if known.is_none() => Err(Failure::new(
             Exit::Config,
             format!("the budget `cost` needs to know what `{model}` costs"),
@@ -256,6 +292,9 @@ fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
         .and_then(|preset| preset::named(&preset.value));
     let mut policy = preset.unwrap_or_default();
     policy.budget = budget;
+    if let Some(reasoning) = settings.provider.reasoning() {
+        policy.reasoning = reasoning;
+    }
     if let Some(steps) = &settings.max_steps {
         policy.max_steps = steps.value;
     }
@@ -288,6 +327,16 @@ pub(crate) async fn load(
     named: &[String],
     console: &Console,
 ) -> Result<Vec<Loaded>, Failure> {
+    Ok(load_all(toolbox, named, &[], console).await?.0)
+}
+
+/// The same, and after them those of `also` that are not among them; with the number of those before.
+async fn load_all(
+    toolbox: &Toolbox<'_>,
+    named: &[String],
+    also: &[String],
+    console: &Console,
+) -> Result<(Vec<Loaded>, usize), Failure> {
     let mut wanted: Vec<ToolSettings> = Vec::new();
     if named.is_empty() {
         for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
@@ -321,12 +370,20 @@ pub(crate) async fn load(
             wanted.push(found.settings);
         }
     }
+    let mains = wanted.len();
+    for name in also {
+        if let Some(tool) = toolbox.settings.tools.get(name)
+            && !wanted.iter().any(|known| known.name == *name)
+        {
+            wanted.push(tool.clone());
+        }
+    }
     toolbox.check_flags(&wanted)?;
     let mut loaded = Vec::new();
     for settings in &wanted {
         loaded.push(toolbox.load(settings).await?);
     }
-    Ok(loaded)
+    Ok((loaded, mains))
 }
 
 fn component_of(settings: &ToolSettings, written: &str) -> String {

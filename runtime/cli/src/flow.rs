@@ -19,9 +19,9 @@ pub(crate) struct Reason {
 }
 
 /// What each tool of these components touches.
-pub(crate) fn of_tools(loaded: &[Loaded]) -> Vec<(String, Flow)> {
+pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>) -> Vec<(String, Flow)> {
     loaded
-        .iter()
+        .into_iter()
         .flat_map(|loaded| {
             let flow = total(&reasons(&loaded.settings, &loaded.component.abilities()));
             loaded

@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::{Agent, AgentError, Session, TurnReport};
-use toolcell_core::event::{EventSink, TurnOutcome};
+use toolcell_core::event::{Event, EventSink, TurnOutcome};
 use toolcell_core::{Message, StoreError};
 
 use crate::assemble::Assembled;
@@ -65,16 +65,23 @@ impl Turns {
         session: &mut Session,
         message: Option<String>,
     ) -> Result<Exit, Failure> {
+        let logs = self.assembled.logs.as_mut();
+        let log = logs.map(|logs| logs.of(session.id())).transpose()?;
         let cancel = self.gone.child_token();
         let _interrupts = self.interrupts.cancel_next(cancel.clone());
-        let report = match message {
-            Some(message) => {
-                session
-                    .run(Message::user(message), self.sink.as_ref(), cancel)
-                    .await
+        let sink = |event: &Event| {
+            self.sink.event(event);
+            if let Some(log) = &log {
+                log.event(event);
             }
-            None => session.resume(self.sink.as_ref(), cancel).await,
         };
+        let report = match message {
+            Some(message) => session.run(Message::user(message), &sink, cancel).await,
+            None => session.resume(&sink, cancel).await,
+        };
+        if let Some(error) = log.and_then(|log| log.error()) {
+            self.console.note(&format!("the log is not complete: {error}"));
+        }
         if self.gone.is_cancelled() {
             return Ok(Exit::Ok);
         }

@@ -24,12 +24,12 @@ pub struct ApprovalRequest {
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalCause {
     /// A rule for calls like this one.
-    #[default]
     Rule,
     /// The guard over the flow of data: with this call the session would have read private data, read what strangers can
     /// write, and be able to send data outside. It asks about this moment, so no answer holds for later calls.
     Flow,
-    /// Both.
+    /// Both. Also what a question is taken for that does not say what asks, as in sessions of before.
+    #[default]
     RuleAndFlow,
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::config::layers::{USER_FILE, VARIABLES, user_file};
-use crate::config::{self, Origin, Overrides, Settings, hooks, limits, schema};
+use crate::config::{self, AgentSettings, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
 use crate::model;
 use crate::quote;
@@ -106,18 +106,10 @@ impl Check {
 /// Every setting with its value and who decided it. Defaults of tools are left out.
 fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, Origin)> {
     let mut rows = Vec::new();
-    let (name, why) = model::name(settings, environment);
+    let (name, why) = model::name(&settings.provider, environment);
     rows.push(("provider.name".to_owned(), name.to_string(), why));
-    let provider = &settings.provider;
-    for (key, value) in [
-        ("provider.model", &provider.model),
-        ("provider.base_url", &provider.base_url),
-        ("provider.api_key_env", &provider.api_key_env),
-        ("provider.api_key_keyring", &provider.api_key_keyring),
-    ] {
-        if let Some(value) = value {
-            rows.push((key.to_owned(), value.value.clone(), value.origin.clone()));
-        }
+    for (key, value, origin) in settings.provider.rows() {
+        rows.push((format!("provider.{key}"), value, origin));
     }
     match &settings.max_steps {
         Some(steps) => rows.push((
@@ -138,6 +130,18 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
     for (budget, origin) in settings.budget.all() {
         let value = config::budget::exactly(budget.name, budget.value);
         rows.push((format!("budget.{}", budget.name), value, origin.clone()));
+    }
+    if let Some(log) = &settings.log {
+        let retention = match log.retention {
+            Some(time) => config::units::Span(time).to_string(),
+            None => "for ever".to_owned(),
+        };
+        let dir = environment.shown(&log.dir.value);
+        rows.push(("log.dir".into(), dir, log.dir.origin.clone()));
+        rows.push(("log.retention".into(), retention, log.retention_origin.clone()));
+    }
+    for agent in settings.agents.values() {
+        agent_rows(agent, &mut rows);
     }
     for tool in settings.tools.values() {
         let key = |what: &str| format!("tools.{}.{what}", tool.name);
@@ -182,6 +186,32 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
         rows.extend(hooks::rows(hook, environment));
     }
     rows
+}
+
+fn agent_rows(agent: &AgentSettings, rows: &mut Vec<(String, String, Origin)>) {
+    let mut add = |what: &str, value: String, origin: &Origin| {
+        rows.push((format!("agents.{}.{what}", agent.name), value, origin.clone()));
+    };
+    let description = &agent.description;
+    add("description", description.value.clone(), &description.origin);
+    if let Some(tools) = &agent.tools {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.value.as_str()).collect();
+        let origin = tools.first().map_or(&agent.origin, |tool| &tool.origin);
+        add("tools", names.join(", "), origin);
+    }
+    if let Some(name) = &agent.provider.name {
+        add("provider.name", name.value.to_string(), &name.origin);
+    }
+    for (key, value, origin) in agent.provider.rows() {
+        add(&format!("provider.{key}"), value, &origin);
+    }
+    if let Some(steps) = &agent.max_steps {
+        add("max_steps", steps.value.to_string(), &steps.origin);
+    }
+    for (budget, origin) in agent.budget.all() {
+        let value = config::budget::exactly(budget.name, budget.value);
+        add(&format!("budget.{}", budget.name), value, origin);
+    }
 }
 
 fn print(

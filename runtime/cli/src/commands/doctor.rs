@@ -111,7 +111,7 @@ impl Doctor {
             Finding::Note
         };
         show("telemetry", finding(telemetry))?;
-        match model::choose(&settings, environment) {
+        match model::choose(&settings.provider, environment) {
             Ok(chosen) => {
                 show("provider", Finding::Good(chosen.note))?;
                 if self.online {

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_core::Grant;
 
+use super::agents::AgentTable;
 use super::money::Money;
+use super::provider::ProviderTable;
 use super::units::{Bytes, Count, Span};
-use crate::model::ProviderName;
 
 /// Configuration of Toolcell.
 ///
@@ -29,6 +30,11 @@ pub(crate) struct File {
     /// What the tokens of models cost, by name of the model. Not in a project's file.
     #[schemars(with = "BTreeMap<String, PricesTable>")]
     pub(crate) prices: BTreeMap<Spanned<String>, PricesTable>,
+    /// Agents that the main one can call as tools, by name. Not in a project's file.
+    #[schemars(with = "BTreeMap<String, AgentTable>")]
+    pub(crate) agents: BTreeMap<Spanned<String>, AgentTable>,
+    /// Files in which everything is written down that happens. Not in a project's file.
+    pub(crate) log: LogTable,
     /// Which calls a person decides on.
     pub(crate) approval: ApprovalTable,
     /// Values that the host adds to requests of tools, which never see them. Not in a project's file.
@@ -39,28 +45,6 @@ pub(crate) struct File {
     /// Hooks by name: components that are asked at fixed points of every turn. Not in a project's file.
     #[schemars(with = "BTreeMap<String, HookTable>")]
     pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
-}
-
-/// The model that `toolcell run` talks to.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct ProviderTable {
-    /// Which kind of provider.
-    #[schemars(with = "Option<ProviderName>")]
-    pub(crate) name: Option<Spanned<ProviderName>>,
-    /// Name of the model; for `scripted`, the file with its turns.
-    #[schemars(with = "Option<String>")]
-    pub(crate) model: Option<Spanned<String>>,
-    /// Where the provider listens, such as `http://localhost:11434/v1`.
-    #[schemars(with = "Option<String>")]
-    pub(crate) base_url: Option<Spanned<String>>,
-    /// Name of the environment variable that holds the key. The key itself is never written here.
-    #[schemars(with = "Option<String>")]
-    pub(crate) api_key_env: Option<Spanned<String>>,
-    /// The account in the keyring of this system that holds the key (`toolcell secret set ACCOUNT`). Only where no
-    /// variable is named.
-    #[schemars(with = "Option<String>")]
-    pub(crate) api_key_keyring: Option<Spanned<String>>,
 }
 
 /// How far one turn may go.
@@ -76,6 +60,19 @@ pub(crate) struct LoopTable {
     /// Wall time of one turn, such as `5m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) deadline: Option<Spanned<Span>>,
+}
+
+/// Files in which everything is written down that happens: for each session one of all events, as JSON lines, and one of
+/// the model's reasoning. They hold whole conversations, and nothing is written unless a directory is named.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogTable {
+    /// The directory, made where it does not exist. Relative paths start at the directory of this file.
+    #[schemars(with = "Option<String>")]
+    pub(crate) dir: Option<Spanned<String>>,
+    /// How long a file is kept that nobody writes to (default 7d). `0s` keeps all.
+    #[schemars(with = "Option<Span>")]
+    pub(crate) retention: Option<Spanned<Span>>,
 }
 
 /// What a whole session may use, over all its turns. A turn ends when a part of it is used up; what is not set is not

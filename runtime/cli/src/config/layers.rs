@@ -8,13 +8,15 @@ use toml::Spanned;
 use toolcell_core::secret::SecretPlacement;
 use toolcell_core::{Grant, SecretBinding};
 
+use super::agents;
 use super::budget::{self, SourcedBudget};
-use super::file::{BindingTable, File, FlowRule, ToolTable};
+use super::file::{BindingTable, File, FlowRule, LogTable, ToolTable};
 use super::hooks;
 use super::limits;
 use super::narrow;
 use super::parse::{self, Parsed};
-use super::settings::{ComponentSource, GrantLine, Overrides, ProviderSettings, Settings, ToolSettings};
+use super::provider::ProviderSettings;
+use super::settings::{ComponentSource, GrantLine, LogSettings, Overrides, Settings, ToolSettings};
 use super::source::{Layer, Origin, Source, Sourced};
 use super::units::Span;
 use crate::environment::Environment;
@@ -60,6 +62,8 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         deadline: None,
         budget: SourcedBudget::default(),
         prices: BTreeMap::new(),
+        agents: BTreeMap::new(),
+        log: None,
         preset: None,
         rules: Vec::new(),
         secrets: BTreeMap::new(),
@@ -140,29 +144,16 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         turn,
         budget,
         prices,
+        agents,
+        log,
         approval,
         secrets,
         tools,
         hooks,
     } = file;
     settings.secrets.clone_from(secrets);
-    set(&mut settings.provider.name, provider.name.as_ref(), source);
-    set(&mut settings.provider.model, provider.model.as_ref(), source);
-    set(
-        &mut settings.provider.base_url,
-        provider.base_url.as_ref(),
-        source,
-    );
-    set(
-        &mut settings.provider.api_key_env,
-        provider.api_key_env.as_ref(),
-        source,
-    );
-    set(
-        &mut settings.provider.api_key_keyring,
-        provider.api_key_keyring.as_ref(),
-        source,
-    );
+    settings.provider.set(provider, source)?;
+    settings.log = log_settings(log, source, environment);
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
     set(&mut settings.preset, turn.preset.as_ref(), source);
     settings.rules.clone_from(&approval.rules);
@@ -206,7 +197,26 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         let hook = hooks::read(name, table, source, environment)?;
         settings.hooks.insert(name.get_ref().clone(), hook);
     }
+    let known: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
+    settings.agents = agents::of_tables(agents, &known, source)?;
     Ok(())
+}
+
+fn log_settings(table: &LogTable, source: &Arc<Source>, environment: &Environment) -> Option<LogSettings> {
+    let dir = table.dir.as_ref()?;
+    let base = source.path.parent().unwrap_or(&environment.cwd);
+    let (retention, retention_origin) = match &table.retention {
+        Some(time) => (time.get_ref().0, origin(source, time)),
+        None => (toolcell_agent::log::KEEP, Origin::Default),
+    };
+    Some(LogSettings {
+        dir: Sourced {
+            value: environment.path(dir.get_ref(), base),
+            origin: origin(source, dir),
+        },
+        retention: Some(retention).filter(|time| !time.is_zero()),
+        retention_origin,
+    })
 }
 
 /// The tool that a table is about; a table with a component makes a new one.
@@ -429,6 +439,12 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     }
     if let Some(name) = &overrides.api_key_env {
         provider.api_key_env = Some(Sourced::flag("--api-key-env", name.clone()));
+    }
+    if let Some(tool_calls) = overrides.tool_calls {
+        provider.tool_calls = Some(Sourced::flag("--tool-calls", tool_calls));
+    }
+    if let Some(effort) = &overrides.reasoning {
+        provider.reasoning = Some(Sourced::flag("--reasoning", effort.clone()));
     }
     if let Some(max_steps) = overrides.max_steps {
         settings.max_steps = Some(Sourced::flag("--max-steps", max_steps));

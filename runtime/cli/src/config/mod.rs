@@ -5,12 +5,14 @@
 //! |---|---|
 //! | the file as it is written, and its JSON Schema | [`mod@file`], [`schema`] |
 //! | sizes, durations, counts and money | [`units`], [`money`], [`quantity`] |
+//! | the model, and agents that are tools | [`provider`], [`agents`] |
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
 //! | hooks | [`hooks`] |
 //! | what a project's file must not do | [`narrow`] |
 
+pub(crate) mod agents;
 pub(crate) mod budget;
 pub(crate) mod file;
 pub(crate) mod hooks;
@@ -19,12 +21,15 @@ pub(crate) mod limits;
 pub(crate) mod money;
 pub(crate) mod narrow;
 pub(crate) mod parse;
+pub(crate) mod provider;
 pub(crate) mod quantity;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod source;
 pub(crate) mod units;
 
+pub(crate) use agents::AgentSettings;
 pub(crate) use layers::load;
+pub(crate) use provider::ProviderSettings;
 pub(crate) use settings::{ComponentSource, HookSettings, Overrides, Settings, ToolSettings};
 pub(crate) use source::{Origin, Sourced};

@@ -10,7 +10,6 @@
 use toml::Spanned;
 
 use super::budget::{self, NamedBudget};
-use super::file::ProviderTable;
 use super::layers::{declare, grant_lines, only, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
@@ -34,11 +33,29 @@ pub(super) fn apply_project(
     let Parsed { source, file } = project;
     let base = source.path.parent().unwrap_or(&environment.cwd).to_owned();
     settings.files.push(source.clone());
-    if let Some(place) = first_provider_key(&file.provider) {
+    if let Some(place) = file.provider.first_key() {
         return Err(refused("a project's file cannot choose the model provider")
             .why(source.point_at(&place))
             .why("it decides who reads the conversation and with which key it is paid")
             .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"));
+    }
+    if let Some((name, _)) = file.agents.first_key_value() {
+        return Err(refused("a project's file cannot define agents")
+            .why(source.point_at(&name.span()))
+            .why("what it tells them would be told in your name, and on your account")
+            .hint("put `[agents]` into your own configuration"));
+    }
+    if let Some(place) = file
+        .log
+        .dir
+        .as_ref()
+        .map(Spanned::span)
+        .or_else(|| file.log.retention.as_ref().map(Spanned::span))
+    {
+        return Err(refused("a project's file cannot say what is logged")
+            .why(source.point_at(&place))
+            .why("the log holds your conversations")
+            .hint("put `[log]` into your own configuration"));
     }
     let binds = file.tools.iter().find(|(_, table)| !table.secrets.is_empty());
     if !file.secrets.is_empty() || binds.is_some() {
@@ -153,26 +170,6 @@ pub(super) fn apply_project(
 
 fn refused(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Config, what)
-}
-
-fn first_provider_key(provider: &ProviderTable) -> Option<std::ops::Range<usize>> {
-    let ProviderTable {
-        name,
-        model,
-        base_url,
-        api_key_env,
-        api_key_keyring,
-    } = provider;
-    [
-        name.as_ref().map(Spanned::span),
-        model.as_ref().map(Spanned::span),
-        base_url.as_ref().map(Spanned::span),
-        api_key_env.as_ref().map(Spanned::span),
-        api_key_keyring.as_ref().map(Spanned::span),
-    ]
-    .into_iter()
-    .flatten()
-    .min_by_key(|span| span.start)
 }
 
 /// A number that the project's file raises.

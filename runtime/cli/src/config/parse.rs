@@ -214,7 +214,7 @@ mod tests {
                in c.toml, line 1, column 2
                  1 | [mcp]
                    |  ^^^
-         hint: the keys are `approval`, `budget`, `hooks`, `loop`, `prices`, `provider`, `secrets`, `tools`
+         hint: the keys are `agents`, `approval`, `budget`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
 
@@ -243,7 +243,7 @@ mod tests {
         "#);
         insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: unknown variant `opnai`, expected one of `openai`, `responses`, `anthropic`, `gemini`, `ollama`, `scripted`, `offline`
+          why: there is no provider `opnai`; did you mean `openai`?
                in c.toml, line 2, column 8
                  2 | name = "opnai"
                    |        ^^^^^^^

@@ -10,13 +10,15 @@ use toolcell_core::danger::dangerous;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy, SecretBinding};
 
+use super::agents::AgentSettings;
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
+use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::grants::{self, FlagGrant, Placed};
-use crate::model::ProviderName;
+use crate::model::{ProviderName, ToolCalls};
 use crate::report::{Exit, Failure};
 use crate::shipped::{self, Shipped};
 
@@ -37,6 +39,10 @@ pub(crate) struct Settings {
     pub(crate) budget: SourcedBudget,
     /// What a million tokens cost, by name of the model.
     pub(crate) prices: BTreeMap<String, Prices>,
+    /// Agents that the main one can call as tools.
+    pub(crate) agents: BTreeMap<String, AgentSettings>,
+    /// Where everything is written down; `None` means nowhere.
+    pub(crate) log: Option<LogSettings>,
     /// The style of the loop.
     pub(crate) preset: Option<Sourced<String>>,
     /// Which calls a person decides on: the rules, the project's first.
@@ -53,19 +59,15 @@ pub(crate) struct Settings {
     pub(crate) overrides: Overrides,
 }
 
-/// The model.
-#[derive(Debug, Default)]
-pub(crate) struct ProviderSettings {
-    /// Which kind; `None` means that nobody chose one.
-    pub(crate) name: Option<Sourced<ProviderName>>,
-    /// Name of the model.
-    pub(crate) model: Option<Sourced<String>>,
-    /// Where it listens.
-    pub(crate) base_url: Option<Sourced<String>>,
-    /// The variable that holds the key.
-    pub(crate) api_key_env: Option<Sourced<String>>,
-    /// The account in the keyring that holds the key, where no variable is named.
-    pub(crate) api_key_keyring: Option<Sourced<String>>,
+/// Where everything is written down that happens.
+#[derive(Debug, Clone)]
+pub(crate) struct LogSettings {
+    /// The directory.
+    pub(crate) dir: Sourced<PathBuf>,
+    /// How long files are kept; `None` means for ever.
+    pub(crate) retention: Option<Duration>,
+    /// Who decided that.
+    pub(crate) retention_origin: Origin,
 }
 
 /// One component with everything that configuration says about it.
@@ -139,6 +141,10 @@ pub(crate) struct Overrides {
     pub(crate) base_url: Option<String>,
     /// `--api-key-env`
     pub(crate) api_key_env: Option<String>,
+    /// `--tool-calls`
+    pub(crate) tool_calls: Option<ToolCalls>,
+    /// `--reasoning`
+    pub(crate) reasoning: Option<String>,
     /// `--max-steps`
     pub(crate) max_steps: Option<u32>,
     /// `--deadline`

@@ -13,7 +13,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// A duration: numbers with `ms`, `s`, `m` or `h`, such as `30s` or `1m 30s`. A number without a unit is refused,
+/// A duration: numbers with `ms`, `s`, `m`, `h` or `d`, such as `30s` or `1m 30s`. A number without a unit is refused,
 /// because nobody agrees on what it would mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
@@ -41,12 +41,13 @@ const COUNT_UNITS: [(&str, u64); 5] = [
     ("T", 1_000_000_000_000),
 ];
 
-const TIME_UNITS_MS: [(&str, u64); 5] = [
+const TIME_UNITS_MS: [(&str, u64); 6] = [
     ("ms", 1),
     ("s", 1_000),
     ("m", 60_000),
     ("min", 60_000),
     ("h", 3_600_000),
+    ("d", 86_400_000),
 ];
 
 impl FromStr for Bytes {
@@ -272,7 +273,7 @@ impl JsonSchema for Span {
         json_schema!({
             "description": "A duration with its unit, such as `500ms`, `30s` or `1m 30s`.",
             "type": "string",
-            "pattern": r"^([0-9]+(\.[0-9]+)? ?(ms|s|m|min|h) ?)+$",
+            "pattern": r"^([0-9]+(\.[0-9]+)? ?(ms|s|m|min|h|d) ?)+$",
         })
     }
 }
@@ -317,6 +318,7 @@ mod tests {
             ("30s", 30_000),
             ("1m 30s", 90_000),
             ("1.5 h", 5_400_000),
+            ("7d", 604_800_000),
             ("1h2m3s4ms", 3_723_004),
         ] {
             assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");

@@ -173,6 +173,7 @@ impl TurnView {
                 state.running.remove(id);
                 self.call_finished(tool, content, error.as_ref(), receipt.as_ref())?;
             }
+            Event::Nested { event, .. } => self.nested(event, 1)?,
             Event::ApprovalDecided { approved, reason, .. } => {
                 let reason = reason
                     .as_ref()
@@ -243,6 +244,47 @@ impl TurnView {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What an agent does that runs as a call: its calls and what it is told about them, further in for each agent.
+    fn nested(&self, event: &Event, depth: usize) -> io::Result<()> {
+        let indent = "  ".repeat(depth);
+        let line = |style, mark: &str, rest: String| {
+            self.console.write(|s| {
+                s.end_open_line()?;
+                s.err.text(&indent)?;
+                s.err.styled(style, mark)?;
+                s.err.text(" ")?;
+                s.err.line(&rest)
+            })
+        };
+        match event {
+            Event::Nested { event, .. } => self.nested(event, depth + 1),
+            Event::CallStarted { tool, arguments, .. } => {
+                line(NAME, "●", format!("{tool} {}", content::arguments(arguments)))
+            }
+            Event::CallFinished {
+                tool,
+                error: Some(error),
+                ..
+            } => line(BAD, "✗", format!("{tool}  {error}")),
+            Event::CallFinished { tool, content, .. } => {
+                line(GOOD, "✓", format!("{tool}  {}", content::summary(content)))
+            }
+            Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
+            Event::ApprovalDecided { reason, .. } => {
+                let reason = reason.as_ref().map(|reason| format!(": {reason}"));
+                line(WARN, "✗", format!("not approved{}", reason.unwrap_or_default()))
+            }
+            Event::StepInterrupted { reason, .. } => {
+                line(WARN, "!", format!("the answer was cut off: {reason}"))
+            }
+            Event::Notice {
+                level: NoticeLevel::Warning | NoticeLevel::Error,
+                text,
+            } => line(WARN, "!", text.clone()),
+            _ => Ok(()),
+        }
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {

@@ -60,7 +60,7 @@ async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
     let server = Server::start([
         Reply::events(&[
             r#"{"candidates":[{"content":{"parts":[{"text":"Hm.","thought":true}]}}]}"#,
-            r#"{"candidates":[{"content":{"parts":[{"text":"I look.","thoughtSignature":"sig-t"},{"functionCall":{"name":"weather","args":{"city":"Rome"},"id":"fc-12345678"},"thoughtSignature":"sig-a"},{"functionCall":{"name":"weather","args":{"city":"Oslo"}}}]},"finishReason":"STOP"}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"I look.","thoughtSignature":"c2lnLXQ="},{"functionCall":{"name":"weather","args":{"city":"Rome"},"id":"fc-12345678"},"thoughtSignature":"c2lnLWE="},{"functionCall":{"name":"weather","args":{"city":"Oslo"}}}]},"finishReason":"STOP"}]}"#,
         ]),
         Reply::events(HELLO),
     ])
@@ -91,8 +91,8 @@ async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
         json!([
             {"role": "user", "parts": [{"text": "Hello"}]},
             {"role": "model", "parts": [
-                {"text": "I look.", "thoughtSignature": "sig-t"},
-                {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "fc-12345678"}, "thoughtSignature": "sig-a"},
+                {"text": "I look.", "thoughtSignature": "c2lnLXQ="},
+                {"functionCall": {"name": "weather", "args": {"city": "Rome"}, "id": "fc-12345678"}, "thoughtSignature": "c2lnLWE="},
                 {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
             ]},
             {"role": "user", "parts": [
@@ -113,7 +113,7 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
         Reply::events(&[
             r#"{"candidates":[{"content":{"parts":[{"text":"So "}]}}]}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"it is."}]}}]}"#,
-            r#"{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"sig-t"}]},"finishReason":"STOP"}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2lnLXQ="}]},"finishReason":"STOP"}]}"#,
         ]),
         Reply::events(HELLO),
     ])
@@ -126,7 +126,7 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
     play(&provider, again.clone()).await.1.unwrap();
     assert_eq!(
         server.received()[1].body["contents"][1]["parts"],
-        json!([{"text": "So it is."}, {"text": "", "thoughtSignature": "sig-t"}])
+        json!([{"text": "So it is."}, {"text": "", "thoughtSignature": "c2lnLXQ="}])
     );
     let other = Server::start([Reply::sse("data: [DONE]\n\n")]).await;
     let mut options = toolcell_providers::openai::Options::new("m");
@@ -134,7 +134,7 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
     options.http = http();
     let openai = toolcell_providers::openai::OpenAi::new(options).unwrap();
     let _ = play(&openai, again).await;
-    assert!(!other.received()[0].body.to_string().contains("sig-t"));
+    assert!(!other.received()[0].body.to_string().contains("c2lnLXQ="));
 }
 
 #[tokio::test]

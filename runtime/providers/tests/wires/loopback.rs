@@ -16,6 +16,18 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 pub(crate) const CERTIFICATE: &[u8] = include_bytes!("tls/localhost.der");
 const KEY: &[u8] = include_bytes!("tls/localhost-key.der");
 
+/// Names a directory into which every request goes, a file each, for `tests/sdk_types.py`.
+const BODIES: &str = "WIRE_BODIES";
+
+fn keep_body(dir: &std::path::Path, port: u16, request: &Received) {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let kept = serde_json::json!({ "line": request.line, "body": request.body });
+    let name = format!("{}-{port}-{number}.json", std::process::id());
+    std::fs::write(dir.join(name), kept.to_string()).unwrap();
+}
+
 /// A connection, with or without TLS.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -168,6 +180,9 @@ impl Server {
                 let Some(request) = read_request(&mut *socket).await else {
                     continue;
                 };
+                if let Some(dir) = std::env::var_os(BODIES) {
+                    keep_body(dir.as_ref(), port, &request);
+                }
                 record.lock().unwrap().push(request);
                 let Some(reply) = replies.pop_front() else {
                     continue;

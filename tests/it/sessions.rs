@@ -1,0 +1,227 @@
+//! Many sessions at once over a real wire, and what a long session with a journal costs the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use toolcell_agent::{Agent, FnTool, SqliteStore};
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::message::CallRequest;
+use toolcell_core::{Content, Message, Part, SessionStore as _};
+use toolcell_providers::openai::{OpenAi, Options};
+use toolcell_providers::scripted::{Script, Scripted};
+
+/// Sessions at one time.
+const CROWD: usize = 1_000;
+
+fn echo() -> FnTool {
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    FnTool::new("echo", "Says the same", schema, |arguments, _| async move {
+        Ok(arguments["text"].as_str().unwrap_or_default().to_owned())
+    })
+    .unwrap()
+}
+
+/// A Chat Completions server: calls `echo` with the words of the person, and answers with what it says. It answers nobody
+/// before [`CROWD`] have asked, so that all of them wait at one time.
+async fn serve(listener: TcpListener, asked: Arc<AtomicUsize>) {
+    let (everybody, _) = watch::channel(false);
+    let everybody = Arc::new(everybody);
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (asked, everybody) = (asked.clone(), everybody.clone());
+        tokio::spawn(async move {
+            let _ = answer(stream, &asked, &everybody).await;
+        });
+    }
+}
+
+async fn answer(
+    stream: TcpStream,
+    asked: &AtomicUsize,
+    everybody: &watch::Sender<bool>,
+) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    let request: Value = serde_json::from_slice(&body)?;
+    let last = request["messages"].as_array().and_then(|all| all.last()).unwrap();
+    let (delta, reason) = if last["role"] == "tool" {
+        (json!({"content": last["content"]}), "stop")
+    } else {
+        if asked.fetch_add(1, Ordering::SeqCst) + 1 == CROWD {
+            everybody.send_replace(true);
+        }
+        let _ = everybody.subscribe().wait_for(|here| *here).await;
+        let arguments = json!({"text": last["content"]}).to_string();
+        let function = json!({"name": "echo", "arguments": arguments});
+        let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+        (json!({"tool_calls": [call]}), "tool_calls")
+    };
+    let first = json!({"choices": [{"index": 0, "delta": delta}]});
+    let second = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+    let body = format!("data: {first}\n\ndata: {second}\n\ndata: [DONE]\n\n");
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// Both ends of every connection are files of this process.
+#[cfg(unix)]
+fn allow_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // macOS says that there is no maximum and takes none.
+    let bounded = limit.current.map_or(10_240, |max| max.min(10_240));
+    limit.current = Some(bounded);
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() {
+    #[cfg(unix)]
+    allow_files();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let server = tokio::spawn(serve(listener, asked.clone()));
+    let mut options = Options::new("m");
+    options.base_url = url;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(dir.path().join("sessions.sqlite")).unwrap());
+    let agent = Agent::builder(OpenAi::new(options).unwrap())
+        .tool(echo())
+        .store(store.clone())
+        .build()
+        .unwrap();
+    let turns: Vec<_> = (0..CROWD)
+        .map(|i| {
+            let session = agent.session_named(format!("s{i}"));
+            (i, session.start(format!("word {i}"), toolcell_agent::Silent))
+        })
+        .collect();
+    for (i, turn) in turns {
+        let report = turn.await.1.unwrap();
+        assert_eq!(report.outcome, TurnOutcome::Completed, "session {i}");
+        assert_eq!((report.text, report.steps), (format!("word {i}"), 2));
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), CROWD);
+    assert_eq!(store.list().await.unwrap().len(), CROWD);
+    server.abort();
+}
+
+/// Turns that are measured, of two steps each.
+const TURNS: usize = 25;
+
+/// What one step may cost the host, in microseconds of processor time.
+const STEP_US: u64 = 5_000;
+
+/// Set where the test [`the_long_session`] shall run one.
+const RUN_LONG_SESSION: &str = "LONG_SESSION";
+
+/// A conversation of 1,000 messages: calls with results of 1 KiB, and words of the person between.
+fn history() -> Vec<Message> {
+    let mut messages = vec![Message::user("Begin")];
+    for i in 0..333 {
+        messages.push(Message::Assistant {
+            parts: vec![Part::Call(CallRequest {
+                id: format!("c{i}"),
+                name: "echo".into(),
+                arguments: r#"{"text":"hello"}"#.into(),
+                opaque: Value::Null,
+            })],
+        });
+        messages.push(Message::Tool {
+            call_id: format!("c{i}"),
+            name: "echo".into(),
+            content: vec![Content::text("x".repeat(1_024))],
+            is_error: false,
+        });
+        messages.push(Message::user("Go on"));
+    }
+    messages
+}
+
+/// Nothing by itself: in a process of its own it prints what a step of a long session costs.
+#[cfg(unix)]
+#[tokio::test]
+async fn the_long_session() {
+    if std::env::var_os(RUN_LONG_SESSION).is_none() {
+        return;
+    }
+    let steps = (0..=TURNS).flat_map(|_| {
+        let call = json!({"calls": [{"name": "echo", "arguments": {"text": "hello"}}]});
+        [call, json!({"text": "Done."})]
+    });
+    let script = json!({"steps": steps.collect::<Vec<_>>()}).to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path().join("sessions.sqlite")).unwrap();
+    let agent = Agent::builder(Scripted::new(Script::parse(&script).unwrap()))
+        .tool(echo())
+        .store(Arc::new(store))
+        .build()
+        .unwrap();
+    let mut session = agent.session_with("s", history());
+    // The first turn puts the conversation into the journal; that is no step.
+    session.ask("Begin").await.unwrap();
+    assert!(session.messages().len() > 1_000);
+    let begun = processor_time();
+    for _ in 0..TURNS {
+        assert_eq!(session.ask("Go").await.unwrap().text, "Done.");
+    }
+    let us = (processor_time() - begun).as_micros() / (2 * TURNS as u128);
+    println!("a step costs {us} us");
+}
+
+/// Time that all threads of this process have run.
+#[cfg(unix)]
+fn processor_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::new(
+        u64::try_from(time.tv_sec).unwrap(),
+        u32::try_from(time.tv_nsec).unwrap(),
+    )
+}
+
+/// Processor time and not time by the clock: waiting for a disk or for other programs is no work of ours.
+#[cfg(unix)]
+#[test]
+fn a_step_of_a_session_with_a_thousand_messages_and_a_journal_costs_the_host_under_five_milliseconds() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sessions::the_long_session", "--nocapture"])
+        .env(RUN_LONG_SESSION, "1")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let us = printed
+        .lines()
+        .find_map(|line| {
+            line.split_once("a step costs ")?
+                .1
+                .strip_suffix(" us")?
+                .parse::<u64>()
+                .ok()
+        })
+        .unwrap_or_else(|| panic!("{printed}\n{}", String::from_utf8_lossy(&output.stderr)));
+    println!("{us} us");
+    assert!(us < STEP_US, "a step costs {us} us of processor time");
+}
