@@ -38,6 +38,7 @@
 //! |---|---|---|
 //! | a component | 32 MiB, and no more parts, functions and instances than `shape` says | `load`, `attacks` |
 //! | compiling it | [`CompileLimits`], in a process of its own where [`Compiler::Child`] is set | `compile_child` |
+//! | components that compile and that wait for it | 2 and 64 | `load` |
 //! | one moment of a hook | [`toolcell_core::Limits`], and what [`hook`] says of its answers | `hook`, and `tests/it/hooks.rs` of the project |
 //! | reading its definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
@@ -46,9 +47,9 @@
 //! | random bytes at once | 1 MiB | `wasi` |
 //! | log lines of a call | 1,000 of 8 KiB each, within the log limit | `limits`, `wasi` |
 //! | time until a cancelled call is gone | one tick of 10 ms | `limits` |
-//! | memory of the host for hostile calls | their limit and 32 MiB | `crowd` |
+//! | memory of the host for 1,000 hostile calls | their limit together and 32 MiB | `crowd` |
 //! | calls of others while 200 hostile ones run | twice their usual time | `crowd` |
-//! | any bytes as a component | an error or a tool, no panic | `any_bytes` |
+//! | any bytes as a component | an error or a tool, no panic | `any_bytes`, `invalid` |
 //!
 //! The crate reads no environment and prints nothing.
 

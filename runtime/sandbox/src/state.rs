@@ -10,7 +10,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::contract::{log, progress};
-use crate::egress::{CallEgress, Egress};
+use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
 use crate::ledger::Ledger;
@@ -66,12 +66,14 @@ impl CellState {
                 message: format!("the directory `{}` cannot be opened: {error}", grant.guest),
             }
         })?;
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(MAX_REQUEST_HEADERS);
         let mut table = ResourceTable::new();
         table.set_max_capacity(policy.limits.handles as usize);
         Ok(Self {
             table,
             wasi: wasi.build(),
-            http: WasiHttpCtx::new(),
+            http,
             egress: egress.call(ledger.clone()),
             files,
             buckets: Buckets::new(buckets, policy, ledger.clone()),

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, getppid, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getppid, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
@@ -113,11 +113,14 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
 /// Gives up what compiling does not need, before the first byte of the component is read.
 fn confine(task: &Task) -> io::Result<()> {
     let limit = |resource, most: u64| {
+        // What the parent gave up already cannot be taken back.
+        let had = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let maximum = most.saturating_add(1).min(had);
         setrlimit(
             resource,
             Rlimit {
-                current: Some(most),
-                maximum: Some(most.saturating_add(1)),
+                current: Some(most.min(maximum)),
+                maximum: Some(maximum),
             },
         )
     };

@@ -21,8 +21,9 @@ use crate::ledger::Ledger;
 /// runtimes have settled on six for one host.
 const CONNECTIONS: usize = 6;
 
-/// Bytes of all request headers, names and values. Servers refuse from 8 to 64 KiB.
-const MAX_REQUEST_HEADERS: usize = 64 << 10;
+/// Bytes of all request headers, names and values; also the most that the host holds in one object of headers for a guest,
+/// of which it can have as many as handles. Servers accept from 8 to 32 KiB.
+pub(crate) const MAX_REQUEST_HEADERS: usize = 32 << 10;
 
 /// Characters of a path that a denial shows.
 const SHOWN_PATH: usize = 128;

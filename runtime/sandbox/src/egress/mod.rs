@@ -4,7 +4,7 @@
 //! `CallEgress`, which decides in this order:
 //!
 //! 1. The request has one reading: its URL in canonical form (`target`), no user name, no second host, no headers
-//!    that change the framing, no more than 8 KiB of URL and 64 KiB of headers.
+//!    that change the framing, no more than 8 KiB of URL and 32 KiB of headers.
 //! 2. A grant allows method, scheme, host, port and path (`rules`); otherwise nothing is looked up.
 //! 3. It is no sixth redirect in a row and does not lead from `https` to `http` (`redirect`).
 //! 4. Secrets that are bound to its origin are added (`secrets`); what the answer echoes of them is masked (`mask`).
@@ -28,7 +28,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{CallEgress, Egress};
+pub(crate) use call::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 pub(crate) use network::Outside;
 pub use network::{HostNetwork, Network};
 pub(crate) use secrets::BoundSecrets;

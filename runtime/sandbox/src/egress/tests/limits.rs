@@ -44,16 +44,16 @@ async fn a_call_sends_as_many_requests_as_its_limit_says() {
 }
 
 #[tokio::test]
-async fn request_headers_are_allowed_up_to_64_kib() {
+async fn request_headers_are_allowed_up_to_32_kib() {
     let server = Server::start(|_| ok("")).await;
     let mut caller = setup(&server).caller();
-    let value = "v".repeat((64 << 10) - "x-big".len());
+    let value = "v".repeat((32 << 10) - "x-big".len());
     let fits = caller.send(request("GET", URL, &[("x-big", &value)])).await;
     assert_eq!(fits.unwrap().status, 200);
     let value = format!("{value}v");
     let error = caller.send(request("GET", URL, &[("x-big", &value)])).await;
     assert!(
-        matches!(error, Err(Error::HttpRequestHeaderSectionSize(Some(n))) if n == (64 << 10) + 1),
+        matches!(error, Err(Error::HttpRequestHeaderSectionSize(Some(n))) if n == (32 << 10) + 1),
         "{error:?}"
     );
 }
