@@ -105,6 +105,16 @@ impl Query {
 
 /// 1 for the same word, [`ALMOST`] where one begins like the other, 0 otherwise.
 fn likeness(wanted: &str, word: &str) -> f32 {
+    if words::is_unspaced_alone(wanted) {
+        // The character stands in two of the pairs into which its run was cut.
+        return if wanted == word {
+            1.0
+        } else if word.contains(wanted) {
+            ALMOST
+        } else {
+            0.0
+        };
+    }
     if wanted.as_bytes().first() != word.as_bytes().first() {
         return 0.0;
     }
@@ -239,6 +249,7 @@ mod tests {
         assert_eq!(ranked("deploying", &texts), [1]);
         assert_eq!(ranked("tests", &[("", "test")]), [0]);
         assert!(ranked("a", &[("", "apple")]).is_empty());
+        assert_eq!(ranked("木", &[("", "高木材"), ("", "木"), ("", "水")]), [1, 0]);
         assert!(ranked("internationally", &[("", "inter")]).is_empty());
     }
 

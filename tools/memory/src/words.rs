@@ -39,6 +39,12 @@ pub(crate) fn each(text: &str, mut each: impl FnMut(&str)) {
     finish_run(&mut last, &mut pair, &mut each);
 }
 
+/// Whether a word is a single character of a script without spaces.
+pub(crate) fn is_unspaced_alone(word: &str) -> bool {
+    let mut chars = word.chars();
+    chars.next().is_some_and(is_unspaced) && chars.next().is_none()
+}
+
 fn flush(word: &mut String, each: &mut impl FnMut(&str)) {
     if !word.is_empty() {
         each(&word[..word.floor_char_boundary(MAX_WORD)]);
