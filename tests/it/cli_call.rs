@@ -1,6 +1,6 @@
 //! `toolcell call`: answers, errors, limits, streams.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli_person::Person;
 use crate::probe::Probe;
@@ -368,4 +368,29 @@ fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
     let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(object["error"]["kind"], "cancelled");
     assert!(object["receipt"]["fuel"].is_u64(), "{object}");
+}
+
+#[test]
+fn whoever_reads_json_reads_why_a_call_did_not_begin() {
+    let person = Person::new();
+    let seen = person.run(&["call", "txt_count", "{}", "--json"]).ended(2);
+    let answer = seen.json();
+    assert_eq!(
+        (&answer["tool"], &answer["receipt"]),
+        (&json!("txt_count"), &Value::Null)
+    );
+    assert_eq!(answer["error"]["kind"], "not_started");
+    assert_eq!(answer["error"]["message"], "there is no tool `txt_count`");
+    assert_eq!(answer["error"]["hints"][0], "did you mean `text_count`?");
+    assert_eq!(answer["error"]["exit"], 2);
+    assert!(
+        seen.stderr.starts_with("error: there is no tool"),
+        "{}",
+        seen.stderr
+    );
+    // An answer that was shown is the only one.
+    let seen = person
+        .run(&["call", "text_count", r#"{"text": 7}"#, "--json"])
+        .ended(2);
+    assert_eq!(seen.json()["error"]["kind"], "invalid_arguments");
 }

@@ -506,3 +506,25 @@ fn a_person_reads_what_a_hook_is() {
         seen.stdout
     );
 }
+
+#[test]
+fn an_agent_is_no_way_around_a_hook() {
+    let person = person("unruly_hook.wasm", "", &json!([]));
+    let path = person.work().join("hook.wasm");
+    person.configure(&format!(
+        "[hooks.h]\ncomponent = {path:?}\n[agents.counter]\ndescription = \"Counts\"\n\
+         provider = {{ name = \"scripted\", model = \"inner.json\" }}\n"
+    ));
+    let inner = json!({ "steps": [{ "calls": order("refuse this is private") }, { "text": "No." }] });
+    person.file("inner.json", inner.to_string());
+    let calls = json!([{ "name": "counter", "arguments": { "task": "Count" } }]);
+    let outer = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
+    person.file("script.json", outer.to_string());
+    let nested = events(&run(&person, "x", &[]).ended(0), "nested");
+    let finished = nested
+        .iter()
+        .find(|event| event["event"]["type"] == "call_finished")
+        .unwrap();
+    assert_eq!(finished["event"]["error"]["kind"], "denied");
+    assert!(finished.to_string().contains("this is private"), "{finished}");
+}

@@ -103,6 +103,31 @@ fn events_are_json_lines_and_nothing_else_is_on_standard_output() {
 }
 
 #[test]
+fn whoever_reads_events_reads_why_no_turn_began() {
+    let person = Person::new();
+    let seen = person
+        .run(&["run", "x", "--json", "--provider", "anthropic"])
+        .ended(3);
+    assert_eq!(
+        seen.json_lines(),
+        [json!({
+            "type": "not_started",
+            "what": "no model is named for `anthropic` at `https://api.anthropic.com`",
+            "why": [],
+            "hints": ["name it with --model, TOOLCELL_MODEL or `[provider] model`"],
+            "exit": 3,
+        })]
+    );
+    assert!(
+        seen.stderr.starts_with("error: no model is named"),
+        "{}",
+        seen.stderr
+    );
+    let seen = person.run(&["run", " ", "--json"]).ended(2);
+    assert_eq!(seen.json()["what"], "the prompt is empty");
+}
+
+#[test]
 fn what_a_model_and_a_tool_say_is_inert_for_people() {
     let person = Person::new();
     let raw =

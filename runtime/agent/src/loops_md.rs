@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 const TABLE: &str = include_str!("../LOOPS.md");
 
-/// All test code of the crate, and that of the suite for what other crates do with hooks and memory.
-const SOURCES: [&str; 25] = [
+/// All test code of the crate, and that of the suite for what other crates do with hooks, memory, agents, logs and models.
+const SOURCES: [&str; 31] = [
     include_str!("../../../tests/it/hooks.rs"),
     include_str!("../../../tests/it/memory.rs"),
+    include_str!("../../../tests/it/run_agents.rs"),
+    include_str!("../../../tests/it/run_log.rs"),
+    include_str!("../../../tests/it/run_model.rs"),
     include_str!("approval.rs"),
     include_str!("budget.rs"),
     include_str!("context/mod.rs"),
@@ -23,12 +26,15 @@ const SOURCES: [&str; 25] = [
     include_str!("registry.rs"),
     include_str!("results.rs"),
     include_str!("scenarios/approval.rs"),
-    include_str!("scenarios/first_form.rs"),
+    include_str!("scenarios/answers.rs"),
+    include_str!("scenarios/calls.rs"),
+    include_str!("scenarios/ends.rs"),
     include_str!("scenarios/forge.rs"),
     include_str!("scenarios/heimdall.rs"),
     include_str!("scenarios/hooks.rs"),
     include_str!("scenarios/limits.rs"),
     include_str!("scenarios/sessions.rs"),
+    include_str!("scenarios/subagents.rs"),
     include_str!("scenarios/vertex.rs"),
     include_str!("scenarios/waterfell.rs"),
 ];

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use serde_json::{Map, Value, json};
+
 pub(crate) use crate::exit::Exit;
 use crate::render::Console;
 use crate::terminal::{BAD, FAINT, NAME, Screen};
@@ -56,6 +58,20 @@ impl Failure {
     pub(crate) fn hints(mut self, hints: impl IntoIterator<Item = String>) -> Self {
         self.hints.extend(hints);
         self
+    }
+
+    /// The same for a program: what failed, the causes, what can be done, and the exit code.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        let fields = [
+            ("what", json!(self.what)),
+            ("why", json!(self.why)),
+            ("hints", json!(self.hints)),
+            ("exit", json!(self.exit as u8)),
+        ];
+        fields
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
     }
 
     /// Tells it.

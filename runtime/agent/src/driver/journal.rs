@@ -19,6 +19,8 @@ pub(crate) struct Journal {
     at: u64,
     waiting: Vec<Event>,
     saving: Option<Saving>,
+    /// Why a batch is not in the journal. What would come after it must not be there either.
+    failed: Option<StoreError>,
     taken: u64,
     shown: u64,
 }
@@ -38,12 +40,13 @@ impl Journal {
             at,
             waiting: Vec::new(),
             saving: None,
+            failed: None,
             taken: 0,
             shown: 0,
         }
     }
 
-    /// Takes an event; gives the mark at which [`Journal::has_shown`] is true of it.
+    /// Takes an event.
     pub(crate) fn push(&mut self, event: Event, sink: &dyn EventSink) {
         self.taken += 1;
         let at_once = self.saving.is_none()
@@ -75,15 +78,19 @@ impl Journal {
     /// Waits until a batch is written and shown; for ever when there is none. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// When the store fails. Its batch was not shown and is not tried again.
+    /// When the store fails, now or earlier. Nothing is written after a batch that is missing: whoever goes on loads the
+    /// session.
     pub(crate) async fn flow(&mut self, sink: &dyn EventSink) -> Result<(), StoreError> {
         self.begin(sink);
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let Some(saving) = &mut self.saving else {
             return std::future::pending().await;
         };
         let written = saving.written.as_mut().await;
         let events = self.saving.take().map(|saving| saving.events).unwrap_or_default();
-        self.at = written?;
+        self.at = written.inspect_err(|error| self.failed = Some(error.clone()))?;
         self.show(&events, sink);
         self.begin(sink);
         Ok(())
@@ -95,7 +102,7 @@ impl Journal {
     /// As [`Journal::flow`].
     pub(crate) async fn drain(&mut self, sink: &dyn EventSink) -> Result<(), StoreError> {
         self.begin(sink);
-        while self.saving.is_some() {
+        while self.saving.is_some() || self.failed.is_some() {
             self.flow(sink).await?;
         }
         Ok(())
@@ -103,7 +110,7 @@ impl Journal {
 
     /// Begins to write what waits.
     fn begin(&mut self, sink: &dyn EventSink) {
-        if self.saving.is_some() || self.waiting.is_empty() {
+        if self.saving.is_some() || self.failed.is_some() || self.waiting.is_empty() {
             return;
         }
         let events = std::mem::take(&mut self.waiting);

@@ -1,7 +1,9 @@
 //! The loop as a whole, against a scripted model: one file a subject.
 
+mod answers;
 mod approval;
-mod first_form;
+mod calls;
+mod ends;
 mod forge;
 mod heimdall;
 mod hooks;

@@ -1,6 +1,6 @@
 //! Sessions that are stored, loaded and forked, and many of them at once.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -326,6 +326,8 @@ async fn a_thousand_sessions_run_at_once_with_their_journals() {
 /// A journal in memory that acknowledges as many appends as it is let.
 struct Gated {
     open: Arc<Semaphore>,
+    /// Whether appends fail that are let.
+    fails: AtomicBool,
     journal: Mutex<Vec<Event>>,
 }
 
@@ -333,6 +335,7 @@ impl Gated {
     fn new(appends: usize) -> Arc<Self> {
         Arc::new(Self {
             open: Arc::new(Semaphore::new(appends)),
+            fails: AtomicBool::new(false),
             journal: Mutex::default(),
         })
     }
@@ -359,6 +362,10 @@ impl SessionStore for Gated {
     ) -> BoxFuture<'a, Result<u64, StoreError>> {
         Box::pin(async move {
             self.open.acquire().await.unwrap().forget();
+            if self.fails.load(Ordering::SeqCst) {
+                let message = "the disk is full".into();
+                return Err(StoreError::Failed { message });
+            }
             let mut journal = self.journal.lock().unwrap();
             assert_eq!(at, journal.len() as u64);
             journal.extend(events);
@@ -488,6 +495,30 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
             "turn_finished"
         ]
     );
+}
+
+#[tokio::test]
+async fn after_a_batch_that_was_not_stored_nothing_more_is() {
+    let script = Script::new([Say::Text("One."), Say::Text("Two."), Say::Text("Three.")]);
+    let store = Gated::new(100);
+    let agent = agent(&script).store(store.clone()).build().unwrap();
+    let mut session = agent.session_named("s");
+    session.ask("Begin").await.unwrap();
+    let stored = store.names();
+    store.fails.store(true, Ordering::SeqCst);
+    let heard = super::Heard::default();
+    let cancel = CancellationToken::new();
+    session
+        .run(Message::user("Go"), &heard, cancel)
+        .await
+        .unwrap_err();
+    assert_eq!(heard.names(), Vec::<String>::new());
+    // The disk has room again, and the session has a turn that the journal does not know.
+    store.fails.store(false, Ordering::SeqCst);
+    let error = session.abandon(&Silent).await.unwrap_err().to_string();
+    assert!(error.contains("the disk is full"), "{error}");
+    assert_eq!(store.names(), stored);
+    script.assert_asked(1);
 }
 
 #[tokio::test]

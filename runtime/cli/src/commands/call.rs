@@ -66,9 +66,36 @@ pub(crate) struct Outcome {
 impl Call {
     pub(crate) async fn run(
         self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let mut is_shown = false;
+        let ended = self.call(overrides, environment, console, &mut is_shown).await;
+        if let Err(failure) = &ended
+            && self.json
+            && !is_shown
+            && failure.exit != Exit::Ok
+        {
+            let mut error = failure.to_json();
+            error.insert("kind".into(), "not_started".into());
+            error.insert("message".into(), failure.to_string().into());
+            let object = json!({
+                "tool": self.tool, "content": [], "structured": null, "error": error, "receipt": null,
+            });
+            // Standard error has it as well.
+            let _ = writeln!(std::io::stdout(), "{object}");
+        }
+        ended
+    }
+
+    /// Runs the call; `is_shown` says whether its answer was written.
+    async fn call(
+        &self,
         mut overrides: Overrides,
         environment: &Environment,
         console: &Console,
+        is_shown: &mut bool,
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
@@ -88,6 +115,7 @@ impl Call {
                 receipt: None,
             },
         };
+        *is_shown = true;
         self.show(tool, &outcome, console)?;
         let scratches = Scratch::of(std::slice::from_ref(&loaded), &settings, environment);
         for scratch in scratches.iter().filter(|_| !self.json) {

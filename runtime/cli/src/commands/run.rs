@@ -1,8 +1,9 @@
 //! `toolcell run`: one turn of the loop.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::assemble::{self, AgentFlags};
 use crate::config::Overrides;
@@ -31,6 +32,8 @@ Providers:
   responses  OpenAI Responses (key in OPENAI_API_KEY)
   anthropic  Anthropic Messages (key in ANTHROPIC_API_KEY)
   gemini     Gemini (key in GEMINI_API_KEY)
+  vertex     Gemini on Vertex AI (project in GOOGLE_CLOUD_PROJECT; a token in GOOGLE_OAUTH_ACCESS_TOKEN, or made by
+             `[provider] token_command`)
   ollama     Ollama on this machine
   scripted   plays the turns of a JSON file, named by --model
   offline    no model: matches words of the prompt with tools
@@ -64,6 +67,24 @@ impl Run {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
+        let (mut turns, prompt) = match self.prepare(overrides, environment, console).await {
+            Ok(prepared) => prepared,
+            Err(failure) => return Err(self.told(failure)),
+        };
+        let session = turns.agent().session();
+        let ended = turns.begin(session, prompt).await;
+        if !self.json {
+            turns.tell_changes();
+        }
+        ended
+    }
+
+    async fn prepare(
+        &self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<(Turns, String), Failure> {
         let prompt = self.read_prompt()?;
         let store = if self.no_session {
             None
@@ -83,13 +104,18 @@ impl Run {
         if !self.json {
             console.note(&assembled.note);
         }
-        let mut turns = Turns::new(assembled, console, self.json);
-        let session = turns.agent().session();
-        let ended = turns.begin(session, prompt).await;
-        if !self.json {
-            turns.tell_changes();
+        Ok((Turns::new(assembled, console, self.json), prompt))
+    }
+
+    /// Where no turn begins, there is no event to say so; whoever reads events gets one line all the same.
+    fn told(&self, failure: Failure) -> Failure {
+        if self.json && failure.exit != Exit::Ok {
+            let mut line = failure.to_json();
+            line.insert("type".into(), "not_started".into());
+            // Standard error has it as well.
+            let _ = writeln!(std::io::stdout(), "{}", Value::Object(line));
         }
-        ended
+        failure
     }
 
     fn read_prompt(&self) -> Result<String, Failure> {

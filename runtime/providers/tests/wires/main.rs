@@ -5,6 +5,7 @@
 mod anthropic;
 mod conversation;
 mod gemini;
+mod http;
 mod loopback;
 mod offline;
 mod ollama;

@@ -1,7 +1,5 @@
 //! Chat Completions.
 
-use std::time::Duration;
-
 use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
@@ -10,9 +8,9 @@ use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options, ToolSchemas};
 use toolcell_providers::{ApiKey, HttpOptions, SetupError};
 
 use crate::conversation::*;
-use crate::loopback::{CERTIFICATE, Reply, Server};
+use crate::loopback::{Reply, Server};
 
-fn model(server: &Server, http: HttpOptions) -> OpenAi {
+pub(crate) fn model(server: &Server, http: HttpOptions) -> OpenAi {
     let mut options = Options::new("gpt-x");
     options.base_url = server.url("/v1");
     options.api_key = Some(ApiKey::new("sk-planted-secret"));
@@ -20,7 +18,7 @@ fn model(server: &Server, http: HttpOptions) -> OpenAi {
     OpenAi::new(options).unwrap()
 }
 
-const HELLO: &[&str] = &[
+pub(crate) const HELLO: &[&str] = &[
     r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":"Grüß "}}]}"#,
     r#"{"choices":[{"index":0,"delta":{"content":"Gott 🦀"}}]}"#,
@@ -533,216 +531,6 @@ async fn a_stream_without_its_end_marker_is_complete_when_the_model_had_finished
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_anywhere_before_the_model_had_finished_is_truncated() {
-    let whole: String = HELLO.iter().map(|e| format!("data: {e}\n\n")).collect();
-    let finished = whole.find(r#""finish_reason""#).unwrap();
-    let first_text = whole.find("Gr").unwrap();
-    let mut options = http();
-    options.retry.retries = 0;
-    for cut in (0..finished).step_by(23).chain([first_text, finished]) {
-        for broken in [false, true] {
-            let reply = Reply::sse(whole.clone()).cut_at(cut);
-            let server = Server::start([if broken { reply.then_break() } else { reply }]).await;
-            let (_, end) = play(&model(&server, options.clone()), hello()).await;
-            let error = end.unwrap_err();
-            assert_eq!(error.kind, ProviderErrorKind::Truncated, "cut at {cut}: {error}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_stream_that_breaks_before_anything_was_shown_is_asked_for_again() {
-    let server = Server::start([Reply::events(&HELLO[..1]), Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
-    assert_eq!(retries(&deltas), 1);
-    assert!(matches!(deltas[0], Delta::Retry { attempt: 2, .. }));
-}
-
-#[tokio::test]
-async fn a_stream_that_breaks_after_something_was_shown_is_not() {
-    let server = Server::start([Reply::events(&HELLO[..2]), Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Truncated);
-    assert_eq!(deltas, [Delta::Text("Grüß ".into())]);
-    assert_eq!(server.received().len(), 1);
-}
-
-#[tokio::test]
-async fn an_error_inside_a_stream_is_an_error_and_tried_again_only_before_the_first_output() {
-    let overloaded = r#"{"error":{"message":"Overloaded","code":529}}"#;
-    let server = Server::start([Reply::events(&[overloaded]), Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    assert!(end.is_ok());
-    assert_eq!(retries(&deltas), 1);
-
-    let server = Server::start([Reply::events(&[HELLO[1], overloaded]), Reply::events(HELLO)]).await;
-    let (_, end) = play(&model(&server, http()), hello()).await;
-    let error = end.unwrap_err();
-    assert_eq!(
-        (error.kind, error.message.as_str()),
-        (ProviderErrorKind::Unavailable, "Overloaded")
-    );
-}
-
-#[tokio::test]
-async fn a_key_that_is_not_accepted_is_told_without_the_key() {
-    let body = r#"{"error":{"message":"Incorrect API key provided: sk-planted-secret.","type":"invalid_request_error","code":"invalid_api_key"}}"#;
-    let server = Server::start([Reply::json(401, body)]).await;
-    let provider = model(&server, http());
-    let (deltas, end) = play(&provider, hello()).await;
-    let error = end.unwrap_err();
-    assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
-    assert_eq!(error.status, Some(401));
-    assert_eq!(error.message, "Incorrect API key provided: ***.");
-    assert_eq!(deltas, []);
-    assert!(!format!("{provider:?}").contains("planted"), "{provider:?}");
-}
-
-#[tokio::test]
-async fn a_server_that_asks_to_wait_is_asked_again_after_that_time() {
-    let slow =
-        Reply::json(429, r#"{"error":{"message":"Rate limit reached"}}"#).header("retry-after-ms", "15");
-    let server = Server::start([slow.clone(), slow, Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    assert!(end.is_ok());
-    let told: Vec<_> = deltas
-        .iter()
-        .filter_map(|d| match d {
-            Delta::Retry {
-                attempt,
-                delay_ms,
-                reason,
-            } => Some((*attempt, *delay_ms, reason.as_str())),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            (2, 15, "openai: too many requests: Rate limit reached"),
-            (3, 15, "openai: too many requests: Rate limit reached"),
-        ]
-    );
-}
-
-#[tokio::test]
-async fn a_server_that_asks_to_wait_too_long_is_not_asked_again() {
-    let slow =
-        Reply::json(429, r#"{"error":{"message":"Come back tomorrow"}}"#).header("retry-after", "86400");
-    let server = Server::start([slow, Reply::events(HELLO)]).await;
-    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "Come back tomorrow (asks to wait 86400 s)");
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
-    assert_eq!(server.received().len(), 1);
-}
-
-#[tokio::test]
-async fn a_server_that_fails_is_asked_again_as_often_as_allowed() {
-    let broken = || Reply::new(500, "text/plain", "oops");
-    let server = Server::start([broken(), broken(), Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    assert!(end.is_ok());
-    assert_eq!(retries(&deltas), 2);
-
-    let server = Server::start([broken(), broken(), broken(), Reply::events(HELLO)]).await;
-    let (deltas, end) = play(&model(&server, http()), hello()).await;
-    let error = end.unwrap_err();
-    assert_eq!(
-        (error.kind, error.status),
-        (ProviderErrorKind::Unavailable, Some(500))
-    );
-    assert_eq!(error.message, "oops");
-    assert_eq!(retries(&deltas), 2);
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there_is_a_network_error_after_its_retries() {
-    let server = Server::start([]).await;
-    let provider = model(&server, http());
-    drop(server);
-    tokio::task::yield_now().await;
-    let (deltas, end) = play(&provider, hello()).await;
-    assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Network);
-    assert_eq!(retries(&deltas), 2);
-}
-
-#[tokio::test]
-async fn a_page_of_html_is_told_in_its_words() {
-    let page = "<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>";
-    let mut options = http();
-    options.retry.retries = 0;
-    let server = Server::start([Reply::new(502, "text/html", page)]).await;
-    let error = play(&model(&server, options), hello()).await.1.unwrap_err();
-    assert_eq!(
-        (error.kind, error.message.as_str()),
-        (ProviderErrorKind::Unavailable, "502 Bad Gateway nginx")
-    );
-
-    let server = Server::start([Reply::new(200, "text/html", "<h1>Welcome</h1>")]).await;
-    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.kind, ProviderErrorKind::Protocol);
-    assert!(error.message.contains("base URL is probably wrong"), "{error}");
-}
-
-#[tokio::test]
-async fn nonsense_is_a_protocol_error_that_shows_it() {
-    for (body, shown) in [
-        ("data: {\"choices\":\n\n", "a chunk is no JSON"),
-        ("data: {\"hello\":1}\n\n", "a chunk has no `choices`"),
-        ("data: [DONE]\n\n", "without any content"),
-        ("data: 7\n\n", "a chunk has no `choices`"),
-    ] {
-        let server = Server::start([Reply::sse(body)]).await;
-        let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-        assert_eq!(error.kind, ProviderErrorKind::Protocol, "{body}");
-        assert!(error.message.contains(shown), "{error}");
-    }
-    let server = Server::start([Reply::sse(b"data: \xff\xfe\n\n".to_vec())]).await;
-    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "the answer is not UTF-8");
-}
-
-#[tokio::test]
-async fn a_redirect_is_not_followed() {
-    let elsewhere = Reply::new(307, "text/plain", "").header("location", "http://127.0.0.1:9/");
-    let server = Server::start([elsewhere]).await;
-    let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.status, Some(307));
-    assert!(error.message.contains("redirects are not followed"), "{error}");
-}
-
-#[tokio::test]
-async fn silence_is_ended_by_the_idle_timeout_and_slowness_is_not() {
-    let mut options = http();
-    options.idle_timeout = Duration::from_millis(60);
-    for shown in [0, 2] {
-        let server = Server::start([Reply::events(&HELLO[..shown]).then_stall()]).await;
-        let error = play(&model(&server, options.clone()), hello())
-            .await
-            .1
-            .unwrap_err();
-        assert_eq!(error.kind, ProviderErrorKind::Timeout);
-        assert_eq!(error.message, "nothing came for 60ms");
-    }
-    let mut options = http();
-    options.idle_timeout = Duration::from_secs(30);
-    let server = Server::start([Reply::events(HELLO).in_pieces(9)]).await;
-    assert!(play(&model(&server, options), hello()).await.1.is_ok());
-}
-
-#[tokio::test]
-async fn the_deadline_ends_a_stream_that_never_falls_silent() {
-    let mut options = http();
-    options.deadline = Some(Duration::from_millis(100));
-    let endless = ": still here\n\n".repeat(100_000);
-    let server = Server::start([Reply::sse(endless).in_pieces(14)]).await;
-    let error = play(&model(&server, options), hello()).await.1.unwrap_err();
-    assert_eq!(error.kind, ProviderErrorKind::Timeout);
-    assert_eq!(error.message, "not finished within the deadline of 100ms");
-}
-
-#[tokio::test]
 async fn what_a_server_refuses_is_left_out_from_then_on() {
     let refuses = |name: &str| {
         Reply::json(
@@ -817,57 +605,6 @@ async fn a_model_that_wants_the_limit_under_another_name_gets_it() {
 }
 
 #[tokio::test]
-async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
-    let mut options = http();
-    options.idle_timeout = Duration::from_secs(1);
-    let server = Server::start([Reply::events(&HELLO[..4]).then_stall()]).await;
-    let end = play(&model(&server, options), hello()).await.1.unwrap();
-    assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
-}
-
-#[tokio::test]
-async fn requests_go_through_a_proxy_that_is_named() {
-    let proxy = Server::start([Reply::events(HELLO)]).await;
-    let mut options = Options::new("gpt-x");
-    options.base_url = "http://model.invalid/v1".into();
-    options.http = http();
-    options.http.proxy = Some(proxy.url(""));
-    play(&OpenAi::new(options).unwrap(), hello()).await.1.unwrap();
-    assert_eq!(
-        proxy.received()[0].line,
-        "POST http://model.invalid/v1/chat/completions HTTP/1.1"
-    );
-}
-
-#[tokio::test]
-async fn a_server_is_spoken_to_only_when_somebody_vouches_for_its_certificate() {
-    for vouched in [false, true] {
-        let server = Server::start_tls([Reply::events(HELLO)]).await;
-        let mut options = Options::new("gpt-x");
-        options.base_url = server.https_url("/v1");
-        options.api_key = Some(ApiKey::new("sk-planted-secret"));
-        options.http = http();
-        if vouched {
-            options.http.root_certificates.push(CERTIFICATE.to_vec());
-        }
-        let (deltas, end) = play(&OpenAi::new(options).unwrap(), hello()).await;
-        assert_eq!(retries(&deltas), 0);
-        if vouched {
-            assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
-        } else {
-            let error = end.unwrap_err();
-            assert_eq!(error.kind, ProviderErrorKind::Network);
-            assert!(error.message.contains("certificate"), "{error}");
-        }
-        assert_eq!(
-            server.received().len(),
-            usize::from(vouched),
-            "the key does not travel to a stranger"
-        );
-    }
-}
-
-#[tokio::test]
 async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
     let server = Server::start([Reply::events(&[
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"weather","arguments":"{\"city\":\"Rome\",\"unit\":null}"}}]},"finish_reason":"tool_calls"}]}"#,
@@ -905,18 +642,6 @@ async fn an_identifier_that_a_server_does_not_take_is_mended_in_call_and_result_
     let id = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
     assert!(id.len() <= 40, "{id}");
     assert_eq!(messages[2]["tool_call_id"], id);
-}
-
-#[tokio::test]
-async fn dropping_the_stream_closes_the_connection() {
-    use futures_util::StreamExt;
-    use toolcell_core::Provider;
-    let server = Server::start([Reply::events(&HELLO[..2]).then_stall()]).await;
-    let provider = model(&server, http());
-    let mut stream = provider.stream(hello());
-    assert_eq!(stream.next().await.unwrap().unwrap(), Delta::Text("Grüß ".into()));
-    drop(stream);
-    assert_eq!(server.received().len(), 1);
 }
 
 #[test]
