@@ -515,8 +515,11 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     assert_eq!(heard.names(), Vec::<String>::new());
     // The disk has room again, and the session has a turn that the journal does not know.
     store.fails.store(false, Ordering::SeqCst);
-    let error = session.abandon(&Silent).await.unwrap_err().to_string();
-    assert!(error.contains("the disk is full"), "{error}");
+    let error = session.abandon(&Silent).await.unwrap_err();
+    assert!(
+        matches!(&error, AgentError::Store { source: StoreError::Failed { message }, .. } if message == "the disk is full"),
+        "{error}"
+    );
     assert_eq!(store.names(), stored);
     script.assert_asked(1);
 }
