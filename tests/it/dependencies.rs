@@ -62,6 +62,7 @@ fn metadata() -> Value {
             "--offline",
             "--format-version",
             "1",
+            "--all-features",
             "--filter-platform",
             &host,
         ])

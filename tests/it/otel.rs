@@ -301,6 +301,15 @@ fn otel_a_collector_that_is_not_there_is_reported_once_and_the_run_goes_on() {
         "{}",
         seen.stderr
     );
+    let mut grpc = person("http://127.0.0.1:1");
+    grpc.var("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+    let seen = grpc.run(&RUN).ended(0);
+    assert!(
+        seen.stderr
+            .contains("`OTEL_EXPORTER_OTLP_PROTOCOL=grpc` is not part of this build"),
+        "{}",
+        seen.stderr
+    );
     let seen = person("no url at all").run(&RUN).ended(0);
     assert_eq!(
         seen.stderr.matches("telemetry is not sent").count(),

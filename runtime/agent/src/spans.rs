@@ -81,13 +81,15 @@ pub(crate) fn ended(span: &Span, report: &TurnReport) {
     ) {
         failed(span, name);
     }
-    span.record("toolcell.steps", report.steps);
+    span.record("toolcell.steps", i64::from(report.steps));
     record_usage(span, report.usage);
 }
 
 fn record_usage(span: &Span, usage: Usage) {
-    span.record("gen_ai.usage.input_tokens", usage.input);
-    span.record("gen_ai.usage.output_tokens", usage.output);
+    // OpenTelemetry has signed integers alone; others would arrive as text.
+    let signed = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    span.record("gen_ai.usage.input_tokens", signed(usage.input));
+    span.record("gen_ai.usage.output_tokens", signed(usage.output));
 }
 
 #[cfg(test)]

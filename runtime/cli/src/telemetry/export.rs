@@ -1,7 +1,9 @@
 //! Starts the export, and ends it in bounded time.
 
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithHttpConfig as _};
+use opentelemetry_otlp::{
+    MetricExporter, Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracerProvider};
@@ -49,8 +51,8 @@ impl Telemetry {
         if signals.is_empty() {
             return (telemetry, None);
         }
-        if let Err(error) = telemetry.build(signals, resource(environment)) {
-            telemetry.failure = Some(error.to_string());
+        if let Err(error) = telemetry.build(signals, environment) {
+            telemetry.failure = Some(format!("{error:#}"));
         }
         let layer = telemetry.traces.as_ref().map(|provider| {
             tracing_opentelemetry::layer()
@@ -68,10 +70,12 @@ impl Telemetry {
         (telemetry, layer)
     }
 
-    fn build(&mut self, signals: Signals, resource: Resource) -> Result<(), ExporterBuildError> {
+    fn build(&mut self, signals: Signals, environment: &Environment) -> anyhow::Result<()> {
+        let resource = resource(environment);
         if signals.metrics {
             let exporter = MetricExporter::builder()
                 .with_http()
+                .with_protocol(protocol(environment, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL")?)
                 .with_http_client(self.sender.clone())
                 .build()?;
             let provider = SdkMeterProvider::builder()
@@ -85,6 +89,7 @@ impl Telemetry {
         if signals.traces {
             let exporter = SpanExporter::builder()
                 .with_http()
+                .with_protocol(protocol(environment, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")?)
                 .with_http_client(self.sender.clone())
                 .build()?;
             spans = Some(BatchSpanProcessor::builder(exporter).build());
@@ -123,6 +128,24 @@ impl Telemetry {
                 PATIENCE.as_secs()
             )),
         }
+    }
+}
+
+/// How requests are written: protobuf, unless a variable says otherwise (the specification of OTLP exporters).
+///
+/// # Errors
+/// When it says what this build has not.
+fn protocol(environment: &Environment, of_signal: &'static str) -> anyhow::Result<Protocol> {
+    let of_all = "OTEL_EXPORTER_OTLP_PROTOCOL";
+    let said = [of_signal, of_all]
+        .into_iter()
+        .find_map(|name| Some((name, environment.var(name)?)));
+    match said {
+        None | Some((_, "http/protobuf")) => Ok(Protocol::HttpBinary),
+        Some((_, "http/json")) => Ok(Protocol::HttpJson),
+        Some((name, other)) => Err(anyhow::anyhow!(
+            "`{name}={other}` is not part of this build; use `http/protobuf` or `http/json`"
+        )),
     }
 }
 
