@@ -33,7 +33,10 @@ Examples:
   toolcell config check --json
 
 Environment variables:
-{}", variables()))]
+{}
+
+A build with the feature `otel` (`cargo build --release --features otel`) also reads OTEL_EXPORTER_OTLP_ENDPOINT and the other
+standard variables of OpenTelemetry, and sends traces and metrics there; nothing that anybody said is among them.", variables()))]
 pub(crate) struct Check {
     /// Print one JSON object.
     #[arg(long)]
