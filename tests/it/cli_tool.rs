@@ -41,7 +41,7 @@ fn an_inspected_component_says_what_its_imports_prove() {
       - cannot send HTTP requests, whatever is granted
       - cannot read environment variables, whatever is granted
       - cannot know the time of day
-      - cannot get random numbers: the same input gives the same answer
+      - cannot get random numbers
 
     granted to it
         http=example.com

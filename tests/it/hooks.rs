@@ -481,7 +481,7 @@ fn a_person_reads_what_a_hook_is() {
       - cannot touch files, whatever is granted
       - cannot send HTTP requests, whatever is granted
       - cannot know the time of day
-      - cannot get random numbers: the same input gives the same answer
+      - cannot get random numbers
 
     nothing is granted to it
 

@@ -91,7 +91,7 @@ impl Ability {
             Self::Http => Some("cannot send HTTP requests, whatever is granted"),
             Self::Environment => Some("cannot read environment variables, whatever is granted"),
             Self::WallClock => Some("cannot know the time of day"),
-            Self::Random => Some("cannot get random numbers: the same input gives the same answer"),
+            Self::Random => Some("cannot get random numbers"),
             _ => None,
         }
     }
