@@ -32,8 +32,8 @@ Providers:
   responses  OpenAI Responses (key in OPENAI_API_KEY)
   anthropic  Anthropic Messages (key in ANTHROPIC_API_KEY)
   gemini     Gemini (key in GEMINI_API_KEY)
-  vertex     Gemini on Vertex AI (project in GOOGLE_CLOUD_PROJECT; a token in GOOGLE_OAUTH_ACCESS_TOKEN, or made by
-             `[provider] token_command`)
+  vertex     Gemini on Vertex AI (project in GOOGLE_CLOUD_PROJECT, token in
+             GOOGLE_OAUTH_ACCESS_TOKEN or from `[provider] token_command`)
   ollama     Ollama on this machine
   scripted   plays the turns of a JSON file, named by --model
   offline    no model: matches words of the prompt with tools
