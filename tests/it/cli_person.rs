@@ -21,6 +21,9 @@ fn cache_home() -> PathBuf {
     dir
 }
 
+/// Asks the model whose turns are in `script.json`.
+pub(crate) const SCRIPTED: [&str; 6] = ["run", "x", "--provider", "scripted", "--model", "script.json"];
+
 /// A person with a home directory and a directory to work in. Both are gone with the value; before that, every file in
 /// them is searched for what the person keeps secret.
 pub(crate) struct Person {
@@ -121,6 +124,11 @@ impl Person {
             planted.is_absent(&format!("standard error of {arguments:?}"), &output.stderr);
         }
         output.into()
+    }
+
+    /// Has the model of `script.json` asked `x`, with these flags.
+    pub(crate) fn run_script(&self, flags: &[&str]) -> Seen {
+        self.run(&[&SCRIPTED[..], flags].concat())
     }
 
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Seen {

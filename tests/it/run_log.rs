@@ -14,8 +14,6 @@ fn person(configuration: &str) -> Person {
     person
 }
 
-const RUN: [&str; 6] = ["run", "x", "--provider", "scripted", "--model", "script.json"];
-
 fn names(dir: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(dir)
         .unwrap()
@@ -28,11 +26,11 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 #[test]
 fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_directory_is_named() {
     let silent = person("");
-    silent.run(&RUN).ended(0);
+    silent.run_script(&[]).ended(0);
     assert!(!silent.home().join(".config/toolcell/log").exists());
 
     let person = person("[log]\ndir = \"log\"\n");
-    person.run(&RUN).ended(0);
+    person.run_script(&[]).ended(0);
     let dir = person.home().join(".config/toolcell/log");
     let names = names(&dir);
     assert_eq!(names.len(), 2, "{names:?}");
@@ -88,7 +86,7 @@ fn logs_are_removed_that_are_older_than_they_shall_be() {
         let file = std::fs::File::options().append(true).open(&old).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60))
             .unwrap();
-        person.run(&RUN).ended(0);
+        person.run_script(&[]).ended(0);
         assert_eq!(old.exists(), kept, "{retention:?}");
     }
 }
@@ -96,7 +94,7 @@ fn logs_are_removed_that_are_older_than_they_shall_be() {
 #[test]
 fn a_log_directory_that_cannot_be_used_is_refused_with_its_place() {
     let person = person("[log]\ndir = \"config.toml\"\n");
-    let seen = person.run(&RUN).ended(3);
+    let seen = person.run_script(&[]).ended(3);
     assert!(
         seen.stderr
             .contains("error: the log directory `~/.config/toolcell/config.toml` cannot be used"),

@@ -68,19 +68,7 @@ fn events_are_json_lines_and_nothing_else_is_on_standard_output() {
     let person = Person::new();
     let calls = json!([{ "name": "text_count", "arguments": { "text": "a\u{1b}[2Jb" } }]);
     person.file("script.json", script(&calls, "Done \u{202e}."));
-    let seen = person
-        .run(&[
-            "run",
-            "x",
-            "--provider",
-            "scripted",
-            "--model",
-            "script.json",
-            "--tool",
-            "text",
-            "--json",
-        ])
-        .ended(0);
+    let seen = person.run_script(&["--tool", "text", "--json"]).ended(0);
     let events = seen.json_lines();
     let kinds: Vec<&str> = events
         .iter()
@@ -142,18 +130,7 @@ fn what_a_model_and_a_tool_say_is_inert_for_people() {
     ] })
         .to_string(),
     );
-    let seen = person
-        .run(&[
-            "run",
-            "x",
-            "--provider",
-            "scripted",
-            "--model",
-            "script.json",
-            "--tool",
-            "evil.wasm",
-        ])
-        .ended(0);
+    let seen = person.run_script(&["--tool", "evil.wasm"]).ended(0);
     for text in [&seen.stdout, &seen.stderr] {
         let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(obeyed), "{text:?}");
