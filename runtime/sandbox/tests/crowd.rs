@@ -206,6 +206,15 @@ async fn median(tool: &Arc<dyn Tool>) -> Duration {
     times[times.len() / 2]
 }
 
+/// The best of several times 100 calls: what the calls take when nobody else on the machine disturbs them.
+async fn best(tool: &Arc<dyn Tool>, times: u32) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..times {
+        best = best.min(median(tool).await);
+    }
+    best
+}
+
 async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) {
     let echo = load(sandbox, &Probe::default()).await.unwrap();
     let echo = only_tool(&echo, Policy::default());
@@ -214,7 +223,7 @@ async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) 
         .unwrap();
     let looping = only_tool(&looping, policy(u64::MAX));
 
-    let before = median(&echo).await;
+    let before = best(&echo, 10).await;
     let mut crowd = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let looping = looping.clone();
@@ -222,19 +231,13 @@ async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) 
     }
     // Until each of them had the processor once: from then on they are known to be long.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    // Both sides of the comparison are measured on the same machine in the same seconds. Where other work disturbs one
-    // hundred calls, the next hundred count: what the scheduler of calls does, it does to all of them.
-    let mut among = Duration::MAX;
-    for _ in 0..20 {
-        among = among.min(median(&echo).await);
-        if among <= before {
-            break;
-        }
-    }
+    // Both sides are measured in the same way, on the same machine, in the same seconds. Other work on the machine can
+    // disturb every one of some hundreds of calls; what the scheduler of calls does, it does to all of them.
+    let among = best(&echo, 10).await;
     assert_eq!(crowd.len(), 200, "they all run");
     assert!(crowd.try_join_next().is_none(), "they all run");
     crowd.shutdown().await;
-    let usual = before.max(median(&echo).await);
+    let usual = before.max(best(&echo, 10).await);
     println!("a call takes {usual:?} alone and {among:?} among 200 that loop");
     assert!(
         among <= usual * 2,
