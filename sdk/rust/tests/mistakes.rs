@@ -154,3 +154,39 @@ fn two_tools_of_one_name_do_not_compile() {
     );
     assert!(error.contains("two tools have the same name"), "{error}");
 }
+
+#[test]
+fn a_hook_needs_words_a_moment_and_options_that_exist() {
+    let hook = |options: &str, docs: &str, moment: &str| {
+        format!(
+            "struct H;\n{docs}\n#[toolcell_sdk::hook({options})]\nimpl toolcell_sdk::hook::Hook for H {{ {moment} }}"
+        )
+    };
+    let moment = "fn after_turn(_: &toolcell_sdk::hook::TurnEnd, _: &mut toolcell_sdk::hook::Turn) -> Result<()> { Ok(()) }";
+    for (name, source, said) in [
+        (
+            "hook-words",
+            hook("", "", moment),
+            "a hook needs a description for people",
+        ),
+        ("hook-moment", hook("", "/// Looks.", ""), "a hook needs a moment"),
+        (
+            "hook-option",
+            hook("guards", "/// Looks.", moment),
+            "no option of a hook; there are `name`, `guard`, `priority`, `before`, `after`",
+        ),
+        (
+            "hook-name",
+            hook("name = \"a b\"", "/// Looks.", moment),
+            "`a b` is no name",
+        ),
+        (
+            "hook-attribute",
+            format!("struct H;\nimpl toolcell_sdk::hook::Hook for H {{ {moment} }}"),
+            "not all trait items implemented, missing: `CLAIMS`",
+        ),
+    ] {
+        let error = first_error(name, &source);
+        assert!(error.contains(said), "{name}: {error}");
+    }
+}
