@@ -209,6 +209,9 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
     if path.contains(['?', '#', '*', '\\']) || path.split('/').any(|part| part == ".." || part == ".") {
         return Err("the path is a plain prefix, without `?`, `#`, `*`, `.` and `..`".into());
     }
+    if path.contains(char::is_whitespace) {
+        return Err("the path of a URL holds no white space; write `%20`".into());
+    }
     if authority.contains('@') {
         return Err("a grant carries no user name and password".into());
     }
@@ -433,6 +436,7 @@ mod tests {
             ("re\u{1b}[8mad=.", "control character"),
             ("read=a\nwrite=/", "control character"),
             ("read=.:/a /", "white space"),
+            ("http=GET example.com/a b", "white space"),
             ("reed=.", "`reed` is none of"),
             ("read+=x", "`` is none of"),
             ("read=in:/b/../c", "must not contain `..`"),
