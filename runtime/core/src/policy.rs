@@ -116,8 +116,8 @@ pub struct BucketGrant {
 /// | `handles` | resources that a guest holds | 1,000 | open files, streams and requests at one time |
 /// | `http_requests` | requests of one call | 64 | a tool that crawls asks for more by name |
 /// | `http_body` | bytes of one response body | 16 MiB | a large document |
-/// | `file_bytes` | bytes written to files in one call | 256 MiB | |
-/// | `file_count` | files and directories made in one call | 10,000 | |
+/// | `file_bytes` | bytes written to files in one call | 256 MiB | a large build; a runaway fills no disk |
+/// | `file_count` | files and directories made in one call | 10,000 | an unpacked archive; a runaway uses up no inodes |
 /// | `keyvalue_bytes` | bytes of keys and values, read and written in one call | 256 MiB | a full bucket, four times |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
