@@ -4,8 +4,13 @@ use std::collections::BTreeSet;
 
 const TABLE: &str = include_str!("../LOOPS.md");
 
-/// All test code of the crate, and that of the suite for what other crates do with hooks, memory, agents, logs and models.
-const SOURCES: [&str; 31] = [
+/// All test code of the crate, and that of others for what they do with hooks, memory, agents, logs, models and pages.
+const SOURCES: [&str; 36] = [
+    include_str!("../../../tools/fetch/src/page.rs"),
+    include_str!("../../../tools/fetch/src/redirect.rs"),
+    include_str!("../../providers/tests/wires/ollama.rs"),
+    include_str!("../../providers/tests/wires/openai.rs"),
+    include_str!("../../sandbox/tests/outside.rs"),
     include_str!("../../../tests/it/hooks.rs"),
     include_str!("../../../tests/it/memory.rs"),
     include_str!("../../../tests/it/run_agents.rs"),
