@@ -88,6 +88,11 @@ impl Spent {
         }
     }
 
+    /// Counts the fuel of a hook that ran in a cell.
+    pub fn count_hook(&mut self, receipt: &Receipt) {
+        self.fuel = self.fuel.saturating_add(receipt.fuel);
+    }
+
     /// All tokens together, input and output.
     pub fn tokens(&self) -> u64 {
         let mut all = self.usage;

@@ -330,6 +330,10 @@ impl<'a> Driver<'a> {
 
     /// Sends an event on its way.
     fn show(&mut self, event: Event) {
+        // What a hook used counts in the budget; nothing else that comes by this way changes the state.
+        if let Event::HookFinished { .. } = event {
+            self.state.apply(&event);
+        }
         self.record.note(&event);
         self.journal.push(event, self.sink);
     }
@@ -446,6 +450,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn done(&mut self, done: Done) -> Option<Input> {
+        self.show_notes();
         match done {
             Done::Reported => None,
             Done::Prompted {
@@ -484,7 +489,6 @@ impl<'a> Driver<'a> {
             Done::Returned { id, mut outcome } => {
                 let observer = self.running.remove(&id);
                 self.account.ended(&id);
-                self.show_notes();
                 if let Some(lost) = observer.as_ref().and_then(|observer| observer.take_lost()) {
                     self.show(lost);
                 }

@@ -117,6 +117,7 @@ impl LoopState {
                     }
                 }
             }
+            Event::HookFinished { receipt, .. } => self.spent.count_hook(receipt),
             Event::FlowChanged { flow, .. } => self.flow = *flow,
             Event::PlanUpdated { plan } => self.plan = Some(plan.clone()),
             Event::SummaryStarted { .. } => {

@@ -595,3 +595,48 @@ impl Approver for Always {
         Box::pin(std::future::ready(self.0.clone()))
     }
 }
+
+/// A hook in a cell files what it used; here a native one does.
+fn hungry(_: &mut CallDraft, cx: &HookContext) -> Ruled {
+    let receipt = toolcell_core::Receipt {
+        fuel: 60,
+        ..toolcell_core::Receipt::default()
+    };
+    cx.receipt("hungry", "before_call", receipt);
+    Ok(Verdict::Continue)
+}
+
+#[tokio::test]
+async fn the_fuel_of_hooks_counts_in_the_budget_of_the_session() {
+    for (fuel, calls) in [(1_000, 3), (100, 1)] {
+        let script = Script::new([
+            call("c1", "t", &json!({})),
+            call("c2", "t", &json!({})),
+            call("c3", "t", &json!({})),
+            Say::Text("Done."),
+        ]);
+        let mut policy = LoopPolicy::default();
+        policy.budget.fuel = Some(fuel);
+        let ran = Arc::new(AtomicU32::new(0));
+        let count = ran.clone();
+        let agent = agent(&script)
+            .tool(tool("t", move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(format!("{}", count.load(Ordering::Relaxed)).into())
+            }))
+            .hook(Arc::new(Told {
+                name: "hungry",
+                call: Some(hungry),
+                ..Told::default()
+            }))
+            .policy(policy)
+            .build()
+            .unwrap();
+        let mut session = agent.session();
+        let report = session.ask("go").await.unwrap();
+        assert_eq!(ran.load(Ordering::Relaxed), calls, "{fuel}");
+        let ended = matches!(report.outcome, TurnOutcome::Budget { .. });
+        assert_eq!(ended, fuel == 100, "{:?}", report.outcome);
+        assert_eq!(session.state().spent().fuel, if ended { 120 } else { 180 });
+    }
+}
