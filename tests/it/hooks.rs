@@ -528,3 +528,24 @@ fn an_agent_is_no_way_around_a_hook() {
     assert_eq!(finished["event"]["error"]["kind"], "denied");
     assert!(finished.to_string().contains("this is private"), "{finished}");
 }
+
+/// A hook is asked about every call: what it can read and send, every session with it can.
+#[test]
+fn what_a_hook_is_granted_counts_for_the_guard_over_the_flow_of_data() {
+    let fetch = json!([{ "name": "fetch", "arguments": { "url": "http://127.0.0.1:9/" } }]);
+    let flags = ["--tool", "fetch", "--grant", "fetch:http=http://127.0.0.1:9"];
+    for (grants, is_held) in [("[\"read=.\"]", true), ("[]", false)] {
+        let person = person("unruly_hook.wasm", &format!("grants = {grants}"), &fetch);
+        let seen = run(&person, "x", &flags).ended(0);
+        let kind = &only_result(&seen)["error"]["kind"];
+        assert_eq!(kind == "denied", is_held, "{}", seen.stdout);
+        let explained = person.run(&[&["policy", "explain"][..], &flags].concat());
+        let shown = explained.ended(0).stdout;
+        assert_eq!(shown.contains("hook h  reads private data"), is_held, "{shown}");
+        assert_eq!(
+            shown.contains("`fetch` and `hook h` together can carry private data outside"),
+            is_held,
+            "{shown}"
+        );
+    }
+}

@@ -172,6 +172,7 @@ impl AgentFlags {
             .iter()
             .flat_map(|loaded| loaded.tools.iter().cloned())
             .collect();
+        let hook_flow = flow::of_hooks(&hooks);
         let hooks: Vec<Arc<dyn Hook>> = hooks
             .into_iter()
             .map(|hook| -> Arc<dyn Hook> {
@@ -185,7 +186,7 @@ impl AgentFlags {
             .policy(loop_policy(&settings, settings.budget.budget(prices)))
             .model(settings.provider.model_settings())
             .approvals(approvals.clone());
-        for (tool, flow) in flow::of_tools(&loaded[..mains]) {
+        for (tool, flow) in flow::of_tools(&loaded[..mains], hook_flow) {
             agent = agent.flow(tool, flow);
         }
         for hook in &hooks {
@@ -194,6 +195,7 @@ impl AgentFlags {
         let rules = subagents::Rules {
             approvals: &approvals,
             hooks: &hooks,
+            hook_flow,
         };
         agent = subagents::offer(agent, &settings, &loaded, mains, &rules, environment)?;
         let is_kept = store.is_some();

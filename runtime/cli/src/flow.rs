@@ -7,7 +7,7 @@ use toolcell_core::event::Flow;
 use toolcell_sandbox::Ability;
 
 use crate::config::ToolSettings;
-use crate::toolbox::Loaded;
+use crate::toolbox::{Loaded, LoadedHook};
 
 /// One reason for a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,18 +18,33 @@ pub(crate) struct Reason {
     pub(crate) flow: Flow,
 }
 
-/// What each tool of these components touches.
-pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>) -> Vec<(String, Flow)> {
+/// What a call of each tool of these components touches, with hooks that touch `hooks`.
+pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>, hooks: Flow) -> Vec<(String, Flow)> {
     loaded
         .into_iter()
         .flat_map(|loaded| {
-            let flow = total(&reasons(&loaded.settings, &loaded.component.abilities()));
+            let own = total(&reasons(&loaded.settings, &loaded.component.abilities()));
+            let flow = own.union(hooks);
             loaded
                 .tools
                 .iter()
                 .map(move |tool| (tool.spec().name.to_string(), flow))
         })
         .collect()
+}
+
+/// What hooks touch by grants of their own. They are asked about every call, so that with each call the session touches it
+/// as well.
+pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> Flow {
+    hooks
+        .iter()
+        .map(|hook| total(&of_hook(hook)))
+        .fold(Flow::default(), Flow::union)
+}
+
+/// What one hook touches.
+pub(crate) fn of_hook(hook: &LoadedHook) -> Vec<Reason> {
+    reasons(&hook.settings.component, &hook.component.identity().abilities())
 }
 
 /// The grants of a component that its imports let it use, with what each one touches.

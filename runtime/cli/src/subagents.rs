@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
 use toolcell_core::Tool;
+use toolcell_core::event::Flow;
 
 use crate::assemble::prices;
 use crate::config::{AgentSettings, Settings};
@@ -27,6 +28,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) approvals: &'a Approvals,
     /// Who else looks at them.
     pub(crate) hooks: &'a [Arc<dyn Hook>],
+    /// What those touch.
+    pub(crate) hook_flow: Flow,
 }
 
 /// Offers all agents. `loaded` are the components of everybody, those of the main agent first; it has `mains` of them.
@@ -91,7 +94,7 @@ fn one(
         .policy(policy)
         .model(provider.model_settings())
         .approvals(rules.approvals.clone());
-    for (tool, flow) in flow::of_tools(loaded.iter().copied()) {
+    for (tool, flow) in flow::of_tools(loaded.iter().copied(), rules.hook_flow) {
         builder = builder.flow(tool, flow);
     }
     for hook in rules.hooks {

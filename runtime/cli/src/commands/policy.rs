@@ -16,7 +16,7 @@ use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
 use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
-use crate::toolbox::{Loaded, Toolbox};
+use crate::toolbox::{Loaded, LoadedHook, Toolbox};
 
 /// Explain what tools could do together.
 #[derive(Debug, Subcommand)]
@@ -79,7 +79,8 @@ impl Explain {
         let settings = config::load(environment, overrides)?;
         let toolbox = Toolbox::open(environment, &settings, console)?;
         let loaded = assemble::load(&toolbox, &self.tools, console).await?;
-        let rows: Vec<Row> = loaded.iter().map(row).collect();
+        let hooks = toolbox.hooks().await?;
+        let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);
         if self.json {
             let object = json!({
@@ -105,6 +106,16 @@ fn row(loaded: &Loaded) -> Row {
     let reasons = flow::reasons(&loaded.settings, &loaded.component.abilities());
     Row {
         name: loaded.settings.name.clone(),
+        flow: flow::total(&reasons),
+        reasons,
+    }
+}
+
+/// A hook is asked about every call, whichever tool it is of.
+fn hook_row(hook: &LoadedHook) -> Row {
+    let reasons = flow::of_hook(hook);
+    Row {
+        name: format!("hook {}", hook.settings.component.name),
         flow: flow::total(&reasons),
         reasons,
     }
