@@ -622,7 +622,7 @@ async fn the_fuel_of_hooks_counts_in_the_budget_of_the_session() {
         let agent = agent(&script)
             .tool(tool("t", move |_| {
                 count.fetch_add(1, Ordering::Relaxed);
-                Ok(format!("{}", count.load(Ordering::Relaxed)).into())
+                Ok(format!("{}", count.load(Ordering::Relaxed)))
             }))
             .hook(Arc::new(Told {
                 name: "hungry",
