@@ -1,0 +1,181 @@
+//! What the driver waits for, and what that means to the machine.
+
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::{Event, StoreError};
+
+use super::listen::Heard;
+use super::tasks::Done;
+use super::{Driver, Summary};
+use crate::error::AgentError;
+use crate::hook::FailurePhase;
+use crate::machine::Input;
+
+/// What the driver waits for.
+pub(super) enum Happening {
+    Cancelled,
+    Deadline(TurnOutcome),
+    Note(Event),
+    Heard(Heard),
+    Done(Done),
+    TaskFailed(String),
+    Stored(Result<(), StoreError>),
+}
+
+impl Driver<'_> {
+    /// Waits until something happens.
+    pub(super) async fn happening(&mut self) -> Happening {
+        let deadline = self.deadline.clone();
+        let deadline = async move {
+            match deadline {
+                Some((at, outcome)) => {
+                    tokio::time::sleep_until(at).await;
+                    outcome
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let model = &mut self.model;
+        let heard = async move {
+            match model {
+                Some(model) => model.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let tasks = &mut self.tasks;
+        let done = async move {
+            match tasks.join_next().await {
+                Some(Ok(done)) => Happening::Done(done),
+                Some(Err(error)) => Happening::TaskFailed(error.to_string()),
+                None => std::future::pending().await,
+            }
+        };
+        let notes = &mut self.notes.1;
+        let is_full = self.journal.is_full();
+        let stored = self.journal.flow(self.sink);
+        // Taken fairly: a call that never stops telling does not keep the others from ending.
+        let something = async move {
+            tokio::select! {
+                stored = stored => Happening::Stored(stored),
+                Some(note) = notes.recv(), if !is_full => Happening::Note(note),
+                happening = done, if !is_full => happening,
+                heard = heard, if !is_full => Happening::Heard(heard),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Happening::Cancelled,
+            outcome = deadline => Happening::Deadline(outcome),
+            happening = something => happening,
+        }
+    }
+
+    /// What a happening means to the machine, if anything.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(super) async fn take(&mut self, happening: Happening) -> Result<Option<Input>, AgentError> {
+        Ok(match happening {
+            Happening::Stored(stored) => {
+                stored.map_err(|source| self.failed(source))?;
+                self.release();
+                None
+            }
+            Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
+            Happening::Deadline(outcome) => Some(self.halt(outcome).await),
+            Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
+            Happening::Note(event) => {
+                self.show(event);
+                None
+            }
+            Happening::Heard(heard) => self.heard(heard),
+            Happening::Done(done) => self.done(done).await,
+        })
+    }
+
+    fn heard(&mut self, heard: Heard) -> Option<Input> {
+        match heard {
+            Heard::Nothing => None,
+            Heard::Piece(event) => {
+                // The words of a summary are not for the person.
+                if self.summary.is_none() || matches!(event, Event::Retry { .. }) {
+                    self.show(event);
+                }
+                None
+            }
+            Heard::Answer(completion, cut) => {
+                self.model = None;
+                match self.summary.take() {
+                    Some(summary) => {
+                        self.spawn_summarised(summary, completion);
+                        None
+                    }
+                    None => Some(Input::Answered { completion, cut }),
+                }
+            }
+            Heard::Failure(error, partial) => {
+                self.model = None;
+                match self.summary.take() {
+                    Some(_) => Some(Input::SummaryFailed {
+                        reason: error.to_string(),
+                    }),
+                    None => {
+                        self.spawn_failure(FailurePhase::Model, error.to_string());
+                        Some(Input::AnswerFailed { error, partial })
+                    }
+                }
+            }
+        }
+    }
+
+    async fn done(&mut self, done: Done) -> Option<Input> {
+        self.show_notes();
+        match done {
+            Done::Reported => None,
+            Done::Prompted {
+                message,
+                instructions,
+            } => Some(Input::Prompted {
+                message,
+                instructions,
+            }),
+            Done::Aborted { by, reason } => Some(self.halt(TurnOutcome::Aborted { by, reason }).await),
+            Done::Prepared { id, arguments } => Some(Input::Prepared { id, arguments }),
+            Done::Decided { id, decision } => {
+                self.asking = false;
+                self.ask_next();
+                Some(Input::Decided { id, decision })
+            }
+            Done::SummaryBegun {
+                removed,
+                replaced,
+                request,
+            } => {
+                self.summary = Some(Summary { removed, replaced });
+                self.listen(request);
+                None
+            }
+            Done::Summarised {
+                removed,
+                replacement,
+                usage,
+            } => Some(Input::Summarised {
+                removed,
+                replacement,
+                usage,
+            }),
+            Done::SummaryFailed { reason } => Some(Input::SummaryFailed { reason }),
+            Done::Returned { id, mut outcome } => {
+                let observer = self.running.remove(&id);
+                self.account.ended(&id);
+                if let Some(lost) = observer.as_ref().and_then(|observer| observer.take_lost()) {
+                    self.show(lost);
+                }
+                outcome.receipt = observer.and_then(|observer| observer.take_receipt());
+                Some(Input::Returned {
+                    id,
+                    outcome: *outcome,
+                })
+            }
+        }
+    }
+}
