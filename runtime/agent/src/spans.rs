@@ -24,12 +24,13 @@ pub(crate) fn turn(session: &str, provider: &ProviderInfo) -> Span {
 }
 
 /// Around a request to the model.
-pub(crate) fn chat(provider: &ProviderInfo) -> Span {
+pub(crate) fn chat(session: &str, provider: &ProviderInfo) -> Span {
     info_span!(
         "chat",
         otel.name = format!("chat {}", provider.model),
         otel.kind = "client",
         gen_ai.operation.name = "chat",
+        gen_ai.conversation.id = session,
         gen_ai.provider.name = provider.provider,
         gen_ai.request.model = provider.model,
         gen_ai.response.finish_reasons = field::Empty,
@@ -40,11 +41,12 @@ pub(crate) fn chat(provider: &ProviderInfo) -> Span {
 }
 
 /// Around a call.
-pub(crate) fn tool(name: &str, id: &str) -> Span {
+pub(crate) fn tool(session: &str, name: &str, id: &str) -> Span {
     info_span!(
         "execute_tool",
         otel.name = format!("execute_tool {name}"),
         gen_ai.operation.name = "execute_tool",
+        gen_ai.conversation.id = session,
         gen_ai.tool.name = name,
         gen_ai.tool.type = "function",
         gen_ai.tool.call.id = id,
@@ -152,7 +154,9 @@ mod tests {
         assert_eq!(names, ["chat", "execute_tool", "chat", "invoke_agent"]);
         assert_eq!(spans[1]["gen_ai.tool.call.id"], "c1");
         assert_eq!(spans[2]["gen_ai.response.finish_reasons"], "stop");
-        assert_eq!(spans[3]["gen_ai.conversation.id"], "s1");
+        for span in &spans {
+            assert_eq!(span["gen_ai.conversation.id"], "s1");
+        }
         assert_eq!(spans[3]["gen_ai.usage.input_tokens"], 20);
         assert_eq!(spans[3]["toolcell.outcome"], "completed");
     }

@@ -36,11 +36,16 @@ pub(super) enum Heard {
 }
 
 impl<'a> Listening<'a> {
-    pub(super) fn new(provider: &'a dyn Provider, request: Request, timeout: Option<Duration>) -> Self {
+    pub(super) fn new(
+        session: &str,
+        provider: &'a dyn Provider,
+        request: Request,
+        timeout: Option<Duration>,
+    ) -> Self {
         Self {
             provider,
             stream: provider.stream(request),
-            span: spans::chat(provider.info()),
+            span: spans::chat(session, provider.info()),
             deadline: timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             text: String::new(),
             begun: BTreeMap::new(),

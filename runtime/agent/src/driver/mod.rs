@@ -312,6 +312,7 @@ impl<'a> Driver<'a> {
         let timeout = self.inner.machine.policy.request_timeout_ms;
         let provider = self.inner.provider.as_ref();
         self.model = Some(Listening::new(
+            &self.state.session,
             provider,
             request,
             timeout.map(Duration::from_millis),

@@ -125,7 +125,7 @@ impl Driver<'_> {
             tool,
             arguments,
         };
-        let span = spans::tool(&call.tool, &call.id);
+        let span = spans::tool(&self.state.session, &call.tool, &call.id);
         self.tasks.spawn(call.run().instrument(span));
     }
 
