@@ -71,10 +71,11 @@ fn blocks(readme: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether `line` appears in `output`, where `…` stands for anything within a line.
-fn appears(line: &str, output: &str) -> bool {
+/// What comes in `output` after the first line that is like `line`, where `…` stands for anything within a line; `None`
+/// if no line is.
+fn after<'a>(line: &str, output: &'a str) -> Option<&'a str> {
     let pieces: Vec<&str> = line.trim().split('…').map(str::trim).collect();
-    output.lines().any(|candidate| {
+    let is_like = |candidate: &str| {
         let mut rest = candidate;
         pieces.iter().all(|piece| match rest.find(piece) {
             Some(at) => {
@@ -83,7 +84,15 @@ fn appears(line: &str, output: &str) -> bool {
             }
             None => false,
         })
-    })
+    };
+    let mut rest = output;
+    while let Some((candidate, later)) = rest.split_once('\n') {
+        if is_like(candidate) {
+            return Some(later);
+        }
+        rest = later;
+    }
+    is_like(rest).then_some("")
 }
 
 /// Copies what git tracks (and what a person has added since), as a fresh clone would have it.
@@ -309,12 +318,15 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
             block.line,
             block.script
         );
+        // Line after line, in this order.
+        let mut rest = printed;
         for line in block.prints.iter().filter(|l| !l.trim().is_empty()) {
-            assert!(
-                appears(line, printed),
-                "README.md:{}: `{line}` is not in what it prints:\n{printed}",
-                block.line
-            );
+            rest = after(line, rest).unwrap_or_else(|| {
+                panic!(
+                    "README.md:{}: `{line}` does not follow in what it prints:\n{printed}",
+                    block.line
+                )
+            });
         }
     }
     assert!(

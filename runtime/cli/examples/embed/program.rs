@@ -24,6 +24,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("session {}", turn.id());
     let (mut session, report) = turn.await;
     println!("\n{} steps", report?.steps);
-    println!("{}", session.ask("And in CHANGELOG.md?").await?.text);
+    println!("{}", session.ask("How many words has CHANGELOG.md?").await?.text);
     Ok(())
 }
