@@ -9,13 +9,15 @@ use serde_json::Value;
 /// Which of our packages each package may name in its manifest. Everything else of ours is a wrong edge.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-core", &[]),
-    ("toolcell-sandbox", &["toolcell-core"]),
-    ("toolcell-agent", &["toolcell-core"]),
-    ("toolcell-providers", &["toolcell-core"]),
+    ("toolcell-fs", &[]),
+    ("toolcell-sandbox", &["toolcell-core", "toolcell-fs"]),
+    ("toolcell-agent", &["toolcell-core", "toolcell-fs"]),
+    ("toolcell-providers", &["toolcell-core", "toolcell-fs"]),
     (
         "toolcell",
         &[
             "toolcell-core",
+            "toolcell-fs",
             "toolcell-sandbox",
             "toolcell-agent",
             "toolcell-providers",
@@ -166,7 +168,7 @@ fn libraries_read_no_environment_and_never_print() {
         "eprintln!",
         "print!(",
     ];
-    for library in ["core", "sandbox", "agent", "providers"] {
+    for library in ["core", "fs", "sandbox", "agent", "providers"] {
         for path in rust_files(&root().join("runtime").join(library).join("src")) {
             let text = std::fs::read_to_string(&path).expect("a source file");
             let is_test = path.components().any(|c| c.as_os_str() == "tests") || path.ends_with("tests.rs");

@@ -1,0 +1,122 @@
+//! Writing files without being led elsewhere.
+
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::{FileError, Refusal};
+use crate::rules::{self, Owner};
+
+/// Permissions of a file that nobody else reads.
+pub const PRIVATE: u32 = 0o600;
+
+/// Permissions of a file that is shared with those who may read the directory, such as the files of a project.
+pub const SHARED: u32 = 0o644;
+
+/// How the names of files begin that are not finished; the rest is random.
+const UNFINISHED: &str = ".toolcell-new-";
+
+/// Puts a file with this content at `path`: written beside it under a new name, on disk, then renamed in one step. A reader
+/// sees the old file or the new one, and a link at `path` leads nobody anywhere.
+///
+/// # Errors
+/// When something else than a file of this user stands there, or it cannot be written.
+pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => {
+            let metadata = found.map_err(FileError::io("examine", path))?;
+            rules::file(&metadata, Owner::User)
+                .or_else(|reason| match reason {
+                    // It becomes one that only its owner may write.
+                    Refusal::WritableByAll => Ok(()),
+                    reason => Err(reason),
+                })
+                .map_err(|reason| FileError::refused(path, reason))?;
+        }
+    }
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let write = || -> io::Result<()> {
+        // Made with O_EXCL, which follows no link.
+        let mut new = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(directory)?;
+        new.write_all(content)?;
+        new.as_file().sync_all()?;
+        new.persist(path).map_err(|error| error.error)?;
+        // The name is on disk with the directory. Some file systems know no such thing.
+        let _ = File::open(directory).and_then(|directory| directory.sync_all());
+        Ok(())
+    };
+    write().map_err(FileError::io("write", path))
+}
+
+/// Opens a file for appending, made for its owner alone where it does not exist. Says whether it was made.
+///
+/// # Errors
+/// When something else than a file of this user with one name stands there, or it cannot be opened.
+pub fn append(path: &Path) -> Result<(File, bool), FileError> {
+    let new = OpenOptions::new()
+        .append(true)
+        .read(true)
+        .create_new(true)
+        .mode(PRIVATE)
+        .open(path);
+    match new {
+        Ok(file) => return Ok((file, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(FileError::io("make", path)(error)),
+    }
+    let refused = |reason| FileError::refused(path, reason);
+    let metadata = fs::symlink_metadata(path).map_err(FileError::io("examine", path))?;
+    own(&metadata).map_err(refused)?;
+    let flags = OFlags::RDWR
+        | OFlags::APPEND
+        | OFlags::CLOEXEC
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::NOFOLLOW;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        rustix::io::Errno::LOOP => refused(Refusal::Link),
+        errno => FileError::io("open", path)(errno.into()),
+    })?;
+    let file = File::from(file);
+    let metadata = file.metadata().map_err(FileError::io("examine", path))?;
+    own(&metadata).map_err(refused)?;
+    Ok((file, false))
+}
+
+/// Whether a file is the user's own, under one name.
+pub(crate) fn own(metadata: &Metadata) -> Result<(), Refusal> {
+    rules::file(metadata, Owner::User)?;
+    match metadata.nlink() {
+        0 | 1 => Ok(()),
+        names => Err(Refusal::HardLink(names)),
+    }
+}
+
+/// Removes the file at `path` if it is the one that is open as `file`, and still as it was when it was opened.
+///
+/// # Errors
+/// When it cannot be looked at or removed.
+pub fn remove_if_same(path: &Path, file: &File) -> Result<bool, FileError> {
+    let open = file.metadata().map_err(FileError::io("examine", path))?;
+    let named = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        named => named.map_err(FileError::io("examine", path))?,
+    };
+    if (open.dev(), open.ino()) != (named.dev(), named.ino()) {
+        return Ok(false);
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true).map_err(FileError::io("remove", path)),
+    }
+}

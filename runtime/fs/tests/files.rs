@@ -1,0 +1,258 @@
+//! What stands at a path, and what is done with it.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode};
+use toolcell_fs::{PRIVATE, Refusal, Rules, SHARED};
+
+const ALL: [fn(u64) -> Rules; 3] = [Rules::named, Rules::found, Rules::own];
+
+fn pipe(path: &Path) {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, toolcell_fs::FileError>) -> Refusal {
+    result.unwrap_err().refusal().unwrap()
+}
+
+#[test]
+fn only_regular_files_are_read_and_nothing_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    pipe(&at("pipe"));
+    let _socket = UnixListener::bind(at("socket")).unwrap();
+    for rules in ALL.map(|rules| rules(10)) {
+        assert_eq!(toolcell_fs::read(&at("file"), &rules).unwrap(), b"x");
+        for (name, what) in [
+            ("directory", "a directory"),
+            ("pipe", "a pipe"),
+            ("socket", "a socket"),
+            ("/dev/null", "a device"),
+        ] {
+            let found = toolcell_fs::read(&at(name), &rules);
+            assert_eq!(refusal(found), Refusal::NotAFile(what), "{name} {rules:?}");
+        }
+        assert!(
+            toolcell_fs::read(&at("missing"), &rules)
+                .unwrap_err()
+                .is_not_found()
+        );
+    }
+}
+
+#[test]
+fn a_link_is_followed_only_where_the_user_named_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("secret"), "top secret").unwrap();
+    pipe(&at("pipe"));
+    symlink(at("secret"), at("link")).unwrap();
+    symlink(at("pipe"), at("link to a pipe")).unwrap();
+    symlink(at("missing"), at("dangling")).unwrap();
+    assert_eq!(
+        toolcell_fs::read(&at("link"), &Rules::named(10)).unwrap(),
+        b"top secret"
+    );
+    let found = toolcell_fs::read(&at("link to a pipe"), &Rules::named(10));
+    assert_eq!(refusal(found), Refusal::NotAFile("a pipe"));
+    for rules in [Rules::found(10), Rules::own(10)] {
+        for name in ["link", "link to a pipe", "dangling"] {
+            assert_eq!(
+                refusal(toolcell_fs::read(&at(name), &rules)),
+                Refusal::Link,
+                "{name}"
+            );
+        }
+    }
+    // A directory on the way may be a link: only the end of the path is somebody's choice.
+    fs::create_dir(at("directory")).unwrap();
+    fs::write(at("directory/file"), "x").unwrap();
+    symlink(at("directory"), at("way")).unwrap();
+    assert_eq!(
+        toolcell_fs::read(&at("way/file"), &Rules::found(10)).unwrap(),
+        b"x"
+    );
+}
+
+#[test]
+fn a_file_is_read_up_to_its_limit_and_refused_beyond() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "1234567890").unwrap();
+    assert_eq!(toolcell_fs::read(&path, &Rules::own(10)).unwrap().len(), 10);
+    assert_eq!(
+        refusal(toolcell_fs::read(&path, &Rules::own(9))),
+        Refusal::TooLarge(9)
+    );
+    fs::write(&path, b"ab\xff").unwrap();
+    assert_eq!(
+        refusal(toolcell_fs::read_text(&path, &Rules::own(9))),
+        Refusal::NotUtf8(2)
+    );
+}
+
+#[test]
+fn a_file_that_everybody_may_write_is_read_only_where_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "x").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(
+        refusal(toolcell_fs::read(&path, &Rules::found(9))),
+        Refusal::WritableByAll
+    );
+    assert_eq!(refusal(toolcell_fs::append(&path)), Refusal::WritableByAll);
+    assert_eq!(toolcell_fs::read(&path, &Rules::named(9)).unwrap(), b"x");
+}
+
+#[test]
+fn a_file_is_replaced_whole_and_never_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("precious"), "mine").unwrap();
+    symlink(at("precious"), at("link")).unwrap();
+    symlink(at("nowhere"), at("dangling")).unwrap();
+    pipe(&at("pipe"));
+    fs::create_dir(at("directory")).unwrap();
+    for name in ["link", "dangling", "pipe", "directory"] {
+        toolcell_fs::replace(&at(name), b"new", PRIVATE).unwrap_err();
+        toolcell_fs::append(&at(name)).unwrap_err();
+    }
+    assert_eq!(fs::read(at("precious")).unwrap(), b"mine");
+    assert!(!at("nowhere").exists());
+    for (name, mode_wanted) in [("private", PRIVATE), ("shared", SHARED)] {
+        toolcell_fs::replace(&at(name), b"first", mode_wanted).unwrap();
+        toolcell_fs::replace(&at(name), b"2", mode_wanted).unwrap();
+        assert_eq!(fs::read(at(name)).unwrap(), b"2");
+        assert_eq!(mode(&at(name)) & 0o600, 0o600);
+        assert_eq!(mode(&at(name)) & !mode_wanted, 0);
+    }
+    // A second name of the old file keeps the old content: the new file is another one.
+    fs::hard_link(at("private"), at("second name")).unwrap();
+    toolcell_fs::replace(&at("private"), b"3", PRIVATE).unwrap();
+    assert_eq!(fs::read(at("second name")).unwrap(), b"2");
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn nothing_is_appended_to_a_file_with_a_second_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (_, is_new) = toolcell_fs::append(&at("log")).unwrap();
+    assert!(is_new);
+    assert_eq!(mode(&at("log")), 0o600);
+    let (_, is_new) = toolcell_fs::append(&at("log")).unwrap();
+    assert!(!is_new);
+    fs::hard_link(at("log"), at("other")).unwrap();
+    assert_eq!(refusal(toolcell_fs::append(&at("log"))), Refusal::HardLink(2));
+}
+
+#[test]
+fn a_directory_is_closed_to_others_whoever_made_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let made = toolcell_fs::private_dir(&at("a/b")).unwrap();
+    assert_eq!((mode(&made), mode(&at("a"))), (0o700, 0o700));
+    fs::create_dir(at("open")).unwrap();
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    toolcell_fs::private_dir(&at("open")).unwrap();
+    assert_eq!(mode(&at("open")), 0o700);
+    // Stricter than asked for stays as it is.
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o500)).unwrap();
+    toolcell_fs::private_dir(&at("open")).unwrap();
+    assert_eq!(mode(&at("open")), 0o500);
+    fs::write(at("file"), "").unwrap();
+    assert_eq!(
+        refusal(toolcell_fs::private_dir(&at("file"))),
+        Refusal::NotADirectory("a regular file")
+    );
+}
+
+/// Only root can make a file of somebody else; that such files are refused for everybody is tested by their metadata.
+#[test]
+fn what_belongs_to_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    for name in ["file", "directory"] {
+        std::os::unix::fs::chown(at(name), Some(65_534), None).unwrap();
+    }
+    let other = Refusal::OtherOwner(65_534);
+    assert_eq!(refusal(toolcell_fs::read(&at("file"), &Rules::found(9))), other);
+    assert_eq!(refusal(toolcell_fs::read(&at("file"), &Rules::own(9))), other);
+    assert_eq!(refusal(toolcell_fs::append(&at("file"))), other);
+    assert_eq!(refusal(toolcell_fs::replace(&at("file"), b"", PRIVATE)), other);
+    assert_eq!(refusal(toolcell_fs::database(&at("file"))), other);
+    assert_eq!(refusal(toolcell_fs::private_dir(&at("directory"))), other);
+    assert_eq!(toolcell_fs::read(&at("file"), &Rules::named(9)).unwrap(), b"x");
+}
+
+#[test]
+fn a_database_and_what_lies_beside_it_are_files_of_the_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let path = toolcell_fs::database(&at("a.sqlite")).unwrap();
+    assert_eq!(mode(&path), 0o600);
+    pipe(&at("b.sqlite"));
+    assert_eq!(
+        refusal(toolcell_fs::database(&at("b.sqlite"))),
+        Refusal::NotAFile("a pipe")
+    );
+    fs::write(at("precious"), "mine").unwrap();
+    for ending in ["-wal", "-shm", "-journal"] {
+        let beside = at(&format!("a.sqlite{ending}"));
+        symlink(at("precious"), &beside).unwrap();
+        assert_eq!(
+            refusal(toolcell_fs::database(&at("a.sqlite"))),
+            Refusal::Link,
+            "{ending}"
+        );
+        fs::remove_file(&beside).unwrap();
+        pipe(&beside);
+        assert_eq!(
+            refusal(toolcell_fs::database(&at("a.sqlite"))),
+            Refusal::NotAFile("a pipe"),
+            "{ending}"
+        );
+        fs::remove_file(&beside).unwrap();
+    }
+    symlink(at("precious"), at("c.sqlite")).unwrap();
+    assert_eq!(refusal(toolcell_fs::database(&at("c.sqlite"))), Refusal::Link);
+    toolcell_fs::database(&at("a.sqlite")).unwrap();
+}
+
+#[test]
+fn a_file_is_removed_only_while_it_is_the_one_that_was_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    fs::write(&path, "old").unwrap();
+    let seen = fs::File::open(&path).unwrap();
+    fs::rename(&path, dir.path().join("moved")).unwrap();
+    assert!(!toolcell_fs::remove_if_same(&path, &seen).unwrap());
+    fs::write(&path, "somebody else's").unwrap();
+    assert!(!toolcell_fs::remove_if_same(&path, &seen).unwrap());
+    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+    let seen = fs::File::open(&path).unwrap();
+    assert!(toolcell_fs::remove_if_same(&path, &seen).unwrap());
+    assert!(!path.exists());
+}
