@@ -110,17 +110,22 @@ fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
         .collect();
     let tests = tests();
     let text = std::fs::read_to_string(root().join(THREATS)).expect("the threat model");
-    let mut found = Vec::new();
+    let (mut found, mut by_attack) = (Vec::new(), Vec::new());
     for line in text.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         let is_row = cells[0].len() > 1 && cells[0][1..].bytes().all(|b| b.is_ascii_digit());
-        if !is_row {
+        let is_found = cells[0].starts_with('N') && cells[0].len() > 1;
+        if !is_row && !is_found {
             continue;
         }
         let [row, threat, outcome, _] = cells[..] else {
             panic!("{THREATS}: {line} has {} cells, not 4", cells.len());
         };
-        found.push(row.to_owned());
+        if is_found {
+            by_attack.push(row.to_owned());
+        } else {
+            found.push(row.to_owned());
+        }
         assert!(
             threat.len() > 10 && outcome.len() > 10,
             "{THREATS}: {row} says too little"
@@ -141,6 +146,18 @@ fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
         }
     }
     assert_eq!(found, expected);
+    // What was found by attack is counted by finding, with a letter for each variant: `N0a`, `N0b`, `N10a`.
+    let mut next = (0, 'a');
+    for row in by_attack {
+        let at = row.len() - 1;
+        let (number, letter) = (row[1..at].parse::<u32>(), row.chars().last());
+        let (Ok(number), Some(letter)) = (number, letter) else {
+            panic!("{THREATS}: `{row}` is no row, such as `N10a`");
+        };
+        let is_next = (number, letter) == next || (number > next.0 && letter == 'a') || next == (0, 'a');
+        assert!(is_next, "{THREATS}: `{row}` is out of its place");
+        next = (number, char::from_u32(u32::from(letter) + 1).unwrap_or('z'));
+    }
 }
 
 #[test]

@@ -147,14 +147,23 @@ pub(super) fn of_table(table: &BudgetTable, source: &Arc<Source>) -> Vec<(NamedB
     }
     let count = |Count(value)| value;
     let time = |span: Span| millis(span);
+    let BudgetTable {
+        fuel,
+        wall,
+        call_wall,
+        bytes,
+        calls,
+        tokens,
+        cost,
+    } = table;
     [
-        entry("fuel", table.fuel.as_ref(), count),
-        entry("wall", table.wall.as_ref(), time),
-        entry("call_wall", table.call_wall.as_ref(), time),
-        entry("bytes", table.bytes.as_ref(), |Bytes(value)| value),
-        entry("calls", table.calls.as_ref(), count),
-        entry("tokens", table.tokens.as_ref(), count),
-        entry("cost", table.cost.as_ref(), |Money(value)| value),
+        entry("fuel", fuel.as_ref(), count),
+        entry("wall", wall.as_ref(), time),
+        entry("call_wall", call_wall.as_ref(), time),
+        entry("bytes", bytes.as_ref(), |Bytes(value)| value),
+        entry("calls", calls.as_ref(), count),
+        entry("tokens", tokens.as_ref(), count),
+        entry("cost", cost.as_ref(), |Money(value)| value),
     ]
     .into_iter()
     .flatten()

@@ -146,19 +146,33 @@ pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> 
     let time = |name, field: &Option<toml::Spanned<Span>>| {
         field.as_ref().map(|f| (name, millis(*f.get_ref()), f.span()))
     };
+    let LimitsTable {
+        memory,
+        wall,
+        fuel,
+        output,
+        log,
+        table_elements,
+        handles,
+        http_requests,
+        http_body,
+        file_bytes,
+        file_count,
+        keyvalue_bytes,
+    } = table;
     [
-        bytes("memory", &table.memory),
-        time("wall", &table.wall),
-        count("fuel", &table.fuel),
-        bytes("output", &table.output),
-        bytes("log", &table.log),
-        count("table_elements", &table.table_elements),
-        count("handles", &table.handles),
-        count("http_requests", &table.http_requests),
-        bytes("http_body", &table.http_body),
-        bytes("file_bytes", &table.file_bytes),
-        count("file_count", &table.file_count),
-        bytes("keyvalue_bytes", &table.keyvalue_bytes),
+        bytes("memory", memory),
+        time("wall", wall),
+        count("fuel", fuel),
+        bytes("output", output),
+        bytes("log", log),
+        count("table_elements", table_elements),
+        count("handles", handles),
+        count("http_requests", http_requests),
+        bytes("http_body", http_body),
+        bytes("file_bytes", file_bytes),
+        count("file_count", file_count),
+        bytes("keyvalue_bytes", keyvalue_bytes),
     ]
     .into_iter()
     .flatten()

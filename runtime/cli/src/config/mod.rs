@@ -10,11 +10,12 @@
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
 //! | hooks | [`hooks`] |
-//! | what a project's file must not do | [`narrow`] |
+//! | what a project's file may narrow, and what it must not have | [`narrow`], [`forbid`] |
 
 pub(crate) mod agents;
 pub(crate) mod budget;
 pub(crate) mod file;
+pub(crate) mod forbid;
 pub(crate) mod hooks;
 pub(crate) mod layers;
 pub(crate) mod limits;

@@ -7,21 +7,30 @@
 //! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
 //! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use toml::Spanned;
 
 use super::budget::{self, NamedBudget};
-use super::layers::{declare, grant_lines, only, origin, user_file_shown};
+use super::file::{ApprovalTable, File, LoopTable, ToolTable};
+use super::forbid::{
+    forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
+    forbid_secrets,
+};
+use super::layers::{declare, grant_lines, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
-use super::source::{Origin, Sourced};
+use super::source::{Origin, Source, Sourced};
 use super::units::Span;
 use crate::environment::Environment;
 use crate::model::default_max_steps;
 use crate::quote;
 use crate::report::{Exit, Failure};
 
-/// Applies the project's file.
+/// Applies the project's file. Every key of every table is named here: one that is added to the file is refused, narrows,
+/// or does not compile.
 ///
 /// # Errors
 /// When it does more than narrow.
@@ -33,142 +42,135 @@ pub(super) fn apply_project(
     let Parsed { source, file } = project;
     let base = source.path.parent().unwrap_or(&environment.cwd).to_owned();
     settings.files.push(source.clone());
-    if let Some(place) = file.provider.first_key() {
-        return Err(refused("a project's file cannot choose the model provider")
-            .why(source.point_at(&place))
-            .why("it decides who reads the conversation and with which key it is paid")
-            .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"));
+    let File {
+        provider,
+        turn,
+        budget,
+        prices,
+        agents,
+        log,
+        approval,
+        secrets,
+        tools,
+        hooks,
+    } = file;
+    let LoopTable {
+        preset,
+        max_steps,
+        deadline,
+    } = turn;
+    forbid_provider(provider, source)?;
+    forbid_agents(agents, source)?;
+    forbid_log(log, source)?;
+    forbid_secrets(secrets, tools, source)?;
+    forbid_hooks(hooks, source)?;
+    forbid_preset(preset.as_ref(), source)?;
+    forbid_prices(prices, source)?;
+    narrow_approval(settings, approval, source)?;
+    if let Some(steps) = max_steps {
+        narrow_max_steps(settings, *steps.get_ref(), origin(source, steps))?;
     }
-    if let Some((name, _)) = file.agents.first_key_value() {
-        return Err(refused("a project's file cannot define agents")
-            .why(source.point_at(&name.span()))
-            .why("what it tells them would be told in your name, and on your account")
-            .hint("put `[agents]` into your own configuration"));
-    }
-    if let Some(place) = file
-        .log
-        .dir
-        .as_ref()
-        .map(Spanned::span)
-        .or_else(|| file.log.retention.as_ref().map(Spanned::span))
-    {
-        return Err(refused("a project's file cannot say what is logged")
-            .why(source.point_at(&place))
-            .why("the log holds your conversations")
-            .hint("put `[log]` into your own configuration"));
-    }
-    let binds = file.tools.iter().find(|(_, table)| !table.secrets.is_empty());
-    if !file.secrets.is_empty() || binds.is_some() {
-        let failure = refused("a project's file cannot name secrets");
-        return Err(match binds {
-            Some((name, _)) => failure.why(source.point_at(&name.span())),
-            None => failure.why(format!("`{}` has a table `secrets`", source.shown)),
-        }
-        .why("it could send them wherever it wants")
-        .hint("put them into your own configuration"));
-    }
-    if let Some(dir) = file.tools.values().find_map(|table| table.scratch.as_ref()) {
-        return Err(refused("a project's file cannot name a scratch directory")
-            .why(source.point_at(&dir.span()))
-            .why("it would decide where on this machine something is written")
-            .hint("use --scratch, or put it into your own configuration"));
-    }
-    if let Some((hook, _)) = file.hooks.first_key_value() {
-        return Err(refused("a project's file cannot bring or change a hook")
-            .why(source.point_at(&hook.span()))
-            .why("a hook sees every prompt and every call, and a guard that a project changes guards nothing")
-            .hint("look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration"));
-    }
-    if let Some(preset) = &file.turn.preset {
-        return Err(refused("a project's file cannot choose the style of the loop")
-            .why(source.point_at(&preset.span()))
-            .hint("use --preset, or put it into your own configuration"));
-    }
-    if let Some((model, _)) = file.prices.first_key_value() {
-        return Err(refused("a project's file cannot say what a model costs")
-            .why(source.point_at(&model.span()))
-            .why("a low price would raise your budget `cost`")
-            .hint("put `[prices]` into your own configuration"));
-    }
-    // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
-    // says nothing, and never allow what the person does not.
-    settings.rules.splice(0..0, file.approval.rules.iter().cloned());
-    if let Some(flow) = &file.approval.flow {
-        let narrowed = Sourced {
-            value: *flow.get_ref(),
-            origin: origin(source, flow),
-        };
-        if narrowed.value < settings.flow.value && settings.overrides.flow.is_none() {
-            let shown = format!("{:?}", settings.flow.value).to_lowercase();
-            return Err(refused("the project's file loosens `approval.flow`")
-                .why(narrowed.origin.point_at())
-                .why(allowed_by("approval.flow", &shown, &settings.flow.origin))
-                .hint("to allow it once: --flow off"));
-        }
-        settings.flow = narrowed;
-    }
-    if let Some(steps) = &file.turn.max_steps {
-        let narrowed = Sourced {
-            value: *steps.get_ref(),
-            origin: origin(source, steps),
-        };
-        let default = Sourced::default(default_max_steps());
-        let allowed = settings.max_steps.as_ref().unwrap_or(&default);
-        if narrowed.value > allowed.value && settings.overrides.max_steps.is_none() {
-            return Err(raised(
-                "loop.max_steps",
-                &narrowed.origin,
-                &allowed.value.to_string(),
-                &allowed.origin,
-            )
-            .hint(format!("to allow it once: --max-steps {}", narrowed.value)));
-        }
-        settings.max_steps = Some(narrowed);
-    }
-    if let Some(deadline) = &file.turn.deadline {
-        let narrowed = Sourced {
-            value: deadline.get_ref().0,
-            origin: origin(source, deadline),
-        };
-        if let Some(allowed) = &settings.deadline
-            && narrowed.value > allowed.value
-            && settings.overrides.deadline.is_none()
-        {
-            let (shown, wanted) = (Span(allowed.value).to_string(), Span(narrowed.value).to_string());
-            return Err(
-                raised("loop.deadline", &narrowed.origin, &shown, &allowed.origin).hint(format!(
-                    "to allow it once: --deadline {}",
-                    wanted.replace(' ', "")
-                )),
-            );
-        }
-        settings.deadline = Some(narrowed);
+    if let Some(deadline) = deadline {
+        narrow_deadline(settings, deadline.get_ref().0, origin(source, deadline))?;
     }
     let user_file = user_file_shown(environment);
-    for (budget, place) in budget::of_table(&file.budget, source) {
+    for (budget, place) in budget::of_table(budget, source) {
         narrow_budget(settings, budget, place, &user_file)?;
     }
-    for (name, table) in &file.tools {
-        let overrides = settings.overrides.clone();
-        let tool = declare(settings, name, table, source, environment)?;
-        if let Some(enabled) = &table.enabled {
+    for (name, table) in tools {
+        let ToolTable {
+            component: _, // Read by `declare`.
+            enabled,
+            only,
+            grants,
+            limits,
+            scratch,
+            secrets: _, // Refused above.
+        } = table;
+        forbid_scratch(scratch.as_ref(), source)?;
+        let tool = declare(settings, name, table, source, environment)?.name.clone();
+        let Settings { tools, overrides, .. } = settings;
+        let tool = tools.get_mut(&tool).expect("it was just declared");
+        if let Some(enabled) = enabled {
             narrow_enabled(tool, enabled, origin(source, enabled), &user_file)?;
         }
-        if let Some(only) = only(table, source) {
+        if only.is_some()
+            && let Some(only) = super::layers::only(table, source)
+        {
             narrow_only(tool, only)?;
         }
-        if table.grants.is_some() {
-            let lines = grant_lines(table.grants.as_deref(), source, &base);
-            narrow_grants(tool, lines, &overrides, environment, &user_file)?;
+        if grants.is_some() {
+            let lines = grant_lines(grants.as_deref(), source, &base);
+            narrow_grants(tool, lines, overrides, environment, &user_file)?;
         }
-        for (limit, place) in limits::of_table(&table.limits, source) {
-            narrow_limit(tool, limit, place, &overrides, &user_file)?;
+        for (limit, place) in limits::of_table(limits, source) {
+            narrow_limit(tool, limit, place, overrides, &user_file)?;
         }
     }
     Ok(())
 }
 
-fn refused(what: impl Into<String>) -> Failure {
+fn narrow_approval(
+    settings: &mut Settings,
+    table: &ApprovalTable,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let ApprovalTable { flow, rules } = table;
+    // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
+    // says nothing, and never allow what the person does not.
+    settings.rules.splice(0..0, rules.iter().cloned());
+    let Some(flow) = flow else { return Ok(()) };
+    let narrowed = Sourced {
+        value: *flow.get_ref(),
+        origin: origin(source, flow),
+    };
+    if narrowed.value < settings.flow.value && settings.overrides.flow.is_none() {
+        let shown = format!("{:?}", settings.flow.value).to_lowercase();
+        return Err(refused("the project's file loosens `approval.flow`")
+            .why(narrowed.origin.point_at())
+            .why(allowed_by("approval.flow", &shown, &settings.flow.origin))
+            .hint("to allow it once: --flow off"));
+    }
+    settings.flow = narrowed;
+    Ok(())
+}
+
+fn narrow_max_steps(settings: &mut Settings, steps: u32, place: Origin) -> Result<(), Failure> {
+    let default = Sourced::default(default_max_steps());
+    let allowed = settings.max_steps.as_ref().unwrap_or(&default);
+    if steps > allowed.value && settings.overrides.max_steps.is_none() {
+        let shown = allowed.value.to_string();
+        return Err(raised("loop.max_steps", &place, &shown, &allowed.origin)
+            .hint(format!("to allow it once: --max-steps {steps}")));
+    }
+    settings.max_steps = Some(Sourced {
+        value: steps,
+        origin: place,
+    });
+    Ok(())
+}
+
+fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -> Result<(), Failure> {
+    if let Some(allowed) = &settings.deadline
+        && deadline > allowed.value
+        && settings.overrides.deadline.is_none()
+    {
+        let (shown, wanted) = (Span(allowed.value).to_string(), Span(deadline).to_string());
+        return Err(
+            raised("loop.deadline", &place, &shown, &allowed.origin).hint(format!(
+                "to allow it once: --deadline {}",
+                wanted.replace(' ', "")
+            )),
+        );
+    }
+    settings.deadline = Some(Sourced {
+        value: deadline,
+        origin: place,
+    });
+    Ok(())
+}
+
+pub(super) fn refused(what: impl Into<String>) -> Failure {
     Failure::new(Exit::Config, what)
 }
 

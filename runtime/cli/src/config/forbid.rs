@@ -1,0 +1,200 @@
+//! Keys that a project's file must not have at all, each with the reason.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use toml::Spanned;
+
+use super::agents::AgentTable;
+use super::file::{HookTable, LogTable, PricesTable, SecretTable, ToolTable};
+use super::narrow::refused;
+use super::provider::ProviderTable;
+use super::source::Source;
+use crate::report::Failure;
+
+pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Result<(), Failure> {
+    let Some(place) = table.first_key() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot choose the model provider")
+        .why(source.point_at(&place))
+        .why("it decides who reads the conversation and with which key it is paid")
+        .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"))
+}
+
+pub(super) fn forbid_agents(
+    agents: &BTreeMap<Spanned<String>, AgentTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((name, _)) = agents.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot define agents")
+        .why(source.point_at(&name.span()))
+        .why("what it tells them would be told in your name, and on your account")
+        .hint("put `[agents]` into your own configuration"))
+}
+
+pub(super) fn forbid_log(table: &LogTable, source: &Arc<Source>) -> Result<(), Failure> {
+    let LogTable { dir, retention } = table;
+    let place = dir.as_ref().map(Spanned::span);
+    let Some(place) = place.or_else(|| retention.as_ref().map(Spanned::span)) else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot say what is logged")
+        .why(source.point_at(&place))
+        .why("the log holds your conversations")
+        .hint("put `[log]` into your own configuration"))
+}
+
+pub(super) fn forbid_secrets(
+    secrets: &BTreeMap<String, SecretTable>,
+    tools: &BTreeMap<Spanned<String>, ToolTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let binds = tools.iter().find(|(_, table)| !table.secrets.is_empty());
+    if secrets.is_empty() && binds.is_none() {
+        return Ok(());
+    }
+    let failure = refused("a project's file cannot name secrets");
+    Err(match binds {
+        Some((name, _)) => failure.why(source.point_at(&name.span())),
+        None => failure.why(format!("`{}` has a table `secrets`", source.shown)),
+    }
+    .why("it could send them wherever it wants")
+    .hint("put them into your own configuration"))
+}
+
+pub(super) fn forbid_scratch(dir: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
+    let Some(dir) = dir else { return Ok(()) };
+    Err(refused("a project's file cannot name a scratch directory")
+        .why(source.point_at(&dir.span()))
+        .why("it would decide where on this machine something is written")
+        .hint("use --scratch, or put it into your own configuration"))
+}
+
+pub(super) fn forbid_hooks(
+    hooks: &BTreeMap<Spanned<String>, HookTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((hook, _)) = hooks.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot bring or change a hook")
+        .why(source.point_at(&hook.span()))
+        .why("a hook sees every prompt and every call, and a guard that a project changes guards nothing")
+        .hint("look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration"))
+}
+
+pub(super) fn forbid_preset(preset: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
+    let Some(preset) = preset else { return Ok(()) };
+    Err(refused("a project's file cannot choose the style of the loop")
+        .why(source.point_at(&preset.span()))
+        .hint("use --preset, or put it into your own configuration"))
+}
+
+pub(super) fn forbid_prices(
+    prices: &BTreeMap<Spanned<String>, PricesTable>,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let Some((model, _)) = prices.first_key_value() else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot say what a model costs")
+        .why(source.point_at(&model.span()))
+        .why("a low price would raise your budget `cost`")
+        .hint("put `[prices]` into your own configuration"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use crate::config::{self, Overrides, schema};
+    use crate::environment::Environment;
+
+    /// Every key that a file can have, or a table of them, with a project's file that has it; and whether that is refused.
+    const DECIDED: [(&str, &str, bool); 30] = [
+        ("agents", "[agents.a]\ndescription = \"d\"", true),
+        ("approval.flow", "[approval]\nflow = \"ask\"", false),
+        (
+            "approval.rules",
+            "[[approval.rules]]\ntool = \"*\"\nverdict = \"ask\"",
+            false,
+        ),
+        ("budget.bytes", "[budget]\nbytes = \"1 MiB\"", false),
+        ("budget.call_wall", "[budget]\ncall_wall = \"1s\"", false),
+        ("budget.calls", "[budget]\ncalls = 1", false),
+        ("budget.cost", "[budget]\ncost = 1", false),
+        ("budget.fuel", "[budget]\nfuel = 1", false),
+        ("budget.tokens", "[budget]\ntokens = 1", false),
+        ("budget.wall", "[budget]\nwall = \"1s\"", false),
+        ("hooks", "[hooks.h]\ncomponent = \"h.wasm\"", true),
+        ("log.dir", "[log]\ndir = \"x\"", true),
+        ("log.retention", "[log]\nretention = \"1s\"", true),
+        ("loop.deadline", "[loop]\ndeadline = \"1s\"", false),
+        ("loop.max_steps", "[loop]\nmax_steps = 1", false),
+        ("loop.preset", "[loop]\npreset = \"forge\"", true),
+        ("prices", "[prices.m]\ninput = 1\noutput = 1", true),
+        ("provider.model", "[provider]\nmodel = \"m\"", true),
+        ("provider", "[provider]\nstrict = true", true),
+        ("secrets", "[secrets.s]\nenv = \"S\"", true),
+        (
+            "tools.*.component",
+            "[tools.theirs]\ncomponent = \"t.wasm\"",
+            false,
+        ),
+        ("tools.*.enabled", "[tools.text]\nenabled = false", false),
+        ("tools.*.grants", "[tools.text]\ngrants = [\"env=X\"]", true),
+        ("tools.*.grants", "[tools.text]\ngrants = []", false),
+        ("tools.*.limits", "[tools.text.limits]\nfuel = 1", false),
+        ("tools.*.limits", "[tools.text.limits]\nfuel = \"30 G\"", true),
+        ("tools.*.only", "[tools.text]\nonly = []", false),
+        ("tools.*.scratch", "[tools.text]\nscratch = \"x\"", true),
+        (
+            "tools.*.secrets",
+            "[[tools.text.secrets]]\nsecret = \"s\"\norigins = []\nheader = \"x\"",
+            true,
+        ),
+        ("tools.*.secrets", "[tools.text]\nsecrets = []", false),
+    ];
+
+    #[test]
+    fn every_key_of_a_projects_file_is_refused_or_applied() {
+        for (key, project, is_refused) in DECIDED {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
+            let environment = Environment::for_tests(&dir.path().canonicalize().unwrap(), &[]);
+            let loaded = config::load(&environment, Overrides::default());
+            assert_eq!(loaded.is_err(), is_refused, "{key}: {loaded:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_of_the_schema_is_decided_on() {
+        let root = schema::json_schema();
+        let mut open = vec![(String::new(), &root)];
+        while let Some((path, schema)) = open.pop() {
+            let schema = resolve(schema, &root);
+            let below = |name: &str| [path.as_str(), name].join(".").trim_start_matches('.').to_owned();
+            if let Some(Value::Object(properties)) = schema.get("properties") {
+                open.extend(properties.iter().map(|(name, schema)| (below(name), schema)));
+            } else if let Some(others) = schema.get("additionalProperties").filter(|s| s.is_object()) {
+                open.push((below("*"), others));
+            } else {
+                let covers = |key: &str| {
+                    let rest = path.strip_prefix(key);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                assert!(DECIDED.iter().any(|(key, ..)| covers(key)), "decide on `{path}`");
+            }
+        }
+    }
+
+    fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap(),
+            None => schema,
+        }
+    }
+}
