@@ -11,7 +11,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::exchange::{self, Timeouts};
 use super::network::Outside;
-use super::redirect::{self, MAX_HOPS, Redirects};
+use super::redirect::{self, Hop, MAX_HOPS, Redirects};
 use super::rules::{Rules, Scope, grant_for};
 use super::secrets::BoundSecrets;
 use super::target::{InvalidTarget, Target};
@@ -57,7 +57,7 @@ pub(super) struct Admitted {
     pub(super) request: Request<WasiBody>,
     pub(super) target: Target,
     pub(super) scope: Scope,
-    pub(super) hop: u32,
+    pub(super) hop: Hop,
     /// Takes the secrets that were added out of the answer.
     pub(super) redactor: Option<Redactor>,
 }
@@ -89,6 +89,20 @@ impl Egress {
     pub(super) fn note_denial(&self, ledger: &Ledger, method: &Method, target: &Target, private: bool) {
         let grant = grant_for(method.as_str(), target, private);
         ledger.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
+    }
+
+    /// Writes down an answer that did not reach the guest.
+    pub(super) fn note_refusal(
+        &self,
+        ledger: &Ledger,
+        method: &Method,
+        target: &Target,
+        why: impl std::fmt::Display,
+    ) {
+        let shown = self.shown(method, target);
+        let why = why.to_string();
+        let why = self.redactor().text(&why);
+        ledger.denial("http", format!("{shown} (the answer was refused: {why})"), None);
     }
 
     /// A request as a person reads it: without its query, which may hold what is nobody's business. Secrets are taken out
@@ -143,13 +157,13 @@ impl CallEgress {
             self.ledger.denial("http", shown, None);
             return Err(Error::LoopDetected);
         }
-        if hop.downgrade {
+        if hop.suspicion.downgrade {
             let shown = self.egress.shown(&method, &target);
             let shown = format!("{shown} (a redirect from https to http)");
             self.ledger.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
         }
-        let redactor = if hop.cross_origin {
+        let redactor = if hop.suspicion.cross_origin {
             redirect::drop_credentials(request.headers_mut());
             None
         } else {
@@ -162,7 +176,7 @@ impl CallEgress {
             request,
             target,
             scope,
-            hop: hop.number,
+            hop,
             redactor,
         })
     }

@@ -21,6 +21,7 @@ use super::body::{CheckedBody, from_hyper};
 use super::call::{Admitted, lock};
 use super::mask::{MaskedBody, check_coding, mask_headers};
 use super::network::Outside;
+use super::redirect;
 use super::target::{Host, Scheme, Target};
 
 /// Addresses of one name that are tried. Names with more are load balancers, where any will do.
@@ -127,7 +128,23 @@ pub(super) async fn send(
         .await
         .map_err(|_| Error::ConnectionReadTimeout)??;
     check_response(&method, &response, egress.body_limit)?;
-    lock(&redirects).note(&target, hop, &response);
+    match redirect::settle(&target, &mut response) {
+        Ok(leads) => {
+            let mut redirects = lock(&redirects);
+            leads
+                .targets
+                .iter()
+                .for_each(|to| redirects.note(&target, hop, to));
+            if leads.elsewhere {
+                redirects.note_unknown(&target, hop);
+            }
+        }
+        Err(why) => {
+            lock(&redirects).note_unknown(&target, hop);
+            egress.note_refusal(&ledger, &method, &target, why);
+            return Err(Error::HttpProtocolError);
+        }
+    }
     if let Some(redactor) = &redactor {
         check_coding(response.headers())?;
         mask_headers(response.headers_mut(), redactor);

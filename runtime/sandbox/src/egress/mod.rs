@@ -21,6 +21,7 @@ mod call;
 mod exchange;
 mod mask;
 mod network;
+mod path;
 mod redirect;
 mod rules;
 mod secrets;

@@ -6,6 +6,7 @@ use toolcell_core::Grant;
 use toolcell_core::policy::HttpGrant;
 
 use super::address::{self, Reach};
+use super::path::PathPrefix;
 use super::target::{Host, Scheme, Target};
 
 /// All HTTP grants of one policy. What no grant allows is denied.
@@ -18,8 +19,7 @@ struct Rule {
     ports: Vec<u16>,
     schemes: Vec<String>,
     methods: Vec<String>,
-    /// Path of the grant without a final `/`; empty allows every path.
-    path: String,
+    path: PathPrefix,
     private: bool,
 }
 
@@ -87,7 +87,7 @@ impl Rule {
             ports: grant.ports.clone(),
             schemes: grant.schemes.clone(),
             methods: grant.methods.clone(),
-            path: grant.path.trim_end_matches('/').to_owned(),
+            path: PathPrefix::new(&grant.path),
             private: grant.private,
         }
     }
@@ -118,17 +118,7 @@ impl Rule {
             && scheme_fits
             && port_fits
             && self.host.fits(&target.host)
-            && self.path_fits(&target.path)
-    }
-
-    fn path_fits(&self, path: &str) -> bool {
-        if self.path.is_empty() {
-            return true;
-        }
-        let below = path
-            .strip_prefix(self.path.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        below && !climbs(path)
+            && self.path.covers(&target.path)
     }
 }
 
@@ -163,46 +153,6 @@ impl HostPattern {
             _ => false,
         }
     }
-}
-
-/// Whether a server could read the path as leading upwards: after decoding as often as there is something to decode,
-/// with `\` for `/`, and without path parameters (`..;x`). The canonical form has already resolved what every server
-/// reads as a dot segment; this finds what only some do, such as `..%2f` and `%252e%252e`.
-fn climbs(path: &str) -> bool {
-    let mut path = path.as_bytes().to_vec();
-    loop {
-        let upwards = path
-            .split(|b| matches!(b, b'/' | b'\\'))
-            .map(|part| part.split(|b| *b == b';').next().unwrap_or_default())
-            .any(|part| matches!(part, b"." | b".."));
-        if upwards || path.contains(&0) {
-            return true;
-        }
-        match decode_once(&path) {
-            Some(decoded) => path = decoded,
-            None => return false,
-        }
-    }
-}
-
-/// One round of percent-decoding; `None` if there is nothing to decode. Each round shortens, so rounds end.
-fn decode_once(path: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        match (first, after) {
-            (b'%', [a, b, tail @ ..]) if hex(*a).is_some() && hex(*b).is_some() => {
-                decoded.push(hex(*a)? << 4 | hex(*b)?);
-                rest = tail;
-            }
-            _ => {
-                decoded.push(first);
-                rest = after;
-            }
-        }
-    }
-    (decoded.len() < path.len()).then_some(decoded)
 }
 
 /// The shortest grant that would allow a request; `private` if the name leads to an address that is not public.

@@ -48,8 +48,9 @@ pub(crate) enum InvalidTarget {
     TooLong(usize),
     #[error("the URL cannot be read: {0}")]
     Malformed(String),
+    /// With the URL in its canonical spelling.
     #[error("the scheme is neither `http` nor `https`")]
-    Scheme,
+    Scheme(String),
     #[error("the URL carries a user name or a password")]
     UserInfo,
 }
@@ -96,20 +97,31 @@ impl Target {
         Ok(target)
     }
 
-    /// The target that a `Location` header names, seen from this one; `None` if it is no HTTP URL.
-    pub(crate) fn join(&self, location: &str) -> Option<Self> {
-        if location.len() > MAX_URL || location.bytes().any(|b| b < b' ' || b == 0x7f) {
-            return None;
+    /// The target and the fragment that a `Location` header names, seen from this one. Reads it as the WHATWG URL standard
+    /// does; a byte that is not part of UTF-8 counts as its percent-encoding.
+    ///
+    /// # Errors
+    /// When it is no HTTP URL, or one that no request may have.
+    pub(crate) fn join(&self, location: &[u8]) -> Result<(Self, Option<String>), InvalidTarget> {
+        if location.len() > MAX_URL {
+            return Err(InvalidTarget::TooLong(location.len()));
         }
-        let base = Url::parse(&self.to_string()).ok()?;
-        Self::from_url(&base.join(location).ok()?).ok()
+        let malformed = |e: url::ParseError| InvalidTarget::Malformed(e.to_string());
+        let mut text = String::new();
+        for chunk in location.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|byte| format!("%{byte:02X}")));
+        }
+        let base = Url::parse(&self.to_string()).map_err(malformed)?;
+        let url = base.join(&text).map_err(malformed)?;
+        Ok((Self::from_url(&url)?, url.fragment().map(str::to_owned)))
     }
 
     fn from_url(url: &Url) -> Result<Self, InvalidTarget> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            _ => return Err(InvalidTarget::Scheme),
+            _ => return Err(InvalidTarget::Scheme(url.to_string())),
         };
         if !url.username().is_empty() || url.password().is_some() {
             return Err(InvalidTarget::UserInfo);
@@ -356,11 +368,10 @@ mod tests {
             ("file:///etc/passwd", None),
             ("https://u:p@example.com/", None),
         ] {
-            assert_eq!(
-                here.join(location).map(|t| t.to_string()).as_deref(),
-                found,
-                "{location}"
-            );
+            let target = here
+                .join(location.as_bytes())
+                .map(|(target, _)| target.to_string());
+            assert_eq!(target.ok().as_deref(), found, "{location}");
         }
     }
 }

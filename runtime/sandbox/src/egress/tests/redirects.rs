@@ -27,6 +27,72 @@ async fn a_redirect_goes_back_to_the_guest_as_it_is() {
     assert_eq!(world.connected(), ["8.8.8.8:80"]);
 }
 
+/// An answer with these bytes after its status line.
+fn raw(status: u16, headers: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n");
+    [head.as_bytes(), headers, b"\r\n\r\n"].concat()
+}
+
+#[tokio::test]
+async fn a_redirect_reaches_the_guest_in_one_spelling() {
+    for (headers, read) in [
+        (b"location: http://b.ex\tample/x".as_slice(), "http://b.example/x"),
+        (b"location: \\\\b.example\\x", "http://b.example/x"),
+        (b"location: http://b.example/\xfc", "http://b.example/%FC"),
+        (
+            "location: http://b.example/ü y".as_bytes(),
+            "http://b.example/%C3%BC%20y",
+        ),
+        (b"location: /x\r\nLocation: /x", "http://a.example/x"),
+        (b"location: x#f", "http://a.example/x#f"),
+        (b"location:", "http://a.example/"),
+    ] {
+        let (world, _server) = world(move |_| raw(302, headers)).await;
+        let mut caller = Caller::new(&world, &["http=http://*"]);
+        let answer = caller.get("http://a.example/").await.unwrap();
+        let locations: Vec<_> = answer.headers.get_all("location").iter().collect();
+        assert_eq!(locations, [read], "{}", headers.escape_ascii());
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_without_one_reading_is_refused() {
+    for headers in [
+        b"location: /x\r\nlocation: http://b.example/x".as_slice(),
+        b"location: http://user@b.example/x",
+        b"location: http://b.example:0/x",
+        b"location: http://",
+    ] {
+        for status in [300, 301, 302, 303, 305, 306, 307, 308] {
+            let (world, server) = world(move |_| raw(status, headers)).await;
+            let mut caller = Caller::new(&world, &["http=http://*"]);
+            let error = caller.get("http://a.example/").await.unwrap_err();
+            assert!(matches!(error, Error::HttpProtocolError), "{error}");
+            let denials = caller.denials();
+            assert!(
+                denials[0]
+                    .0
+                    .starts_with("GET http://a.example/ (the answer was refused: ")
+            );
+            // A client that has an idea of the target all the same takes nothing along.
+            let next = request("GET", "http://b.example/x", &[("authorization", "Bearer t")]);
+            caller.send(next).await.ok();
+            assert!(!server.heads().last().unwrap().contains("Bearer"), "{denials:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_never_reaches_the_guest() {
+    let (world, server) = world(|_| raw(200, b"refresh: 0; url=http://b.example/x")).await;
+    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let answer = caller.get("http://a.example/").await.unwrap();
+    assert!(!answer.headers.contains_key("refresh"));
+    let next = request("GET", "http://b.example/x", &[("authorization", "Bearer t")]);
+    caller.send(next).await.unwrap();
+    assert!(!server.heads()[1].contains("Bearer"));
+}
+
 #[tokio::test]
 async fn every_hop_is_checked_like_a_first_request() {
     for location in [

@@ -1,0 +1,100 @@
+//! Prefixes of URL paths, matched by whole segments in every reading that a server may have of a path.
+
+/// A prefix of whole path segments, such as `/api/v1`; the empty one covers every path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PathPrefix(String);
+
+impl PathPrefix {
+    /// A final `/` adds nothing: `/api/` covers what `/api` covers.
+    pub(crate) fn new(path: &str) -> Self {
+        Self(path.trim_end_matches('/').to_owned())
+    }
+
+    /// Whether the path of a canonical target is the prefix or lies below it, and leads upwards in no reading.
+    pub(crate) fn covers(&self, path: &str) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let below = path
+            .strip_prefix(self.0.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        below && !climbs(path)
+    }
+}
+
+/// Whether a server could read the path as leading upwards: after decoding as often as there is something to decode,
+/// with `\` for `/`, and without path parameters (`..;x`). The canonical form has already resolved what every server
+/// reads as a dot segment; this finds what only some do, such as `..%2f` and `%252e%252e`.
+fn climbs(path: &str) -> bool {
+    let mut path = path.as_bytes().to_vec();
+    loop {
+        let upwards = path
+            .split(|b| matches!(b, b'/' | b'\\'))
+            .map(|part| part.split(|b| *b == b';').next().unwrap_or_default())
+            .any(|part| matches!(part, b"." | b".."));
+        if upwards || path.contains(&0) {
+            return true;
+        }
+        match decode_once(&path) {
+            Some(decoded) => path = decoded,
+            None => return false,
+        }
+    }
+}
+
+/// A text without percent-encoding, decoded as often as there is something to decode: all spellings that clients and
+/// servers treat as one become one.
+pub(crate) fn decoded(text: &str) -> Vec<u8> {
+    let mut text = text.as_bytes().to_vec();
+    while let Some(shorter) = decode_once(&text) {
+        text = shorter;
+    }
+    text
+}
+
+/// One round of percent-decoding; `None` if there is nothing to decode. Each round shortens, so rounds end.
+fn decode_once(path: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, after)) = rest.split_first() {
+        let hex = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        match (first, after) {
+            (b'%', [a, b, tail @ ..]) if hex(*a).is_some() && hex(*b).is_some() => {
+                decoded.push(hex(*a)? << 4 | hex(*b)?);
+                rest = tail;
+            }
+            _ => {
+                decoded.push(first);
+                rest = after;
+            }
+        }
+    }
+    (decoded.len() < path.len()).then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_of_one_text_decode_to_one() {
+        for (written, read) in [
+            ("/a%7Eb", "/a~b"),
+            ("/a%257eb", "/a~b"),
+            ("/100%", "/100%"),
+            ("/%2", "/%2"),
+            ("/%zz", "/%zz"),
+            ("", ""),
+        ] {
+            assert_eq!(decoded(written), read.as_bytes(), "{written}");
+        }
+    }
+
+    #[test]
+    fn an_empty_prefix_covers_every_path() {
+        for prefix in ["", "/"] {
+            assert!(PathPrefix::new(prefix).covers("/any/..%2f"), "{prefix}");
+        }
+        assert!(!PathPrefix::new("/a").covers("/"));
+    }
+}
