@@ -35,7 +35,6 @@ mod native;
 pub mod policy;
 pub mod preset;
 mod prompt;
-mod receipts;
 mod registry;
 mod report;
 mod results;

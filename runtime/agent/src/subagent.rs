@@ -13,7 +13,6 @@ use toolcell_core::{
 
 use crate::Agent;
 use crate::budget::{Prices, Spent};
-use crate::receipts::together;
 use crate::report::TurnReport;
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"What to do, with everything that is needed to know: nothing else of this conversation is seen"}},"required":["task"],"additionalProperties":false}"#;
@@ -136,7 +135,7 @@ impl Used {
                 self.own.calls += 1;
                 self.own.bytes += content.iter().map(Content::byte_len).sum::<usize>() as u64;
                 if let Some(receipt) = receipt {
-                    self.calls = together(std::mem::take(&mut self.calls), receipt.clone());
+                    self.calls.merge(receipt.clone());
                 }
             }
             _ => {}

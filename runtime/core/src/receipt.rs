@@ -16,8 +16,12 @@ pub struct Receipt {
     pub wall_us: u64,
     /// Time that the guest and its host calls ran on a processor: the time inside polls of the call.
     pub cpu_us: u64,
-    /// Largest sum of all linear memories at any moment.
+    /// Largest sum at any moment of everything that counts as memory of the call: its linear memories and tables, and
+    /// what the host held for it, such as open files, headers and values on their way.
     pub peak_memory: u64,
+    /// Largest part of it that the host held.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub peak_host_memory: u64,
     /// Bytes of arguments given to the guest.
     pub bytes_in: u64,
     /// Bytes of content that the guest returned.
@@ -110,6 +114,67 @@ impl Receipt {
     /// Entries kept in each list. A guest that opens a million files must not fill the host's memory with their names.
     pub const MAX_ENTRIES: usize = 64;
 
+    /// Bytes of a text in a list, such as a path; whoever notes a longer one cuts it.
+    pub const MAX_TEXT: usize = 4 << 10;
+
+    /// Entries in all lists.
+    pub fn entries(&self) -> usize {
+        self.hosts.len() + self.files.len() + self.buckets.len() + self.denials.len()
+    }
+
+    /// Adds what another cell of the same call used: sums, and the largest of the peaks.
+    pub fn merge(&mut self, other: Self) {
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Self {
+            fuel,
+            wall_us,
+            cpu_us,
+            peak_memory,
+            peak_host_memory,
+            bytes_in,
+            bytes_out,
+            log_bytes,
+            hosts,
+            files,
+            buckets,
+            denials,
+            omitted,
+            agent,
+        } = other;
+        for (sum, next) in [
+            (&mut self.fuel, fuel),
+            (&mut self.wall_us, wall_us),
+            (&mut self.cpu_us, cpu_us),
+            (&mut self.bytes_in, bytes_in),
+            (&mut self.bytes_out, bytes_out),
+            (&mut self.log_bytes, log_bytes),
+            (&mut self.omitted, omitted),
+        ] {
+            *sum = sum.saturating_add(next);
+        }
+        self.peak_memory = self.peak_memory.max(peak_memory);
+        self.peak_host_memory = self.peak_host_memory.max(peak_host_memory);
+        for host in hosts {
+            self.note_host(host);
+        }
+        for FileTouched { path, write } in files {
+            self.note_file(path, write);
+        }
+        for BucketTouched { bucket, write } in buckets {
+            self.note_bucket(&bucket, write);
+        }
+        for denial in denials {
+            self.note_denial(denial);
+        }
+        self.agent = match (self.agent.take(), agent) {
+            (Some(mut sum), Some(next)) => {
+                sum.add(*next);
+                Some(sum)
+            }
+            (sum, next) => sum.or(next),
+        };
+    }
+
     /// Notes a host that was contacted.
     pub fn note_host(&mut self, host: String) {
         if !self.hosts.contains(&host) {
@@ -192,6 +257,61 @@ mod tests {
                 write: true
             }]
         );
+    }
+
+    #[test]
+    fn merged_receipts_hold_every_part_of_both() {
+        let receipt = |n: u64, name: &str| Receipt {
+            fuel: n,
+            wall_us: n,
+            cpu_us: n,
+            peak_memory: n,
+            peak_host_memory: n,
+            bytes_in: n,
+            bytes_out: n,
+            log_bytes: n,
+            hosts: vec![name.into()],
+            files: vec![FileTouched {
+                path: name.into(),
+                write: false,
+            }],
+            buckets: vec![BucketTouched {
+                bucket: name.into(),
+                write: true,
+            }],
+            denials: vec![Denial {
+                what: name.into(),
+                target: name.into(),
+                allow_with: None,
+            }],
+            omitted: n,
+            agent: Some(Box::new(AgentUse {
+                steps: n,
+                ..AgentUse::default()
+            })),
+        };
+        let mut sum = receipt(1, "a");
+        sum.merge(receipt(2, "b"));
+        let sum = serde_json::to_value(&sum).unwrap();
+        for field in [
+            "fuel",
+            "wall_us",
+            "cpu_us",
+            "bytes_in",
+            "bytes_out",
+            "log_bytes",
+            "omitted",
+        ] {
+            assert_eq!(sum[field], 3, "{field}");
+        }
+        assert_eq!(
+            (&sum["peak_memory"], &sum["peak_host_memory"]),
+            (&2.into(), &2.into())
+        );
+        for field in ["hosts", "files", "buckets", "denials"] {
+            assert_eq!(sum[field].as_array().unwrap().len(), 2, "{field}");
+        }
+        assert_eq!(sum["agent"]["steps"], 3);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::contract::{HookProvider, HookProviderPre, Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
 use crate::ledger::Ledger;
-use crate::limiter::Budget;
+use crate::memory::{MemoryAccount, MemoryPool};
 use crate::meter::{Meter, Metered, Turns};
 use crate::state::CellState;
 
@@ -29,7 +29,7 @@ pub(crate) struct Cells {
     pub(crate) engine: Engine,
     /// One permit for each slot of the pool; as many as one likes without a pool.
     pub(crate) slots: Arc<Semaphore>,
-    pub(crate) budget: Budget,
+    pub(crate) memory: MemoryPool,
     /// Where the buckets of guests are, if anywhere.
     pub(crate) buckets: Option<Arc<dyn KeyValueStore>>,
     /// Made by the first call, which knows the runtime.
@@ -101,10 +101,12 @@ impl Cells {
         let wall = order.policy.limits.wall_time();
         let meter = Arc::new(Meter::start());
         // Filed whatever happens from here on, also when this future is dropped.
+        let account = MemoryAccount::new(order.policy.limits.memory, self.memory.clone());
         let filing = Filing {
             store: None,
             meter: meter.clone(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(&account, order.egress.redactor()),
+            account,
             observer: order.observer.clone(),
             redactor: order.egress.redactor().clone(),
             fuel: order.policy.limits.fuel,
@@ -135,7 +137,7 @@ impl Cells {
             order.policy,
             order.egress,
             self.buckets.clone(),
-            self.budget.clone(),
+            filing.account.clone(),
             filing.ledger.clone(),
             order.observer,
         )?;
@@ -158,8 +160,12 @@ impl Cells {
             if let Some(backtrace) = failure::backtrace(&error) {
                 state.voice.explain(backtrace);
             }
-            failure::of_engine(&error, &state.limiter, limits)
+            failure::of_engine(&error, &state.account, limits)
         })?;
+        store.data_mut().settle();
+        if let Some(refused) = filing.account.overdrawn() {
+            return Err(refused.into_error());
+        }
         let bytes_out = J::bytes_out(&done);
         filing.ledger.lock().bytes_out = bytes_out;
         if bytes_out > limits.output {
@@ -176,6 +182,7 @@ struct Filing {
     store: Option<Store<CellState>>,
     meter: Arc<Meter>,
     ledger: Ledger,
+    account: MemoryAccount,
     observer: Arc<dyn CallObserver>,
     redactor: Redactor,
     /// What the store had in its tank at the start.
@@ -195,14 +202,14 @@ impl Drop for Filing {
 impl Filing {
     fn file(&mut self) {
         let mut receipt = std::mem::take(&mut *self.ledger.lock());
-        if let Some(store) = self.store.take() {
+        if let Some(mut store) = self.store.take() {
             receipt.fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
-            let state = store.data();
-            receipt.peak_memory = state.limiter.peak_memory();
-            receipt.log_bytes = state.voice.finish();
+            store.data_mut().settle();
+            receipt.log_bytes = store.data().voice.finish();
             // Before the clock is read: giving memory back is part of the call.
             drop(store);
         }
+        (receipt.peak_memory, receipt.peak_host_memory) = self.account.peaks();
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
         self.redactor.receipt(&mut receipt);

@@ -1,6 +1,6 @@
 //! Errors of the engine and of guests, turned into what the receiver can act on.
 //!
-//! The engine's errors are told apart by their types, and limits by what the host's own limiter remembers. Two of the
+//! The engine's errors are told apart by their types, and limits by what the memory account of the call remembers. Two of the
 //! engine's errors have no public type (48.0.8): see [`untyped_limit`].
 
 use toolcell_core::{Limit, Limits, Redactor, ToolError};
@@ -10,7 +10,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::contract::GuestError;
 use crate::engine::WASM_STACK;
-use crate::limiter::{Limiter, Refusal};
+use crate::memory::{MemoryAccount, Refusal};
 
 /// Longest text that a guest gives for an error, in bytes. The loop cuts further for the model.
 pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
@@ -23,14 +23,18 @@ const MAX_FRAMES: usize = 16;
 const MAX_FUNCTION_NAME: usize = 200;
 
 /// Why a call ended in an error of the engine.
-pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Limits) -> ToolError {
+pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits: &Limits) -> ToolError {
     let limit = |limit| ToolError::Limit { limit };
+    // Such a call finds its table of resources closed, and that error says nothing.
+    if let Some(refused) = account.overdrawn() {
+        return refused.into_error();
+    }
     if let Some(trap) = error.downcast_ref::<Trap>() {
         return match trap {
             Trap::OutOfFuel => limit(Limit::Fuel(limits.fuel)),
             Trap::StackOverflow => limit(Limit::Stack(WASM_STACK as u64)),
             // The standard libraries of most languages trap this way when memory.grow is refused.
-            Trap::UnreachableCodeReached if let Some(refused) = limiter.refused() => refused.into_error(),
+            Trap::UnreachableCodeReached if let Some(refused) = account.refused() => refused.into_error(),
             trap => ToolError::Crashed {
                 cause: trap.to_string(),
             },
@@ -48,7 +52,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, limiter: &Limiter, limits: &Lim
         return limit(Limit::Handles(u64::from(limits.handles)));
     }
     let untyped = untyped_limit(error, limits).map(Refusal::Limit);
-    if let Some(refused) = untyped.or_else(|| limiter.refused()) {
+    if let Some(refused) = untyped.or_else(|| account.refused()) {
         return refused.into_error();
     }
     ToolError::Crashed {
@@ -115,8 +119,8 @@ pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolErr
 pub(crate) fn cut(mut text: String, max: usize) -> String {
     if text.len() > max {
         let missing = text.len() - text.floor_char_boundary(max);
-        text.truncate(text.floor_char_boundary(max));
-        text.push_str(&format!(" [{missing} bytes cut]"));
+        // Anew, because a text that is cut in place keeps all of its memory.
+        text = format!("{} [{missing} bytes cut]", &text[..text.len() - missing]);
     }
     text
 }
@@ -137,24 +141,30 @@ mod tests {
 
     #[test]
     fn a_trap_after_refused_memory_is_a_memory_limit() {
-        use crate::limiter::Budget;
-        use wasmtime::ResourceLimiter;
-        let limits = Limits {
-            memory: 10,
-            ..Limits::default()
-        };
-        let mut limiter = Limiter::new(&limits, Budget::new(u64::MAX));
+        use crate::memory::MemoryPool;
+        let limits = Limits::default();
+        let account = MemoryAccount::new(10, MemoryPool::new(u64::MAX));
         let trap = || wasmtime::Error::from(Trap::UnreachableCodeReached);
         assert!(matches!(
-            of_engine(&trap(), &limiter, &limits),
+            of_engine(&trap(), &account, &limits),
             ToolError::Crashed { .. }
         ));
-        limiter.memory_growing(0, 11, None).unwrap();
-        assert_eq!(
-            of_engine(&trap(), &limiter, &limits),
-            ToolError::Limit {
-                limit: Limit::Memory(10)
-            }
-        );
+        account.grow_guest(11).unwrap_err();
+        let stopped = ToolError::Limit {
+            limit: Limit::Memory(10),
+        };
+        assert_eq!(of_engine(&trap(), &account, &limits), stopped);
+    }
+
+    #[test]
+    fn a_call_with_too_many_objects_ends_with_the_memory_limit() {
+        use crate::memory::MemoryPool;
+        let account = MemoryAccount::new(10, MemoryPool::new(u64::MAX));
+        account.set_objects(11);
+        let closed = wasmtime::Error::from(ResourceTableError::Full);
+        let stopped = ToolError::Limit {
+            limit: Limit::Memory(10),
+        };
+        assert_eq!(of_engine(&closed, &account, &Limits::default()), stopped);
     }
 }

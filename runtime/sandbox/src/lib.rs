@@ -26,11 +26,12 @@
 //! | compiling, and compiling only once | `compile`, `cache` |
 //! | what the tools say of themselves | `definitions` |
 //! | a hook: what it says of itself, what it is asked, what it may answer | [`hook`] |
-//! | one call | `cell`, `state`, `limiter`, `meter`, `tool`, `failure` |
+//! | one call | `cell`, `state`, `meter`, `tool`, `failure` |
+//! | its memory, in the guest and in the host | `memory`, `limiter`, `objects` |
 //! | HTTP requests of a guest | `egress` |
 //! | its files | `files` |
 //! | what it keeps between calls | `keyvalue` |
-//! | what a guest can say and ask | `voice`, `sockets`, `ledger` |
+//! | what a guest can say and ask | `voice`, `plumbing`, `sockets`, `ledger` |
 //!
 //! # What holds
 //!
@@ -69,7 +70,10 @@ mod imports;
 mod keyvalue;
 mod ledger;
 mod limiter;
+mod memory;
 mod meter;
+mod objects;
+mod plumbing;
 mod sandbox;
 mod shape;
 mod sockets;

@@ -1,165 +1,37 @@
-//! Memory and tables of one call, summed over all of its instances, and the memory of all calls together.
+//! Memories and tables of one call, summed over all of its instances, as the engine asks for them.
 //!
 //! The limiter that comes with the engine limits each memory for itself, and a component may have many.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use toolcell_core::{Limit, Limits, ToolError};
+use toolcell_core::{Limit, Limits};
 use wasmtime::ResourceLimiter;
 
+use crate::memory::{MemoryAccount, Refusal};
 use crate::shape::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 
-/// Grants or refuses memory and table elements to one call, and remembers what it refused.
+/// Bytes of one table element: a pointer of the host.
+const TABLE_ELEMENT: u64 = 8;
+
+/// Grants or refuses memory and table elements to one call.
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    memory: Account,
-    tables: Account,
-    budget: Share,
-    peak_memory: u64,
-    /// The last refusal. A guest may live with it; if it traps instead, this is why.
-    refused: Option<Refusal>,
-}
-
-/// The linear memory of all calls together, in bytes. Clones share it.
-#[derive(Debug, Clone)]
-pub(crate) struct Budget(Arc<Pot>);
-
-#[derive(Debug)]
-struct Pot {
-    limit: u64,
-    taken: AtomicU64,
-}
-
-/// What one call has taken from the budget; given back when it is dropped.
-#[derive(Debug)]
-struct Share {
-    budget: Budget,
-    taken: u64,
-}
-
-/// Why something was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The call has reached a limit of its own.
-    Limit(Limit),
-    /// All calls together have.
-    Budget,
-}
-
-/// A quantity that grows up to a limit.
-#[derive(Debug)]
-struct Account {
-    limit: u64,
-    now: u64,
-    /// What the last request added, to take back if the engine could not provide it.
-    last: u64,
-}
-
-enum Verdict {
-    Granted,
-    OverLimit,
-    OverItsOwnMaximum,
-}
-
-impl Refusal {
-    /// The error of a call that ended for this reason.
-    pub(crate) fn into_error(self) -> ToolError {
-        match self {
-            Self::Limit(limit) => ToolError::Limit { limit },
-            Self::Budget => ToolError::Unavailable {
-                message: "the calls that run at the moment leave no memory for it".into(),
-            },
-        }
-    }
-}
-
-impl Budget {
-    pub(crate) fn new(limit: u64) -> Self {
-        Self(Arc::new(Pot {
-            limit,
-            taken: AtomicU64::new(0),
-        }))
-    }
-}
-
-impl Share {
-    fn take(&mut self, bytes: u64) -> bool {
-        let pot = &self.budget.0;
-        let sum = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= pot.limit);
-        let granted = pot
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum)
-            .is_ok();
-        if granted {
-            self.taken += bytes;
-        }
-        granted
-    }
-
-    fn give_back(&mut self, bytes: u64) {
-        self.taken -= bytes;
-        self.budget.0.taken.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.give_back(self.taken);
-    }
+    account: MemoryAccount,
+    /// Bytes of the last growth of a memory, to take back if the engine could not provide it.
+    last_memory: u64,
+    table_elements: u64,
+    max_table_elements: u64,
+    /// Elements of the last growth of a table.
+    last_table: u64,
 }
 
 impl Limiter {
-    pub(crate) fn new(limits: &Limits, budget: Budget) -> Self {
+    pub(crate) fn new(limits: &Limits, account: MemoryAccount) -> Self {
         Self {
-            memory: Account::new(limits.memory),
-            tables: Account::new(limits.table_elements),
-            budget: Share { budget, taken: 0 },
-            peak_memory: 0,
-            refused: None,
+            account,
+            last_memory: 0,
+            table_elements: 0,
+            max_table_elements: limits.table_elements,
+            last_table: 0,
         }
-    }
-
-    /// Largest sum of all memories so far, in bytes.
-    pub(crate) fn peak_memory(&self) -> u64 {
-        self.peak_memory
-    }
-
-    /// What was refused last, if anything was.
-    pub(crate) fn refused(&self) -> Option<Refusal> {
-        self.refused
-    }
-}
-
-impl Account {
-    fn new(limit: u64) -> Self {
-        Self {
-            limit,
-            now: 0,
-            last: 0,
-        }
-    }
-
-    fn grow(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Verdict {
-        self.last = 0;
-        let added = desired.saturating_sub(current) as u64;
-        let sum = self.now.saturating_add(added);
-        if sum > self.limit {
-            return Verdict::OverLimit;
-        }
-        if maximum.is_some_and(|max| desired > max) {
-            return Verdict::OverItsOwnMaximum;
-        }
-        self.last = added;
-        self.now = sum;
-        Verdict::Granted
-    }
-
-    /// Undoes the last growth, and says how much it was.
-    fn take_back(&mut self) -> u64 {
-        let last = std::mem::take(&mut self.last);
-        self.now -= last;
-        last
     }
 }
 
@@ -170,27 +42,21 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        match self.memory.grow(current, desired, maximum) {
-            Verdict::Granted if self.budget.take(self.memory.last) => {
-                self.peak_memory = self.peak_memory.max(self.memory.now);
-                Ok(true)
-            }
-            Verdict::Granted => {
-                self.memory.take_back();
-                self.refused = Some(Refusal::Budget);
-                Ok(false)
-            }
-            Verdict::OverLimit => {
-                self.refused = Some(Refusal::Limit(Limit::Memory(self.memory.limit)));
-                Ok(false)
-            }
-            Verdict::OverItsOwnMaximum => Ok(false),
+        self.last_memory = 0;
+        let added = desired.saturating_sub(current) as u64;
+        if self.account.left() >= added && maximum.is_some_and(|max| desired > max) {
+            return Ok(false);
         }
+        if self.account.grow_guest(added).is_err() {
+            return Ok(false);
+        }
+        self.last_memory = added;
+        Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        let bytes = self.memory.take_back();
-        self.budget.give_back(bytes);
+        let bytes = std::mem::take(&mut self.last_memory);
+        self.account.shrink_guest(bytes);
         Ok(())
     }
 
@@ -200,15 +66,31 @@ impl ResourceLimiter for Limiter {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let verdict = self.tables.grow(current, desired, maximum);
-        if matches!(verdict, Verdict::OverLimit) {
-            self.refused = Some(Refusal::Limit(Limit::TableElements(self.tables.limit)));
+        self.last_table = 0;
+        let added = desired.saturating_sub(current) as u64;
+        let sum = self.table_elements.saturating_add(added);
+        if sum > self.max_table_elements {
+            let limit = Limit::TableElements(self.max_table_elements);
+            self.account.note_refusal(Refusal::Limit(limit));
+            return Ok(false);
         }
-        Ok(matches!(verdict, Verdict::Granted))
+        if maximum.is_some_and(|max| desired > max)
+            || self
+                .account
+                .grow_guest(added.saturating_mul(TABLE_ELEMENT))
+                .is_err()
+        {
+            return Ok(false);
+        }
+        self.last_table = added;
+        self.table_elements = sum;
+        Ok(true)
     }
 
     fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
-        self.tables.take_back();
+        let elements = std::mem::take(&mut self.last_table);
+        self.table_elements -= elements;
+        self.account.shrink_guest(elements.saturating_mul(TABLE_ELEMENT));
         Ok(())
     }
 
@@ -228,58 +110,80 @@ impl ResourceLimiter for Limiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryPool;
 
-    fn limiter_with(budget: &Budget) -> Limiter {
+    fn limiter_with(memory: u64, pool: &MemoryPool) -> Limiter {
         let limits = Limits {
-            memory: 100,
             table_elements: 10,
             ..Limits::default()
         };
-        Limiter::new(&limits, budget.clone())
+        Limiter::new(&limits, MemoryAccount::new(memory, pool.clone()))
     }
 
-    fn limiter() -> Limiter {
-        limiter_with(&Budget::new(u64::MAX))
+    fn limiter(memory: u64) -> Limiter {
+        limiter_with(memory, &MemoryPool::new(u64::MAX))
     }
 
     #[test]
     fn the_memory_of_all_calls_counts_together_and_is_given_back() {
-        let budget = Budget::new(150);
-        let mut first = limiter_with(&budget);
-        let mut second = limiter_with(&budget);
+        let pool = MemoryPool::new(150);
+        let mut first = limiter_with(100, &pool);
+        let mut second = limiter_with(100, &pool);
         assert!(first.memory_growing(0, 100, None).unwrap());
         assert!(second.memory_growing(0, 50, None).unwrap());
         assert!(!second.memory_growing(50, 51, None).unwrap());
-        assert_eq!(second.refused(), Some(Refusal::Budget));
-        assert_eq!(second.peak_memory(), 50);
+        assert_eq!(second.account.refused(), Some(Refusal::Pool));
+        assert_eq!(second.account.peaks(), (50, 0));
         drop(first);
         assert!(second.memory_growing(50, 100, None).unwrap());
         second.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
-        assert!(limiter_with(&budget).memory_growing(0, 100, None).unwrap());
+        assert!(limiter_with(100, &pool).memory_growing(0, 100, None).unwrap());
     }
 
     #[test]
     fn memories_count_together_up_to_the_limit_and_not_beyond() {
-        let mut limiter = limiter();
+        let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 40, None).unwrap());
-        assert_eq!(limiter.refused(), None);
+        assert_eq!(limiter.account.refused(), None);
         assert!(!limiter.memory_growing(40, 41, None).unwrap());
-        assert_eq!(limiter.refused(), Some(Refusal::Limit(Limit::Memory(100))));
-        assert_eq!(limiter.peak_memory(), 100);
+        assert_eq!(
+            limiter.account.refused(),
+            Some(Refusal::Limit(Limit::Memory(100)))
+        );
+        assert_eq!(limiter.account.peaks(), (100, 0));
     }
 
     #[test]
     fn tables_count_together_up_to_the_limit_and_not_beyond() {
-        let mut limiter = limiter();
+        let mut limiter = limiter(100);
         assert!(limiter.table_growing(0, 10, None).unwrap());
         assert!(!limiter.table_growing(10, 11, None).unwrap());
-        assert_eq!(limiter.refused(), Some(Refusal::Limit(Limit::TableElements(10))));
+        assert_eq!(
+            limiter.account.refused(),
+            Some(Refusal::Limit(Limit::TableElements(10)))
+        );
+    }
+
+    #[test]
+    fn elements_of_tables_are_memory() {
+        let mut limiter = limiter(10 * TABLE_ELEMENT + 1);
+        assert!(limiter.table_growing(0, 10, None).unwrap());
+        assert!(limiter.memory_growing(0, 1, None).unwrap());
+        assert!(!limiter.memory_growing(1, 2, None).unwrap());
+        limiter.table_grow_failed(wasmtime::Error::msg("no")).unwrap();
+        assert!(
+            limiter
+                .memory_growing(1, 10 * TABLE_ELEMENT as usize, None)
+                .unwrap()
+        );
+        assert!(!limiter.table_growing(0, 10, None).unwrap());
+        assert!(limiter.table_growing(0, 0, None).unwrap());
     }
 
     #[test]
     fn memory_that_the_engine_could_not_provide_is_not_counted() {
-        let mut limiter = limiter();
+        let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         limiter.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
         assert!(limiter.memory_growing(0, 100, None).unwrap());
@@ -287,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_memory_grows_no_further_than_its_own_maximum() {
-        let mut limiter = limiter();
+        let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 50, Some(50)).unwrap());
         assert!(!limiter.memory_growing(50, 51, Some(50)).unwrap());
-        assert_eq!(limiter.refused(), None);
+        assert_eq!(limiter.account.refused(), None);
     }
 }

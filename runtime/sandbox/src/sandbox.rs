@@ -22,7 +22,7 @@ use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::hook::{self, HookComponent, LoadedHook};
 use crate::imports;
-use crate::limiter::Budget;
+use crate::memory::MemoryPool;
 use crate::shape;
 use crate::state::{self, CellState};
 
@@ -161,7 +161,7 @@ impl Sandbox {
             cells: Arc::new(Cells {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
-                budget: Budget::new(options.memory),
+                memory: MemoryPool::new(options.memory),
                 buckets: options.buckets.clone(),
                 turns: OnceLock::new(),
             }),

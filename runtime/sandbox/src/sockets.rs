@@ -81,9 +81,10 @@ impl ip_name_lookup::Host for Denied<'_> {
     fn resolve_addresses(
         &mut self,
         _network: Resource<Network>,
-        mut name: String,
+        name: String,
     ) -> Result<Resource<ip_name_lookup::ResolveAddressStream>, SocketError> {
-        name.truncate(name.floor_char_boundary(MAX_NOTED_NAME));
+        // A copy, because a text that is cut in place keeps all of its memory.
+        let name = name[..name.floor_char_boundary(MAX_NOTED_NAME)].to_owned();
         self.ledger.denial("dns", name, None);
         refuse()
     }

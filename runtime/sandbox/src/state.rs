@@ -14,16 +14,27 @@ use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
 use crate::ledger::Ledger;
-use crate::limiter::{Budget, Limiter};
+use crate::limiter::Limiter;
+use crate::memory::{MemoryAccount, Refusal, Reservation};
+use crate::objects;
+use crate::plumbing::{self, MAX_RANDOM, PollView, RandomView};
 use crate::sockets::{self, Denied};
 use crate::voice::{Captured, Voice};
 
-/// Most random bytes of one request. A key has 32.
-const MAX_RANDOM: u64 = 1 << 20;
-
 /// The state of one store.
+///
+/// Every function of the host begins by taking a view of it; that is when the objects in its table are charged.
 pub(crate) struct CellState {
     table: ResourceTable,
+    /// Takes the place of the table once the objects in it come to more than the call may have: it holds nothing and
+    /// takes nothing, so that whatever the guest asks for next ends the call.
+    closed: ResourceTable,
+    pub(crate) account: MemoryAccount,
+    /// What the last function of the host gave to the guest. It is in the memory of the host until it is written to that
+    /// of the guest, whose allocator may take its time; nobody tells when, so that it counts until the guest is back.
+    in_flight: Reservation,
+    /// For the granted variables of the environment.
+    _environment: Reservation,
     wasi: WasiCtx,
     http: WasiHttpCtx,
     egress: CallEgress,
@@ -40,7 +51,7 @@ impl CellState {
         policy: &Policy,
         egress: &Arc<Egress>,
         buckets: Option<Arc<dyn KeyValueStore>>,
-        budget: Budget,
+        account: MemoryAccount,
         ledger: Ledger,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
@@ -58,6 +69,16 @@ impl CellState {
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .max_random_size(MAX_RANDOM);
+        // Once for the cell, and once for the answer to a guest that asks.
+        let environment: usize = policy
+            .grants
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let environment = account
+            .reserve(2 * environment as u64)
+            .map_err(Refusal::into_error)?;
         for (name, value) in &policy.grants.env {
             wasi.env(name, value);
         }
@@ -70,30 +91,61 @@ impl CellState {
         http.set_field_size_limit(MAX_REQUEST_HEADERS);
         let mut table = ResourceTable::new();
         table.set_max_capacity(policy.limits.handles as usize);
+        let mut closed = ResourceTable::new();
+        closed.set_max_capacity(0);
         Ok(Self {
             table,
+            closed,
+            in_flight: account.empty(),
+            _environment: environment,
             wasi: wasi.build(),
             http,
             egress: egress.call(ledger.clone()),
             files,
             buckets: Buckets::new(buckets, policy, ledger.clone()),
-            limiter: Limiter::new(&policy.limits, budget),
+            limiter: Limiter::new(&policy.limits, account.clone()),
+            account,
             ledger,
             voice,
         })
     }
 
+    /// Charges what the table holds, and says whether the call has memory for it.
+    pub(crate) fn settle(&mut self) -> bool {
+        self.in_flight.clear();
+        self.account.set_objects(objects::price_of_all(&mut self.table))
+    }
+
     fn files(&mut self) -> FilesView<'_> {
+        let open = self.settle();
         FilesView {
             files: &mut self.files,
-            table: &mut self.table,
+            table: if open { &mut self.table } else { &mut self.closed },
         }
     }
 
     fn keyvalue(&mut self) -> KeyValueView<'_> {
+        let open = self.settle();
         KeyValueView {
             buckets: &mut self.buckets,
-            table: &mut self.table,
+            table: if open { &mut self.table } else { &mut self.closed },
+            in_flight: &mut self.in_flight,
+        }
+    }
+
+    fn poll(&mut self) -> PollView<'_> {
+        let open = self.settle();
+        PollView {
+            table: if open { &mut self.table } else { &mut self.closed },
+            in_flight: &mut self.in_flight,
+        }
+    }
+
+    fn random(&mut self) -> RandomView<'_> {
+        self.settle();
+        RandomView {
+            random: self.wasi.random(),
+            in_flight: &mut self.in_flight,
         }
     }
 
@@ -104,18 +156,20 @@ impl CellState {
 
 impl WasiView for CellState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
+        let open = self.settle();
         WasiCtxView {
             ctx: &mut self.wasi,
-            table: &mut self.table,
+            table: if open { &mut self.table } else { &mut self.closed },
         }
     }
 }
 
 impl WasiHttpView for CellState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let open = self.settle();
         WasiHttpCtxView {
             ctx: &mut self.http,
-            table: &mut self.table,
+            table: if open { &mut self.table } else { &mut self.closed },
             hooks: &mut self.egress,
         }
     }
@@ -128,6 +182,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     sockets::add_to_linker(&mut linker)?;
+    plumbing::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;
     log::add_to_linker::<_, HasSelf<Voice>>(&mut linker, |state: &mut CellState| &mut state.voice)?;

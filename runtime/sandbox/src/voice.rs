@@ -145,7 +145,8 @@ impl Voice {
         let mut speech = self.lock();
         if let Some(message) = &mut progress.message {
             speech.redactor.string(message);
-            message.truncate(message.floor_char_boundary(MAX_PROGRESS_MESSAGE));
+            // A copy, because a text that is cut in place keeps all of its memory.
+            *message = message[..message.floor_char_boundary(MAX_PROGRESS_MESSAGE)].to_owned();
         }
         let now = Instant::now();
         if (speech.last_report).is_none_or(|last| now.duration_since(last) >= PROGRESS_EVERY) {

@@ -8,7 +8,6 @@ use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Left, Receipt};
 
 use super::account::Account;
-use crate::receipts::together;
 use crate::words;
 
 /// Notes of all calls of a turn that wait for the sink. A tool that floods its log loses lines, which are counted; it
@@ -89,10 +88,10 @@ impl CallObserver for Observer {
     /// A call that is tried again leaves several receipts; together they say what it used.
     fn receipt(&self, receipt: Receipt) {
         let mut slot = self.receipt.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = Some(match slot.take() {
-            None => receipt,
-            Some(earlier) => together(earlier, receipt),
-        });
+        match &mut *slot {
+            Some(sum) => sum.merge(receipt),
+            None => *slot = Some(receipt),
+        }
     }
 
     fn left(&self) -> Left {

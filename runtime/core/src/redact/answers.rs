@@ -3,7 +3,7 @@
 use super::Redactor;
 use crate::content::Content;
 use crate::error::ToolError;
-use crate::receipt::Receipt;
+use crate::receipt::{BucketTouched, Denial, FileTouched, Receipt};
 use crate::tool::ToolOutput;
 
 impl Redactor {
@@ -56,16 +56,41 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of the hosts, files and denials of a receipt.
+    /// Takes secrets out of all texts of a receipt.
     pub fn receipt(&self, receipt: &mut Receipt) {
-        receipt.hosts.iter_mut().for_each(|host| self.string(host));
-        for file in &mut receipt.files {
-            self.string(&mut file.path);
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Receipt {
+            fuel: _,
+            wall_us: _,
+            cpu_us: _,
+            peak_memory: _,
+            peak_host_memory: _,
+            bytes_in: _,
+            bytes_out: _,
+            log_bytes: _,
+            hosts,
+            files,
+            buckets,
+            denials,
+            omitted: _,
+            agent: _,
+        } = receipt;
+        hosts.iter_mut().for_each(|host| self.string(host));
+        for FileTouched { path, write: _ } in files {
+            self.string(path);
         }
-        for denial in &mut receipt.denials {
-            self.string(&mut denial.what);
-            self.string(&mut denial.target);
-            denial.allow_with.iter_mut().for_each(|text| self.string(text));
+        for BucketTouched { bucket, write: _ } in buckets {
+            self.string(bucket);
+        }
+        for Denial {
+            what,
+            target,
+            allow_with,
+        } in denials
+        {
+            self.string(what);
+            self.string(target);
+            allow_with.iter_mut().for_each(|text| self.string(text));
         }
     }
 }
@@ -76,7 +101,6 @@ mod tests {
 
     use super::*;
     use crate::content::{Blob, Link};
-    use crate::receipt::Denial;
 
     const SECRET: &str = "hunter2-hunter2";
 
@@ -138,6 +162,7 @@ mod tests {
         let mut receipt = Receipt::default();
         receipt.note_host(text());
         receipt.note_file(text(), true);
+        receipt.note_bucket(&text(), true);
         receipt.note_denial(Denial {
             what: text(),
             target: text(),
@@ -146,6 +171,6 @@ mod tests {
         redactor.receipt(&mut receipt);
         let shown = format!("{receipt:?}");
         assert!(!shown.contains(SECRET), "{shown}");
-        assert_eq!(shown.matches("[redacted:p]").count(), 5, "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 6, "{shown}");
     }
 }

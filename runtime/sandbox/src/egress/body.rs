@@ -11,9 +11,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::Error;
 
+use crate::memory::Reservation;
+
 /// A response body that ends with an error after too many bytes or too long a silence. It counts bytes as they come
 /// from the network, without decoding: a guest decompresses in its own memory, under its own limit. It holds one of
-/// the tool's connections until it is dropped.
+/// the tool's connections, and the memory of the exchange, until it is dropped.
 pub(crate) struct CheckedBody {
     incoming: Incoming,
     limit: u64,
@@ -22,6 +24,7 @@ pub(crate) struct CheckedBody {
     timer: Pin<Box<Sleep>>,
     failed: bool,
     _connection: OwnedSemaphorePermit,
+    _memory: Reservation,
 }
 
 impl CheckedBody {
@@ -31,6 +34,7 @@ impl CheckedBody {
         limit: u64,
         silence: Duration,
         connection: OwnedSemaphorePermit,
+        memory: Reservation,
     ) -> Self {
         Self {
             incoming,
@@ -40,6 +44,7 @@ impl CheckedBody {
             timer: Box::pin(tokio::time::sleep(silence)),
             failed: false,
             _connection: connection,
+            _memory: memory,
         }
     }
 

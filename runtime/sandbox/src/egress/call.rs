@@ -16,6 +16,8 @@ use super::rules::{Rules, Scope, grant_for};
 use super::secrets::BoundSecrets;
 use super::target::{InvalidTarget, Target};
 use crate::ledger::Ledger;
+use crate::memory::{Refusal, Reservation};
+use crate::objects::REQUEST;
 
 /// Connections that one tool holds at the same time, over all its calls; the seventh request waits. Browsers and edge
 /// runtimes have settled on six for one host.
@@ -24,6 +26,12 @@ const CONNECTIONS: usize = 6;
 /// Bytes of all request headers, names and values; also the most that the host holds in one object of headers for a guest,
 /// of which it can have as many as handles. Servers accept from 8 to 32 KiB.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 32 << 10;
+
+/// Bytes of a request body that a guest writes at once. Two such pieces wait to be sent, for each request that a guest has.
+pub(crate) const BODY_CHUNK: usize = 64 << 10;
+
+/// Bytes that each request takes until its call ends: where its answer led to, if that was a redirect.
+const REDIRECT: u64 = 16 << 10;
 
 /// Characters of a path that a denial shows.
 const SHOWN_PATH: usize = 128;
@@ -47,6 +55,8 @@ pub(crate) struct CallEgress {
     ledger: Ledger,
     sent: u32,
     redirects: Arc<Mutex<Redirects>>,
+    /// For what is remembered of each request.
+    remembered: Reservation,
 }
 
 /// A request that may be sent, if its addresses are in scope.
@@ -60,6 +70,8 @@ pub(super) struct Admitted {
     pub(super) hop: Hop,
     /// Takes the secrets that were added out of the answer.
     pub(super) redactor: Option<Redactor>,
+    /// For the request and its connection, until the answer was read.
+    pub(super) memory: Reservation,
 }
 
 impl Egress {
@@ -117,6 +129,7 @@ impl Egress {
     pub(crate) fn call(self: &Arc<Self>, ledger: Ledger) -> CallEgress {
         CallEgress {
             egress: self.clone(),
+            remembered: ledger.account().empty(),
             ledger,
             sent: 0,
             redirects: Arc::default(),
@@ -146,6 +159,8 @@ impl CallEgress {
             return Err(Error::HttpRequestDenied);
         }
         self.sent += 1;
+        self.remembered.grow(REDIRECT).map_err(no_memory)?;
+        let memory = self.ledger.account().reserve(REQUEST).map_err(no_memory)?;
         let hop = lock(&self.redirects).follow(&target);
         let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
             self.egress.note_denial(&self.ledger, &method, &target, false);
@@ -178,6 +193,7 @@ impl CallEgress {
             scope,
             hop,
             redactor,
+            memory,
         })
     }
 }
@@ -203,6 +219,10 @@ impl WasiHttpHooks for CallEgress {
         }
     }
 
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK
+    }
+
     fn p2_error_from_hyper(
         &mut self,
         error: &hyper::Error,
@@ -210,6 +230,11 @@ impl WasiHttpHooks for CallEgress {
         tracing::debug!(%error, "exchange failed");
         wasmtime_wasi_http::p2::bindings::http::types::ErrorCode::HttpProtocolError
     }
+}
+
+/// The call has no memory left for a request; `wasi:http` has no word for that.
+pub(super) fn no_memory(refusal: Refusal) -> Error {
+    Error::InternalError(Some(refusal.to_string()))
 }
 
 /// Refuses headers that two readers of the request could understand differently, and too many of them.

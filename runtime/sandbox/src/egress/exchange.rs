@@ -18,11 +18,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
-use super::call::{Admitted, lock};
+use super::call::{Admitted, lock, no_memory};
 use super::mask::{MaskedBody, check_coding, mask_headers};
 use super::network::Outside;
 use super::redirect;
 use super::target::{Host, Scheme, Target};
+use crate::objects::CONNECTION;
 
 /// Addresses of one name that are tried. Names with more are load balancers, where any will do.
 const MAX_ADDRESSES: usize = 8;
@@ -86,6 +87,7 @@ pub(super) async fn send(
         scope,
         hop,
         redactor,
+        mut memory,
     } = admitted;
     let timeouts = egress.timeouts.at_most(options);
     let method = request.method().clone();
@@ -95,6 +97,7 @@ pub(super) async fn send(
         .await
         .map_err(|_| Error::ConnectionLimitReached)?
         .map_err(|_| Error::ConnectionLimitReached)?;
+    memory.grow(CONNECTION).map_err(no_memory)?;
     let found = timeout_at(connected_by, addresses(&egress.outside, &target))
         .await
         .map_err(|_| Error::DnsTimeout)??;
@@ -150,7 +153,13 @@ pub(super) async fn send(
         mask_headers(response.headers_mut(), redactor);
     }
     let response = response.map(|incoming| {
-        let body = CheckedBody::new(incoming, egress.body_limit, timeouts.between_bytes, permit);
+        let body = CheckedBody::new(
+            incoming,
+            egress.body_limit,
+            timeouts.between_bytes,
+            permit,
+            memory,
+        );
         match redactor {
             Some(redactor) => MaskedBody::new(body.boxed_unsync(), redactor).boxed_unsync(),
             None => body.boxed_unsync(),

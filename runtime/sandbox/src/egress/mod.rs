@@ -29,7 +29,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{CallEgress, Egress, MAX_REQUEST_HEADERS};
+pub(crate) use call::{BODY_CHUNK, CallEgress, Egress, MAX_REQUEST_HEADERS};
 pub(crate) use network::Outside;
 pub use network::{HostNetwork, Network};
 pub(crate) use secrets::BoundSecrets;

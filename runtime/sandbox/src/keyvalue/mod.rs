@@ -18,6 +18,7 @@ use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTabl
 
 use self::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::ledger::Ledger;
+use crate::memory::Reservation;
 
 #[allow(clippy::all, reason = "generated")]
 mod bindings {
@@ -105,6 +106,8 @@ impl Buckets {
 pub(crate) struct KeyValueView<'a> {
     pub(crate) buckets: &'a mut Buckets,
     pub(crate) table: &'a mut ResourceTable,
+    /// What one operation has in the memory of the host.
+    pub(crate) in_flight: &'a mut Reservation,
 }
 
 /// Says to the linker what the host functions work on.
@@ -147,15 +150,26 @@ impl KeyValueView<'_> {
         Ok(open.bucket.clone())
     }
 
+    /// Charges what this operation has in the memory of the host until the guest has it.
+    fn hold(&mut self, bytes: u64) -> Result<(), Refusal> {
+        self.in_flight.grow(bytes).map_err(|_| no_memory())
+    }
+
     async fn values(&mut self, handle: &Handle, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
         let bucket = self.reading(handle)?;
-        self.buckets.spend(check_keys(&keys)?)?;
-        let limit = self.buckets.left.min(MAX_READ_BYTES);
+        let bytes = check_keys(&keys)?;
+        self.hold(bytes)?;
+        self.buckets.spend(bytes)?;
+        // No more is read than the call has memory for.
+        let memory = self.in_flight.left();
+        let limit = self.buckets.left.min(memory).min(MAX_READ_BYTES);
         let values = match bucket.get(keys, limit).await {
+            Err(KeyValueError::TooMuch { .. }) if limit == memory => return Err(no_memory()),
             Err(KeyValueError::TooMuch { .. }) if limit < MAX_READ_BYTES => return Err(self.buckets.spent()),
             values => values?,
         };
         let bytes: usize = values.iter().flatten().map(Vec::len).sum();
+        self.hold(bytes as u64)?;
         self.buckets.spend(bytes as u64)?;
         Ok(values)
     }
@@ -174,13 +188,16 @@ impl KeyValueView<'_> {
             }
             bytes += value.len() as u64;
         }
+        self.hold(bytes)?;
         self.buckets.spend(bytes)?;
         Ok(bucket.set(pairs).await?)
     }
 
     async fn remove(&mut self, handle: &Handle, keys: Vec<String>) -> Result<(), Refusal> {
         let bucket = self.writing(handle)?;
-        self.buckets.spend(check_keys(&keys)?)?;
+        let bytes = check_keys(&keys)?;
+        self.hold(bytes)?;
+        self.buckets.spend(bytes)?;
         Ok(bucket.delete(keys).await?)
     }
 }
@@ -238,6 +255,7 @@ impl store::HostBucket for KeyValueView<'_> {
         let bucket = self.reading(&handle)?;
         let page = bucket.list(cursor).await?;
         let bytes: usize = page.keys.iter().map(String::len).sum();
+        self.hold((bytes + size_of_val(&*page.keys)) as u64)?;
         self.buckets.spend(bytes as u64)?;
         Ok(store::KeyResponse {
             keys: page.keys,
@@ -302,6 +320,10 @@ fn check_count(count: usize) -> Result<(), Refusal> {
         )));
     }
     Ok(())
+}
+
+fn no_memory() -> Refusal {
+    told("this call has no memory left for it; ask for less at once".into())
 }
 
 fn told(why: String) -> Refusal {

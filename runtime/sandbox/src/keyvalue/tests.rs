@@ -11,6 +11,7 @@ use super::atomics::Host as _;
 use super::batch::Host as _;
 use super::store::{Host as _, HostBucket as _};
 use super::*;
+use crate::memory::{MemoryAccount, MemoryPool};
 
 type Pairs = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
@@ -91,6 +92,7 @@ impl Bucket for MemoryBucket {
 struct Call {
     buckets: Buckets,
     table: ResourceTable,
+    in_flight: Reservation,
 }
 
 impl Call {
@@ -104,8 +106,19 @@ impl Call {
             policy.grants.buckets.push(grant);
         }
         let buckets = Buckets::new(store, &policy, Ledger::default());
-        let table = ResourceTable::new();
-        Self { buckets, table }
+        Self {
+            buckets,
+            table: ResourceTable::new(),
+            in_flight: MemoryAccount::unlimited().empty(),
+        }
+    }
+
+    /// A call that may have so many bytes of memory.
+    fn with_memory(bytes: u64, store: Option<Arc<dyn KeyValueStore>>) -> Self {
+        Self {
+            in_flight: MemoryAccount::new(bytes, MemoryPool::new(u64::MAX)).empty(),
+            ..Self::with(&["keyvalue=b"], 64 << 20, store)
+        }
     }
 
     fn new(lines: &[&str]) -> Self {
@@ -113,9 +126,12 @@ impl Call {
     }
 
     fn view(&mut self) -> KeyValueView<'_> {
+        // What the operation before had is with the guest by now.
+        self.in_flight.clear();
         KeyValueView {
             buckets: &mut self.buckets,
             table: &mut self.table,
+            in_flight: &mut self.in_flight,
         }
     }
 
@@ -376,4 +392,27 @@ async fn open_buckets_count_as_handles_and_end_the_call_beyond_the_limit() {
     ));
     call.view().drop(second).await.unwrap();
     call.open("b").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operation_holds_what_the_call_has_memory_for() {
+    let store: Arc<dyn KeyValueStore> = Arc::new(Memory::default());
+    let call = |bytes| Call::with_memory(bytes, Some(store.clone()));
+    let why = "this call has no memory left for it; ask for less at once";
+
+    assert_eq!(said(call(100).set("b", "k", &[0; 100]).await), why);
+    call(101).set("b", "k", &[0; 100]).await.unwrap();
+
+    assert_eq!(said(call(100).get("b", "k").await), why);
+    let mut reading = call(101);
+    for _ in 0..3 {
+        assert_eq!(reading.get("b", "k").await.unwrap(), Some(vec![0; 100]));
+    }
+
+    let page = (1 + size_of::<String>()) as u64;
+    for (memory, fits) in [(page - 1, false), (page, true)] {
+        let mut listing = call(memory);
+        let b = listing.open("b").await.unwrap();
+        assert_eq!(listing.view().list_keys(b, None).await.is_ok(), fits, "{memory}");
+    }
 }

@@ -1,0 +1,355 @@
+//! Memory that a call uses in the guest and in the host, and the memory of all calls together.
+//!
+//! One [`MemoryAccount`] per call adds up three parts, and their sum never passes [`Limits::memory`]:
+//!
+//! | part | charged | given back |
+//! |---|---|---|
+//! | guest: linear memories and tables | before they grow (`limiter`) | with the cell |
+//! | reserved: what the host allocates for the guest | before the allocation ([`Reservation`]) | when the reservation is dropped |
+//! | objects: resources in the cell's table | when the guest enters the host again (`objects`) | likewise |
+//!
+//! [`Limits::memory`]: toolcell_core::Limits::memory
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toolcell_core::{Limit, ToolError};
+
+/// The memory of all calls together, in bytes. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryPool(Arc<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    limit: u64,
+    taken: AtomicU64,
+}
+
+/// The memory of one call, in bytes. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryAccount(Arc<Mutex<Usage>>);
+
+#[derive(Debug)]
+struct Usage {
+    pool: MemoryPool,
+    limit: u64,
+    guest: u64,
+    reserved: u64,
+    objects: u64,
+    peak: u64,
+    peak_host: u64,
+    /// The last refusal. A guest may live with it; if it traps instead, this is why.
+    refused: Option<Refusal>,
+    /// Whether the objects of the table came to more than the call may have.
+    overdrawn: bool,
+}
+
+/// Bytes charged to a call until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    account: MemoryAccount,
+    bytes: u64,
+}
+
+/// Why something was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the call has no memory left for it")]
+pub(crate) enum Refusal {
+    /// The call has reached a limit of its own.
+    Limit(Limit),
+    /// All calls together have.
+    Pool,
+}
+
+impl Refusal {
+    /// The error of a call that ended for this reason.
+    pub(crate) fn into_error(self) -> ToolError {
+        match self {
+            Self::Limit(limit) => ToolError::Limit { limit },
+            Self::Pool => ToolError::Unavailable {
+                message: "the calls that run at the moment leave no memory for it".into(),
+            },
+        }
+    }
+}
+
+impl MemoryPool {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self(Arc::new(Pool {
+            limit,
+            taken: AtomicU64::new(0),
+        }))
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let sum = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.0.limit);
+        let relaxed = Ordering::Relaxed;
+        self.0.taken.fetch_update(relaxed, relaxed, sum).is_ok()
+    }
+
+    /// Takes bytes that are in use already; `false` if that is more than the pool has.
+    fn overdraw(&self, bytes: u64) -> bool {
+        let before = self.0.taken.fetch_add(bytes, Ordering::Relaxed);
+        before.saturating_add(bytes) <= self.0.limit
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Usage {
+    fn sum(&self) -> u64 {
+        self.guest.saturating_add(self.host())
+    }
+
+    fn host(&self) -> u64 {
+        self.reserved.saturating_add(self.objects)
+    }
+
+    /// Takes bytes from the limit of the call and from the pool.
+    fn take(&mut self, bytes: u64) -> Result<(), Refusal> {
+        let refused = if self.sum().saturating_add(bytes) > self.limit {
+            Refusal::Limit(Limit::Memory(self.limit))
+        } else if self.pool.take(bytes) {
+            return Ok(());
+        } else {
+            Refusal::Pool
+        };
+        self.refused = Some(refused);
+        Err(refused)
+    }
+
+    fn note_peak(&mut self) {
+        self.peak = self.peak.max(self.sum());
+        self.peak_host = self.peak_host.max(self.host());
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        self.pool.give_back(self.sum());
+    }
+}
+
+impl MemoryAccount {
+    /// An account of a call that may have `limit` bytes, as far as the pool has them.
+    pub(crate) fn new(limit: u64, pool: MemoryPool) -> Self {
+        Self(Arc::new(Mutex::new(Usage {
+            pool,
+            limit,
+            guest: 0,
+            reserved: 0,
+            objects: 0,
+            peak: 0,
+            peak_host: 0,
+            refused: None,
+            overdrawn: false,
+        })))
+    }
+
+    /// An account without a limit, for tests of what is charged elsewhere.
+    #[cfg(test)]
+    pub(crate) fn unlimited() -> Self {
+        Self::new(u64::MAX, MemoryPool::new(u64::MAX))
+    }
+
+    /// Charges bytes that the host is about to allocate.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
+        let mut reservation = self.empty();
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// A reservation of nothing, to grow.
+    pub(crate) fn empty(&self) -> Reservation {
+        Reservation {
+            account: self.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Charges bytes by which a memory or a table is about to grow.
+    pub(crate) fn grow_guest(&self, bytes: u64) -> Result<(), Refusal> {
+        let mut usage = self.lock();
+        usage.take(bytes)?;
+        usage.guest += bytes;
+        usage.note_peak();
+        Ok(())
+    }
+
+    /// Gives back bytes by which a memory or a table was to grow.
+    pub(crate) fn shrink_guest(&self, bytes: u64) {
+        let mut usage = self.lock();
+        usage.guest -= bytes;
+        usage.pool.give_back(bytes);
+    }
+
+    /// Sets what the objects of the cell's table come to. They exist already, so that they are charged even where there
+    /// is no memory left; `false` says so, and the guest must not make more of them.
+    pub(crate) fn set_objects(&self, bytes: u64) -> bool {
+        let mut usage = self.lock();
+        let before = std::mem::replace(&mut usage.objects, bytes);
+        let Some(more) = bytes.checked_sub(before).filter(|more| *more > 0) else {
+            usage.pool.give_back(before - bytes);
+            return !usage.overdrawn;
+        };
+        let in_pool = usage.pool.overdraw(more);
+        let refused = if usage.sum() > usage.limit {
+            Refusal::Limit(Limit::Memory(usage.limit))
+        } else if in_pool {
+            usage.note_peak();
+            return !usage.overdrawn;
+        } else {
+            Refusal::Pool
+        };
+        usage.refused = Some(refused);
+        usage.overdrawn = true;
+        false
+    }
+
+    /// Bytes that the call may still have.
+    pub(crate) fn left(&self) -> u64 {
+        let usage = self.lock();
+        usage.limit.saturating_sub(usage.sum())
+    }
+
+    /// Largest sum of all parts so far, and the largest of the two parts in the host.
+    pub(crate) fn peaks(&self) -> (u64, u64) {
+        let usage = self.lock();
+        (usage.peak, usage.peak_host)
+    }
+
+    /// Remembers a refusal of something that this account does not count.
+    pub(crate) fn note_refusal(&self, refusal: Refusal) {
+        self.lock().refused = Some(refusal);
+    }
+
+    /// What was refused last, if anything was.
+    pub(crate) fn refused(&self) -> Option<Refusal> {
+        self.lock().refused
+    }
+
+    /// Why the call must end, if its objects came to more than it may have.
+    pub(crate) fn overdrawn(&self) -> Option<Refusal> {
+        let usage = self.lock();
+        usage.refused.filter(|_| usage.overdrawn)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Usage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Charges more bytes, all or none.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Refusal> {
+        let mut usage = self.account.lock();
+        usage.take(bytes)?;
+        usage.reserved += bytes;
+        usage.note_peak();
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Bytes by which it may still grow, as far as all calls together have them.
+    pub(crate) fn left(&self) -> u64 {
+        let usage = self.account.lock();
+        usage.limit.saturating_sub(usage.sum())
+    }
+
+    /// Gives everything back and stays, to grow again.
+    pub(crate) fn clear(&mut self) {
+        self.shrink(self.bytes);
+    }
+
+    /// Gives bytes back, at most those that it has.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        if bytes > 0 {
+            let mut usage = self.account.lock();
+            usage.reserved -= bytes;
+            usage.pool.give_back(bytes);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(limit: u64, pool: &MemoryPool) -> MemoryAccount {
+        MemoryAccount::new(limit, pool.clone())
+    }
+
+    fn taken(pool: &MemoryPool) -> u64 {
+        pool.0.taken.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn guest_and_host_memory_share_one_limit() {
+        let pool = MemoryPool::new(u64::MAX);
+        let account = account(100, &pool);
+        account.grow_guest(40).unwrap();
+        let held = account.reserve(30).unwrap();
+        assert!(account.set_objects(30));
+        assert_eq!(account.left(), 0);
+        let limit = Refusal::Limit(Limit::Memory(100));
+        assert_eq!(account.grow_guest(1), Err(limit));
+        assert_eq!(account.reserve(1).unwrap_err(), limit);
+        assert_eq!((account.refused(), account.overdrawn()), (Some(limit), None));
+        drop(held);
+        account.grow_guest(30).unwrap();
+        assert_eq!(account.peaks(), (100, 60));
+        drop(account);
+        assert_eq!(taken(&pool), 0);
+    }
+
+    #[test]
+    fn objects_beyond_the_limit_overdraw_the_account() {
+        let pool = MemoryPool::new(u64::MAX);
+        let account = account(100, &pool);
+        assert!(account.set_objects(100));
+        assert!(!account.set_objects(101));
+        assert_eq!(account.overdrawn(), Some(Refusal::Limit(Limit::Memory(100))));
+        assert!(!account.set_objects(1), "a call that had too much ends");
+        assert_eq!(account.peaks(), (100, 100), "the peak is what was granted");
+        assert_eq!(taken(&pool), 1);
+    }
+
+    #[test]
+    fn calls_share_the_pool_and_give_back_what_they_took() {
+        let pool = MemoryPool::new(150);
+        let (first, second) = (account(100, &pool), account(100, &pool));
+        let held = first.reserve(100).unwrap();
+        second.grow_guest(50).unwrap();
+        assert_eq!(second.reserve(1).unwrap_err(), Refusal::Pool);
+        assert!(!second.set_objects(1));
+        assert!(second.set_objects(0) || second.overdrawn().is_some());
+        drop(held);
+        second.reserve(50).unwrap();
+        drop((first, second));
+        assert_eq!(taken(&pool), 0);
+    }
+
+    #[test]
+    fn a_reservation_outlives_its_call_until_it_is_dropped() {
+        let pool = MemoryPool::new(100);
+        let mut held = account(100, &pool).empty();
+        held.grow(60).unwrap();
+        held.grow(40).unwrap();
+        assert!(held.grow(1).is_err());
+        assert_eq!(taken(&pool), 100);
+        held.clear();
+        held.grow(10).unwrap();
+        drop(held);
+        assert_eq!(taken(&pool), 0);
+    }
+}
