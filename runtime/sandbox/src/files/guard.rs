@@ -6,7 +6,8 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
-use super::layered::{self, Need};
+use super::layered::Need;
+use super::listing::Listing;
 use super::open::{Mode, Opened};
 use super::preopen::{Handle, ON_THIS_THREAD, dir_descriptor};
 use super::quota::{QuotaExceeded, cost};
@@ -60,7 +61,7 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<Resource<Descriptor>> {
         let dir = self.dir(&fd)?;
         let from = self.place(&fd)?;
-        let mut place = from.join(&path);
+        let mut place = Self::at(&from, &path)?;
         let sync = DescriptorFlags::FILE_INTEGRITY_SYNC
             | DescriptorFlags::DATA_INTEGRITY_SYNC
             | DescriptorFlags::REQUESTED_WRITE_SYNC;
@@ -221,14 +222,11 @@ impl types::HostDescriptor for FilesView<'_> {
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        let place = self.permit(&fd, "", Right::Read)?;
-        let below = self.place(&fd)?.below;
-        let stream = self.upstream().read_directory(fd).await?;
-        if let Some(overlay) = &place.root.overlay {
-            let entries = layered::entries(overlay, &below)?;
-            self.files.listings.insert(stream.rep(), entries.into_iter());
-        }
-        Ok(stream)
+        self.permit(&fd, "", Right::Read)?;
+        let (dir, place) = (self.dir(&fd)?, self.place(&fd)?);
+        let listing = Listing::open(&dir, place, &self.files.account, self.count()?)?;
+        let stream = self.table.push(listing)?;
+        Ok(Resource::new_own(stream.rep()))
     }
 
     async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
@@ -372,13 +370,12 @@ impl types::HostDescriptor for FilesView<'_> {
         fd: Resource<Descriptor>,
         offset: u64,
     ) -> FsResult<Resource<DynInputStream>> {
+        let file = match self.table.get(&fd)? {
+            Descriptor::File(file) => file.file.clone(),
+            Descriptor::Dir(_) => return Err(ErrorCode::IsDirectory.into()),
+        };
         let counted = self.handle(&fd)?.counted.clone();
-        let stream = self.upstream().read_via_stream(fd, offset)?;
-        let inner = self.table.delete(stream)?;
-        let stream: DynInputStream = Box::new(Reading {
-            inner,
-            _counted: counted,
-        });
+        let stream: DynInputStream = Box::new(Reading::new(file, offset, counted));
         Ok(self.table.push(stream)?)
     }
 
@@ -387,15 +384,11 @@ impl types::HostDescriptor for FilesView<'_> {
         fd: Resource<Descriptor>,
         offset: u64,
     ) -> FsResult<Resource<DynOutputStream>> {
-        let (file, counted) = (self.file(&fd)?, self.handle(&fd)?.counted.clone());
-        let stream = self.upstream().write_via_stream(fd, offset)?;
-        self.counting(stream, file, Some(offset), counted)
+        self.writing(&fd, Some(offset))
     }
 
     fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
-        let (file, counted) = (self.file(&fd)?, self.handle(&fd)?.counted.clone());
-        let stream = self.upstream().append_via_stream(fd)?;
-        self.counting(stream, file, None, counted)
+        self.writing(&fd, None)
     }
 
     async fn is_same_object(
@@ -433,16 +426,18 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
         &mut self,
         stream: Resource<types::DirectoryEntryStream>,
     ) -> FsResult<Option<types::DirectoryEntry>> {
-        if let Some(listing) = self.files.listings.get_mut(&stream.rep()) {
-            return Ok(listing.next());
-        }
-        self.upstream().read_directory_entry(stream).await
+        self.table.get_mut(&listing(&stream))?.next().await
     }
 
     fn drop(&mut self, stream: Resource<types::DirectoryEntryStream>) -> wasmtime::Result<()> {
-        self.files.listings.remove(&stream.rep());
-        types::HostDirectoryEntryStream::drop(&mut self.upstream(), stream)
+        self.table.delete(Resource::<Listing>::new_own(stream.rep()))?;
+        Ok(())
     }
+}
+
+/// A listing by the handle that the guest has of it.
+fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
+    Resource::new_borrow(stream.rep())
 }
 
 /// Whether a path tries to go up or is absolute.

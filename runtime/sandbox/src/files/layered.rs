@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use cap_primitives::fs::{self, FileType};
+use cap_primitives::fs;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode, OpenFlags};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, OpenFlags};
 
 use super::open::{self, Mode, Opened};
 use super::overlay::{Found, Layer, Overlay};
@@ -163,7 +163,7 @@ impl FilesView<'_> {
             (false, true) => return Err(ErrorCode::IsDirectory.into()),
             (true, false) => return Err(ErrorCode::NotDirectory.into()),
             (true, true) if path.is_empty() => return Err(ErrorCode::Busy.into()),
-            (true, true) if !overlay.list(&path)?.is_empty() => return Err(ErrorCode::NotEmpty.into()),
+            (true, true) if !overlay.is_empty(&path)? => return Err(ErrorCode::NotEmpty.into()),
             _ => {}
         }
         let at = Path::new(&path);
@@ -255,21 +255,4 @@ impl FilesView<'_> {
             _ => Ok(true),
         }
     }
-}
-
-/// The entries of a directory of both layers.
-pub(super) fn entries(overlay: &Overlay, path: &str) -> io::Result<Vec<DirectoryEntry>> {
-    let kind = |kind: FileType| match () {
-        () if kind.is_dir() => DescriptorType::Directory,
-        () if kind.is_file() => DescriptorType::RegularFile,
-        () if kind.is_symlink() => DescriptorType::SymbolicLink,
-        () => DescriptorType::Unknown,
-    };
-    let names = overlay.list(path)?.into_iter();
-    Ok(names
-        .map(|(name, found)| DirectoryEntry {
-            type_: kind(found),
-            name,
-        })
-        .collect())
 }

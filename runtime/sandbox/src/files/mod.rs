@@ -10,12 +10,14 @@
 //!   not block.
 //! - A call writes no more bytes and makes no more files than its limits say (`quota`), and holds at most
 //!   128 of the host's descriptors.
+//! - A directory is listed entry by entry (`listing`), a file read and written through no buffer of the host (`stream`).
 //! - With an overlay, all changes go to a directory beside the granted one (`overlay`).
 //! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
 //!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
 
 mod guard;
 mod layered;
+mod listing;
 mod open;
 pub mod overlay;
 mod preopen;
@@ -27,6 +29,6 @@ mod tests;
 mod view;
 
 pub(crate) use preopen::Files;
-#[cfg(test)]
-use view::MAX_OPEN;
 pub(crate) use view::{FilesView, add_to_linker};
+#[cfg(test)]
+use view::{MAX_OPEN, MAX_PATH};

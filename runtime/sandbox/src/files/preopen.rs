@@ -8,24 +8,23 @@ use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
 use toolcell_core::policy::{DirGrant, Limits};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
-use wasmtime_wasi::p2::bindings::filesystem::types::DirectoryEntry;
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
 use crate::ledger::Ledger;
+use crate::memory::MemoryAccount;
 
 /// The files of one call: its directories, its open descriptors, its quota.
 pub(crate) struct Files {
     pub(super) roots: Vec<(Dir, Place)>,
     /// By the number of the resource.
     pub(super) open: HashMap<u32, Handle>,
-    /// What is still to be read of directories with an overlay, by the number of the resource.
-    pub(super) listings: HashMap<u32, std::vec::IntoIter<DirectoryEntry>>,
     pub(super) quota: Arc<Quota>,
     /// One clone for each descriptor of the host that is open.
     pub(super) open_count: Arc<()>,
+    pub(super) account: MemoryAccount,
     pub(super) upstream: WasiFilesystemCtx,
 }
 
@@ -70,9 +69,9 @@ impl Files {
         Ok(Self {
             roots,
             open: HashMap::new(),
-            listings: HashMap::new(),
             quota: Arc::new(Quota::new(limits, ledger.clone())),
             open_count: Arc::default(),
+            account: ledger.account().clone(),
             upstream: WasiFilesystemCtx::default(),
         })
     }

@@ -1,33 +1,65 @@
-//! Streams of files: writing is counted, and a stream keeps its descriptor counted.
+//! Streams of files. They read and write at once, on the thread of the call, so that the host holds nothing of the file
+//! between two calls of the guest. Writing is counted, and a stream keeps its descriptor counted.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use wasmtime_wasi::p2::{
-    DynInputStream, DynOutputStream, InputStream, OutputStream, Pollable, StreamError, StreamResult,
-};
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::quota::{Quota, cost};
 
+/// Most bytes of one read, and of one write as the guest is told.
+const AT_ONCE: usize = 64 << 10;
+
 /// An input stream that holds its place among the open descriptors.
 pub(super) struct Reading {
-    pub(super) inner: DynInputStream,
-    pub(super) _counted: Option<Arc<()>>,
+    file: Arc<File>,
+    position: u64,
+    is_closed: bool,
+    _counted: Option<Arc<()>>,
 }
 
 /// An output stream that asks the quota before each write.
 pub(super) struct Writing {
-    pub(super) inner: DynOutputStream,
-    pub(super) file: Arc<File>,
+    file: Arc<File>,
     /// Where the next byte goes; `None` at the end.
-    pub(super) position: Option<u64>,
-    pub(super) quota: Arc<Quota>,
-    pub(super) _counted: Option<Arc<()>>,
+    position: Option<u64>,
+    quota: Arc<Quota>,
+    is_closed: bool,
+    _counted: Option<Arc<()>>,
+}
+
+impl Reading {
+    pub(super) fn new(file: Arc<File>, position: u64, counted: Option<Arc<()>>) -> Self {
+        Self {
+            file,
+            position,
+            is_closed: false,
+            _counted: counted,
+        }
+    }
 }
 
 impl Writing {
-    fn take(&mut self, bytes: &Bytes) -> StreamResult<()> {
+    pub(super) fn new(
+        file: Arc<File>,
+        position: Option<u64>,
+        quota: Arc<Quota>,
+        counted: Option<Arc<()>>,
+    ) -> Self {
+        Self {
+            file,
+            position,
+            quota,
+            is_closed: false,
+            _counted: counted,
+        }
+    }
+
+    fn take(&self, bytes: &[u8]) -> StreamResult<()> {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let cost = match self.position {
             None => length,
@@ -38,70 +70,117 @@ impl Writing {
         };
         self.quota
             .take_bytes(cost)
-            .map_err(|e| StreamError::LastOperationFailed(e.into()))?;
-        self.position = self.position.map(|p| p.saturating_add(length));
-        Ok(())
+            .map_err(|e| StreamError::LastOperationFailed(e.into()))
     }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.position {
+            None => append(&self.file, bytes),
+            Some(position) => {
+                self.file.write_all_at(bytes, *position)?;
+                *position = position.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes at the end of a file, wherever that is by then.
+fn append(file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match append_some(file, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn append_some(file: &File, bytes: &[u8]) -> io::Result<usize> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+        match pwritev2(file, &[io::IoSlice::new(bytes)], 0, ReadWriteFlags::APPEND) {
+            Err(Errno::NOSYS | Errno::NOTSUP) => {}
+            written => return Ok(written?),
+        }
+    }
+    // The file is this call's alone, and a call does one thing at a time.
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, flags | OFlags::APPEND)?;
+    let written = rustix::io::write(file, bytes);
+    fcntl_setfl(file, flags)?;
+    Ok(written?)
 }
 
 #[wasmtime_wasi::async_trait]
 impl InputStream for Reading {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.inner.read(size)
-    }
-
-    async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
-        self.inner.blocking_read(size).await
-    }
-
-    fn skip(&mut self, count: usize) -> StreamResult<usize> {
-        self.inner.skip(count)
-    }
-
-    async fn blocking_skip(&mut self, count: usize) -> StreamResult<usize> {
-        self.inner.blocking_skip(count).await
-    }
-
-    async fn cancel(&mut self) {
-        self.inner.cancel().await;
+        if self.is_closed {
+            return Err(StreamError::Closed);
+        }
+        if size == 0 {
+            return Ok(Bytes::new());
+        }
+        let mut bytes = vec![0; size.min(AT_ONCE)];
+        let read = loop {
+            match self.file.read_at(&mut bytes, self.position) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        match read {
+            Ok(0) => {
+                self.is_closed = true;
+                Err(StreamError::Closed)
+            }
+            Ok(count) => {
+                bytes.truncate(count);
+                self.position = self
+                    .position
+                    .saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+                Ok(bytes.into())
+            }
+            Err(error) => {
+                self.is_closed = true;
+                Err(StreamError::LastOperationFailed(error.into()))
+            }
+        }
     }
 }
 
 #[wasmtime_wasi::async_trait]
 impl Pollable for Reading {
-    async fn ready(&mut self) {
-        self.inner.ready().await;
-    }
+    async fn ready(&mut self) {}
 }
 
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Writing {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.check_write()?;
         self.take(&bytes)?;
-        self.inner.write(bytes)
-    }
-
-    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(&bytes)?;
-        self.inner.blocking_write_and_flush(bytes).await
+        self.put(&bytes).map_err(|error| {
+            self.is_closed = true;
+            StreamError::LastOperationFailed(error.into())
+        })
     }
 
     fn flush(&mut self) -> StreamResult<()> {
-        self.inner.flush()
+        self.check_write().map(drop)
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.inner.check_write()
-    }
-
-    async fn cancel(&mut self) {
-        self.inner.cancel().await;
+        if self.is_closed {
+            return Err(StreamError::Closed);
+        }
+        Ok(AT_ONCE)
     }
 }
 
 #[wasmtime_wasi::async_trait]
 impl Pollable for Writing {
-    async fn ready(&mut self) {
-        self.inner.ready().await;
-    }
+    async fn ready(&mut self) {}
 }

@@ -18,6 +18,9 @@ use super::stream::Writing;
 /// Descriptors of the host that one call holds. A process has 1,024 by default, and others want some.
 pub(super) const MAX_OPEN: usize = 128;
 
+/// Longest path that a guest names, and longest path of the guest that one leads to, in bytes: as Linux has it.
+pub(super) const MAX_PATH: usize = 4_096;
+
 /// The files of a call together with the table of its resources.
 pub(crate) struct FilesView<'a> {
     pub(crate) files: &'a mut Files,
@@ -57,9 +60,22 @@ impl FilesView<'_> {
         Ok(self.handle(fd)?.place.clone())
     }
 
+    /// The place of `path` below another one. Both the path and what it comes to have a limit, as the host keeps them for
+    /// each descriptor.
+    pub(super) fn at(from: &Place, path: &str) -> FsResult<Place> {
+        if path.len() > MAX_PATH {
+            return Err(ErrorCode::NameTooLong.into());
+        }
+        let place = from.join(path);
+        if place.path.len() > MAX_PATH {
+            return Err(ErrorCode::NameTooLong.into());
+        }
+        Ok(place)
+    }
+
     /// The place of `path` below a directory, if the guest has the right there.
     pub(super) fn permit(&self, fd: &Resource<Descriptor>, path: &str, right: Right) -> FsResult<Place> {
-        let place = self.handle(fd)?.place.join(path);
+        let place = Self::at(&self.handle(fd)?.place, path)?;
         if place.check(right) {
             Ok(place)
         } else {
@@ -140,21 +156,22 @@ impl FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// Puts the quota before a stream that was just made.
-    pub(super) fn counting(
+    /// A stream that writes to a file from `position`, or at its end.
+    pub(super) fn writing(
         &mut self,
-        stream: Resource<DynOutputStream>,
-        file: Arc<std::fs::File>,
+        fd: &Resource<Descriptor>,
         position: Option<u64>,
-        counted: Option<Arc<()>>,
     ) -> FsResult<Resource<DynOutputStream>> {
-        let stream: DynOutputStream = Box::new(Writing {
-            inner: self.table.delete(stream)?,
-            file,
-            position,
-            quota: self.files.quota.clone(),
-            _counted: counted,
-        });
+        let file = match self.table.get(fd)? {
+            Descriptor::File(file) if file.perms.write_not_permitted() => {
+                return Err(ErrorCode::NotPermitted.into());
+            }
+            Descriptor::File(file) => file.file.clone(),
+            Descriptor::Dir(_) => return Err(ErrorCode::BadDescriptor.into()),
+        };
+        let counted = self.handle(fd)?.counted.clone();
+        let stream = Writing::new(file, position, self.files.quota.clone(), counted);
+        let stream: DynOutputStream = Box::new(stream);
         Ok(self.table.push(stream)?)
     }
 

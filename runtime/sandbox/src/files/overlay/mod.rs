@@ -76,12 +76,12 @@ impl Overlay {
         }
     }
 
-    fn stat(&self, layer: Layer, path: &str) -> io::Result<Option<Metadata>> {
+    pub(super) fn stat(&self, layer: Layer, path: &str) -> io::Result<Option<Metadata>> {
         stat(&self.dir(layer).dir, path)
     }
 
     /// Whether the lower layer is hidden at a path: it or a directory above it was removed.
-    fn is_hidden(&self, path: &str) -> io::Result<bool> {
+    pub(super) fn is_hidden(&self, path: &str) -> io::Result<bool> {
         for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
             match stat(&self.gone, &path[..end])? {
                 Some(metadata) if metadata.is_dir() => {}
@@ -93,7 +93,7 @@ impl Overlay {
     }
 
     /// What the lower layer shows at a path, whatever lies above it.
-    fn below(&self, path: &str) -> io::Result<Option<Metadata>> {
+    pub(super) fn below(&self, path: &str) -> io::Result<Option<Metadata>> {
         if self.is_hidden(path)? {
             return Ok(None);
         }

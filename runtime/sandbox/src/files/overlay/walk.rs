@@ -1,10 +1,10 @@
-//! Walking a path through both layers, and listing a directory of both.
+//! Walking a path through both layers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 
-use cap_primitives::fs::{self, FileType, Metadata};
+use cap_primitives::fs::{self, Metadata};
 
 use super::Overlay;
 
@@ -114,36 +114,28 @@ impl Overlay {
         Ok(self.below(path)?.map(|metadata| (Layer::Lower, metadata)))
     }
 
-    /// The names in a directory and what they are, in order. Names that are not UTF-8 are left out.
-    pub(in super::super) fn list(&self, path: &str) -> io::Result<Vec<(String, FileType)>> {
-        let mut names = BTreeMap::new();
-        if self.below(path)?.is_some_and(|metadata| metadata.is_dir()) {
-            for (name, kind) in self.names(Layer::Lower, path)? {
-                let child = if path.is_empty() {
-                    name.clone()
-                } else {
-                    format!("{path}/{name}")
-                };
-                if !self.is_hidden(&child)? {
-                    names.insert(name, kind);
-                }
+    /// Whether a directory of both layers shows nothing.
+    pub(in super::super) fn is_empty(&self, path: &str) -> io::Result<bool> {
+        if self.stat(Layer::Upper, path)?.is_some() && self.names(Layer::Upper, path)?.next().is_some() {
+            return Ok(false);
+        }
+        if !self.below(path)?.is_some_and(|metadata| metadata.is_dir()) {
+            return Ok(true);
+        }
+        for name in self.names(Layer::Lower, path)? {
+            if !self.is_hidden(&format!("{path}/{}", name?))? {
+                return Ok(false);
             }
         }
-        if self.stat(Layer::Upper, path)?.is_some() {
-            names.extend(self.names(Layer::Upper, path)?);
-        }
-        Ok(names.into_iter().collect())
+        Ok(true)
     }
 
-    fn names(&self, layer: Layer, path: &str) -> io::Result<Vec<(String, FileType)>> {
-        let path = if path.is_empty() { "." } else { path };
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir(layer).dir, Path::new(path))? {
-            let entry = entry?;
-            if let Ok(name) = entry.file_name().into_string() {
-                names.push((name, entry.file_type()?));
-            }
-        }
-        Ok(names)
+    /// The names in a directory of one layer. Those that are not UTF-8 are left out.
+    fn names(&self, layer: Layer, path: &str) -> io::Result<impl Iterator<Item = io::Result<String>>> {
+        let entries = fs::read_dir(&self.dir(layer).dir, Path::new(path))?;
+        Ok(entries.filter_map(|entry| match entry {
+            Ok(entry) => entry.file_name().into_string().ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        }))
     }
 }

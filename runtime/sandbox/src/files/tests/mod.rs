@@ -2,6 +2,7 @@
 
 mod escape;
 mod guest;
+mod listing;
 mod overlay;
 mod quota;
 mod rights;

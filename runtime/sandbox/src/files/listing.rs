@@ -1,0 +1,191 @@
+//! The listing of a directory: entry by entry from the system, never as a whole.
+//!
+//! With an overlay a directory is listed in two parts: first what its upper layer has, then what the lower one shows
+//! beside it. Names of the first part are remembered, so that each name comes once, also when a file is changed while its
+//! directory is listed and then lies in both layers.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_primitives::fs as cap;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
+
+use super::overlay::{Layer, Overlay};
+use super::rights::Place;
+use crate::memory::{MemoryAccount, Reservation};
+
+/// Bytes of an open directory: the entries that the system gives at once, some 25 KiB.
+const OPEN_DIRECTORY: u64 = 32 << 10;
+
+/// Bytes that a remembered name takes beside its own.
+const REMEMBERED: u64 = 64;
+
+/// Entries that are passed over until others get their turn, so that the deadline of the call is seen.
+const PIECE: u32 = 64;
+
+/// A directory that is being listed.
+pub(super) struct Listing {
+    place: Place,
+    entries: Entries,
+    memory: Reservation,
+    /// Its place among the open descriptors of the call.
+    _counted: Arc<()>,
+}
+
+/// What is still to be listed.
+enum Entries {
+    Plain(Dir),
+    Upper(Dir, HashSet<String>),
+    Lower(Dir, HashSet<String>),
+    End,
+}
+
+impl Listing {
+    /// Starts to list the directory `dir`; with an overlay, that at `place` in its layers.
+    pub(super) fn open(
+        dir: &File,
+        place: Place,
+        account: &MemoryAccount,
+        counted: Arc<()>,
+    ) -> FsResult<Self> {
+        let memory = account
+            .reserve(OPEN_DIRECTORY)
+            .map_err(|_| ErrorCode::InsufficientMemory)?;
+        let entries = match &place.root.overlay {
+            Some(overlay) => Entries::of_layers(overlay, &place.below)?,
+            None => Entries::Plain(read(dir)?),
+        };
+        Ok(Self {
+            place,
+            entries,
+            memory,
+            _counted: counted,
+        })
+    }
+
+    /// The next entry; `None` at the end. A name that is not UTF-8 is an error, after which the listing goes on; with an
+    /// overlay such names are left out.
+    pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
+        let mut passed_over = 0;
+        loop {
+            passed_over += 1;
+            if passed_over % PIECE == 0 {
+                tokio::task::yield_now().await;
+            }
+            let (dir, is_layer) = match &mut self.entries {
+                Entries::Plain(dir) => (dir, false),
+                Entries::Upper(dir, _) | Entries::Lower(dir, _) => (dir, true),
+                Entries::End => return Ok(None),
+            };
+            let Some(entry) = dir.read() else {
+                self.entries = self.entries_after()?;
+                continue;
+            };
+            let entry = entry.map_err(io::Error::from)?;
+            let name = match entry.file_name().to_str() {
+                Ok("." | "..") => continue,
+                Ok(name) => name.to_owned(),
+                Err(_) if is_layer => continue,
+                Err(_) => return Err(ErrorCode::IllegalByteSequence.into()),
+            };
+            let Some(kind) = kind(dir, &entry)? else { continue };
+            if self.is_new(&name)? {
+                return Ok(Some(DirectoryEntry { type_: kind, name }));
+            }
+        }
+    }
+
+    /// Whether an entry is to be listed: not where it is hidden by an overlay or was listed before.
+    fn is_new(&mut self, name: &str) -> FsResult<bool> {
+        match &mut self.entries {
+            Entries::Plain(_) | Entries::End => Ok(true),
+            Entries::Upper(_, seen) => {
+                let charged = self.memory.grow(name.len() as u64 + REMEMBERED);
+                charged.map_err(|_| ErrorCode::InsufficientMemory)?;
+                seen.insert(name.to_owned());
+                Ok(true)
+            }
+            Entries::Lower(_, seen) => {
+                let Some(overlay) = &self.place.root.overlay else {
+                    return Ok(true);
+                };
+                Ok(!seen.contains(name) && !overlay.is_hidden(&child(&self.place.below, name))?)
+            }
+        }
+    }
+
+    /// What is listed when the entries so far have ended.
+    fn entries_after(&mut self) -> io::Result<Entries> {
+        match (
+            std::mem::replace(&mut self.entries, Entries::End),
+            &self.place.root.overlay,
+        ) {
+            (Entries::Upper(_, seen), Some(overlay)) => Entries::of_lower(overlay, &self.place.below, seen),
+            _ => Ok(Entries::End),
+        }
+    }
+}
+
+impl Entries {
+    fn of_layers(overlay: &Overlay, path: &str) -> io::Result<Self> {
+        match overlay.stat(Layer::Upper, path)? {
+            Some(metadata) if metadata.is_dir() => {
+                Ok(Self::Upper(open(overlay, Layer::Upper, path)?, HashSet::new()))
+            }
+            _ => Self::of_lower(overlay, path, HashSet::new()),
+        }
+    }
+
+    fn of_lower(overlay: &Overlay, path: &str, seen: HashSet<String>) -> io::Result<Self> {
+        match overlay.below(path)? {
+            Some(metadata) if metadata.is_dir() => Ok(Self::Lower(open(overlay, Layer::Lower, path)?, seen)),
+            _ => Ok(Self::End),
+        }
+    }
+}
+
+fn open(overlay: &Overlay, layer: Layer, path: &str) -> io::Result<Dir> {
+    let dir = &overlay.dir(layer).dir;
+    let path = if path.is_empty() { "." } else { path };
+    read(&cap::open_dir(dir, Path::new(path))?)
+}
+
+/// Opens a directory for reading, from its start; what `dir` is may be good for looking things up alone.
+fn read(dir: &File) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Dir::new(openat(dir, c".", flags, Mode::empty())?)?)
+}
+
+fn child(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}/{name}")
+    }
+}
+
+/// What an entry is; `None` if it is gone again. Most file systems say it with the name.
+fn kind(dir: &Dir, entry: &rustix::fs::DirEntry) -> io::Result<Option<DescriptorType>> {
+    let mut found = entry.file_type();
+    if found == FileType::Unknown {
+        found = match statat(dir.fd()?, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(Some(match found {
+        FileType::Directory => DescriptorType::Directory,
+        FileType::RegularFile => DescriptorType::RegularFile,
+        FileType::Symlink => DescriptorType::SymbolicLink,
+        FileType::BlockDevice => DescriptorType::BlockDevice,
+        FileType::CharacterDevice => DescriptorType::CharacterDevice,
+        _ => DescriptorType::Unknown,
+    }))
+}

@@ -1,0 +1,199 @@
+use std::collections::BTreeSet;
+use std::fs;
+
+use toolcell_core::Redactor;
+use toolcell_core::policy::Limits;
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, DirectoryEntryStream, ErrorCode, HostDescriptor as _, HostDirectoryEntryStream,
+    OpenFlags, PathFlags,
+};
+
+use super::guest::{Guest, borrow, code};
+use crate::files::{MAX_OPEN, MAX_PATH};
+use crate::ledger::Ledger;
+use crate::memory::{MemoryAccount, MemoryPool};
+
+/// What an open directory is charged with.
+const OPEN_DIRECTORY: u64 = 32 << 10;
+
+/// A guest whose call may have so many bytes of memory.
+fn with_memory(guest: &mut Guest, bytes: u64) -> MemoryAccount {
+    let account = MemoryAccount::new(bytes, MemoryPool::new(u64::MAX));
+    guest.ledger = Ledger::new(&account, &Redactor::default());
+    guest.files.account = account.clone();
+    account
+}
+
+async fn start(guest: &mut Guest) -> Result<Resource<DirectoryEntryStream>, ErrorCode> {
+    let root = guest.root(0);
+    code(guest.view().read_directory(root).await)
+}
+
+async fn next(
+    guest: &mut Guest,
+    stream: &Resource<DirectoryEntryStream>,
+) -> Result<Option<String>, ErrorCode> {
+    let stream = Resource::new_borrow(stream.rep());
+    let entry = code(guest.view().read_directory_entry(stream).await)?;
+    Ok(entry.map(|entry| entry.name))
+}
+
+fn close(guest: &mut Guest, stream: Resource<DirectoryEntryStream>) {
+    HostDirectoryEntryStream::drop(&mut guest.view(), stream).unwrap();
+}
+
+#[tokio::test]
+async fn a_listing_costs_the_same_however_long_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: BTreeSet<String> = (0..5_000).map(|i| format!("{i:0100}")).collect();
+    for name in &names {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    let mut guest = Guest::new(&[(dir.path(), "/w", "read")]);
+    let account = with_memory(&mut guest, u64::MAX);
+    let before = account.left();
+    let stream = start(&mut guest).await.unwrap();
+    let mut found = BTreeSet::new();
+    while let Some(name) = next(&mut guest, &stream).await.unwrap() {
+        assert!(found.insert(name), "each name comes once");
+        assert_eq!(before - account.left(), OPEN_DIRECTORY);
+    }
+    assert_eq!(found, names);
+    assert_eq!(next(&mut guest, &stream).await, Ok(None), "the end is the end");
+    close(&mut guest, stream);
+    assert_eq!(account.left(), before);
+}
+
+#[tokio::test]
+async fn listings_are_memory_and_descriptors_of_the_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut guest = Guest::new(&[(dir.path(), "/w", "read")]);
+    with_memory(&mut guest, 2 * OPEN_DIRECTORY);
+    let first = start(&mut guest).await.unwrap();
+    let _second = start(&mut guest).await.unwrap();
+    let full = Err(ErrorCode::InsufficientMemory);
+    assert_eq!(start(&mut guest).await.map(drop), full);
+    close(&mut guest, first);
+    start(&mut guest).await.unwrap();
+
+    let mut guest = Guest::new(&[(dir.path(), "/w", "read")]);
+    for _ in 0..MAX_OPEN {
+        start(&mut guest).await.unwrap();
+    }
+    assert_eq!(start(&mut guest).await.map(drop), full);
+}
+
+#[tokio::test]
+async fn names_that_are_remembered_are_memory_of_the_call() {
+    let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut guest = Guest::layered(host.path(), overlay.path(), "write", &Limits::default());
+    for name in ["a", "b"] {
+        guest.write(name, b"").await.unwrap();
+    }
+    for (names, bytes) in [(2, 2 * 65), (1, 2 * 65 - 1)] {
+        with_memory(&mut guest, OPEN_DIRECTORY + bytes);
+        let stream = start(&mut guest).await.unwrap();
+        for _ in 0..names {
+            assert!(next(&mut guest, &stream).await.unwrap().is_some());
+        }
+        let end = next(&mut guest, &stream).await;
+        assert_eq!(end.is_ok(), names == 2, "{end:?}");
+        close(&mut guest, stream);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_while_it_is_listed_comes_once() {
+    let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let names: BTreeSet<String> = (0..200).map(|i| format!("f{i}")).collect();
+    for name in &names {
+        fs::write(host.path().join(name), "old").unwrap();
+    }
+    let mut guest = Guest::layered(host.path(), overlay.path(), "write", &Limits::default());
+    guest.write("f7", b"before").await.unwrap();
+    guest.unlink("f8").await.unwrap();
+    let stream = start(&mut guest).await.unwrap();
+    let mut found = BTreeSet::new();
+    while let Some(name) = next(&mut guest, &stream).await.unwrap() {
+        guest.write(&name, b"new").await.unwrap();
+        // One that comes later, if it did not come before.
+        if name != "f9" {
+            guest.write("f9", b"newer").await.unwrap();
+        }
+        assert!(found.insert(name), "each name comes once");
+    }
+    let mut expected = names;
+    expected.remove("f8");
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn many_hidden_names_are_passed_over_in_pieces() {
+    let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for i in 0..300 {
+        fs::write(host.path().join(format!("f{i}")), "").unwrap();
+    }
+    let mut guest = Guest::layered(host.path(), overlay.path(), "write", &Limits::default());
+    for i in 0..300 {
+        guest.unlink(&format!("f{i}")).await.unwrap();
+    }
+    let stream = start(&mut guest).await.unwrap();
+    let mut listing = Box::pin(next(&mut guest, &stream));
+    let mut polls = 1;
+    let waker = std::task::Waker::noop();
+    while listing
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(waker))
+        .is_pending()
+    {
+        polls += 1;
+    }
+    assert!(polls >= 300 / 64, "{polls}");
+}
+
+#[tokio::test]
+async fn a_path_is_accepted_up_to_4096_bytes_and_refused_beyond() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "").unwrap();
+    let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
+    // The system counts a byte more, for the end.
+    let path = |length: usize| format!(".{}a", "/".repeat(length - 2));
+    guest.stat(&path(MAX_PATH - 1)).await.unwrap();
+    let long = Err(ErrorCode::NameTooLong);
+    let path = path(MAX_PATH + 1);
+    let read = DescriptorFlags::READ;
+    assert_eq!(guest.open(&path, OpenFlags::empty(), read).await.map(drop), long);
+    assert_eq!(guest.stat(&path).await.map(drop), long);
+    assert_eq!(guest.mkdir(&path).await, long);
+    assert_eq!(guest.unlink(&path).await, long);
+    assert_eq!(guest.rename((0, &path), (0, "b")).await, long);
+    assert_eq!(guest.rename((0, "a"), (0, &path)).await, long);
+    assert_eq!(guest.link((0, "a"), (0, &path)).await, long);
+    assert_eq!(guest.symlink("a", &path).await, long);
+    assert!(guest.denials().is_empty(), "nothing of it is kept");
+}
+
+#[tokio::test]
+async fn a_path_of_the_guest_ends_at_4096_bytes_however_it_is_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut guest = Guest::new(&[(dir.path(), "/w", "write+create")]);
+    let name = "d".repeat(255);
+    let mut here = guest.root(0);
+    let mut depth = 0;
+    loop {
+        let at = borrow(&here);
+        if code(guest.view().create_directory_at(at, name.clone()).await).is_err() {
+            break;
+        }
+        let flags = PathFlags::empty();
+        let (at, read) = (borrow(&here), DescriptorFlags::READ);
+        let opened = guest
+            .view()
+            .open_at(at, flags, name.clone(), OpenFlags::DIRECTORY, read)
+            .await;
+        here = code(opened).unwrap();
+        depth += 1;
+    }
+    assert_eq!(depth, (MAX_PATH - "/w".len()) / 256);
+}
