@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::policy::DirGrant;
+use crate::protected::protection;
 
 /// Why a grant needs a second look. [`fmt::Display`] ends the sentence "this directory …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Danger {
     System,
     /// A socket or a directory of sockets, such as the one of a container engine: whoever may talk to it may do anything.
     Socket,
+    /// A directory from which programs are started, or that says which: whoever may write there runs outside of a cell.
+    Programs,
 }
 
 /// Directories of the operating system. A grant of one of them or of anything below needs a second look.
@@ -42,22 +45,55 @@ const SYSTEM: [&str; 13] = [
 const SOCKETS: [&str; 4] = ["/run", "/var/run", "/private/var/run", "/var/lib/docker"];
 
 /// Directories below the home directory that hold keys.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 28] = [
     ".aws",
     ".azure",
+    ".cargo",
+    ".config/chromium",
+    ".config/evolution",
     ".config/gcloud",
     ".config/gh",
+    ".config/git",
+    ".config/google-chrome",
+    ".config/op",
+    ".config/rclone",
     ".docker",
+    ".gem",
     ".gnupg",
     ".kube",
+    ".local/share/evolution",
     ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".m2",
     ".mozilla",
     ".password-store",
     ".ssh",
-    ".config/google-chrome",
     ".terraform.d",
+    ".thunderbird",
+    "Library/Application Support",
     "Library/Keychains",
+    "Library/Mail",
+    "Library/Messages",
 ];
+
+/// Directories below the home directory that start programs, beside those whose names begin with a dot: what lies in those
+/// is configuration, which says what shells, desktops and editors start.
+const PROGRAMS: [&str; 8] = [
+    "Applications",
+    "Library",
+    "Mail",
+    "Maildir",
+    "bin",
+    "go/bin",
+    "sbin",
+    "scripts",
+];
+
+/// Directories with a dot that hold nothing but what can be made again.
+const CACHES: [&str; 1] = [".cache"];
+
+/// Directories from which the system starts programs at times and events. What else the system has is [`SYSTEM`].
+const SCHEDULES: [&str; 4] = ["/opt", "/srv/git", "/var/spool/at", "/var/spool/cron"];
 
 /// Why a grant is dangerous; `None` if nothing is known against it.
 ///
@@ -85,17 +121,46 @@ pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<Danger> {
         if KEYS.iter().any(|keys| meets(keys)) {
             return Some(Danger::Keys);
         }
+        if grant.access.can_change() && starts_programs(&host, &home) {
+            return Some(Danger::Programs);
+        }
         // The home directory of `root` is a system directory for everybody else.
         if host.starts_with(&home) {
-            return None;
+            let is_protected = grant.access.can_change() && is_protected(&host);
+            return is_protected.then_some(Danger::Programs);
         }
     }
     let is_homes = host == Path::new("/home") || host == Path::new("/Users");
     if is_homes {
         return Some(Danger::Home);
     }
-    let in_system = SYSTEM.iter().any(|dir| host.starts_with(dir));
-    in_system.then_some(Danger::System)
+    if SYSTEM.iter().any(|dir| host.starts_with(dir)) {
+        return Some(Danger::System);
+    }
+    let is_schedule = SCHEDULES.iter().any(|dir| host.starts_with(dir));
+    (grant.access.can_change() && (is_schedule || is_protected(&host))).then_some(Danger::Programs)
+}
+
+/// Whether the directory is, or lies in, one that starts programs wherever it lies, such as `.git` and `.vscode`.
+fn is_protected(host: &Path) -> bool {
+    protection("", &host.to_string_lossy()).is_some()
+}
+
+/// Whether a directory is one that says what is started, or lies in one, or above one that is not the home directory.
+fn starts_programs(host: &Path, home: &Path) -> bool {
+    let Ok(below) = host.strip_prefix(home) else {
+        return false;
+    };
+    let is_hidden = below
+        .components()
+        .next()
+        .is_some_and(|first| first.as_os_str().as_encoded_bytes().starts_with(b"."));
+    let is_cache = CACHES.iter().any(|cache| below.starts_with(cache));
+    let meets = |programs: &&str| {
+        let programs = Path::new(programs);
+        programs.starts_with(below) || below.starts_with(programs)
+    };
+    (is_hidden && !is_cache) || PROGRAMS.iter().any(|programs| meets(&programs))
 }
 
 /// The path without `.` and `..`, as it reads.
@@ -120,6 +185,7 @@ impl fmt::Display for Danger {
             Self::Home => "holds your home directory, with keys, mail and history",
             Self::Keys => "holds keys or credentials",
             Self::System => "belongs to the operating system",
+            Self::Programs => "starts programs, or says which are started, outside of every cell",
             Self::Socket => "holds sockets of running services, which can do anything that the service can",
         })
     }
@@ -160,12 +226,54 @@ mod tests {
             ("/tmp/agent.sock", Some(Danger::Socket)),
             ("/home/ada/work", None),
             ("/home/ada/.config/toolcell", None),
+            ("/home/ada/.cargo", Some(Danger::Keys)),
+            ("/home/ada/.thunderbird/x", Some(Danger::Keys)),
+            ("/home/ada/bin", None),
+            ("/work/.git", None),
             ("/home/adam", None),
             ("/work", None),
             ("/etcetera", None),
             ("/tmp/x", None),
         ] {
             assert_eq!(danger(host, Some("/home/ada")), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn directories_that_start_programs_are_dangerous_to_change() {
+        for (host, expected) in [
+            ("/home/ada/bin", true),
+            ("/home/ada/bin/tools", true),
+            ("/home/ada/go", true),
+            ("/home/ada/.local/bin", true),
+            ("/home/ada/.local", false), // Holds keys, which comes first.
+            ("/home/ada/.config/autostart", true),
+            ("/home/ada/.config/systemd/user", true),
+            ("/home/ada/.config/toolcell", true),
+            ("/home/ada/.vim", true),
+            ("/home/ada/.oh-my-zsh/custom", true),
+            ("/home/ada/.cache/x", false),
+            ("/home/ada/Mail", true),
+            ("/home/ada/work", false),
+            ("/home/ada/work/.cache", false),
+            ("/home/ada/work/.git", true),
+            ("/home/ada/work/.git/hooks", true),
+            ("/home/ada/work/.github/workflows", true),
+            ("/home/ada/work/.github", false),
+            ("/work/.VSCode", true),
+            ("/var/spool/cron/crontabs", true),
+            ("/usr/local/bin", false), // Of the system, which comes first.
+            ("/opt/x", true),
+            ("/work", false),
+        ] {
+            let grant = DirGrant {
+                host: host.into(),
+                guest: "/".into(),
+                access: DirAccess::WRITE,
+                overlay: None,
+            };
+            let found = dangerous(&grant, Some(Path::new("/home/ada")));
+            assert_eq!(found == Some(Danger::Programs), expected, "{host} {found:?}");
         }
     }
 

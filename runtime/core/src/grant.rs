@@ -17,12 +17,21 @@
 //! | `keyvalue=NAME` | read and change what is kept in the bucket of that name |
 //! | `keyvalue-read=NAME` | read it |
 //! | `keyvalue=NAME:GUEST` | the same, seen by the tool under the name GUEST |
+//!
+//! Three lines take away. They beat every grant, whichever comes first:
+//!
+//! | line | what it denies |
+//! |---|---|
+//! | `deny=PATH` | the file, or the directory with everything below it, whether it exists yet or not |
+//! | `deny-http=PATTERN` | requests that match, in the syntax of `http=`; what is left out covers every method, scheme, port and path |
+//! | `deny-keyvalue=NAME` | the bucket of that name |
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::denial::HttpDenial;
 use crate::keyvalue::is_bucket_name;
 use crate::policy::{BucketGrant, DirAccess, HttpGrant};
 
@@ -50,6 +59,18 @@ pub enum Grant {
     Http(HttpGrant),
     /// A bucket of the host's key-value store.
     Bucket(BucketGrant),
+    /// A file or directory that is denied; the path stands as it was written.
+    Deny {
+        /// Path on the host, perhaps relative.
+        host: String,
+    },
+    /// HTTP requests that are denied.
+    DenyHttp(HttpDenial),
+    /// A bucket that is denied.
+    DenyBucket {
+        /// Its name.
+        bucket: String,
+    },
 }
 
 /// A line that is no grant.
@@ -63,6 +84,14 @@ pub struct InvalidGrant {
 }
 
 impl Grant {
+    /// Whether the line takes away instead of giving.
+    pub fn is_denial(&self) -> bool {
+        match self {
+            Self::Deny { .. } | Self::DenyHttp(_) | Self::DenyBucket { .. } => true,
+            Self::Dir { .. } | Self::Env { .. } | Self::Http(_) | Self::Bucket(_) => false,
+        }
+    }
+
     /// The path at which a guest sees a directory that was granted as `host`: the path as it was written, taken as
     /// absolute (`.` is `/`, `./docs` is `/docs`, `/data` is `/data`), so that paths relative to the directory in which
     /// a person works mean the same to the guest.
@@ -107,6 +136,17 @@ impl FromStr for Grant {
             "http-private" => parse_http(rest, true).map(Self::Http).map_err(fail),
             "keyvalue" => parse_bucket(rest, true).map(Self::Bucket).map_err(fail),
             "keyvalue-read" => parse_bucket(rest, false).map(Self::Bucket).map_err(fail),
+            "deny" => Ok(Self::Deny {
+                host: rest.to_owned(),
+            }),
+            "deny-http" => {
+                let grant = parse_http(rest, false).map_err(fail)?;
+                Ok(Self::DenyHttp(deny_http(grant)))
+            }
+            "deny-keyvalue" if is_bucket_name(rest) => Ok(Self::DenyBucket {
+                bucket: rest.to_owned(),
+            }),
+            "deny-keyvalue" => Err(fail(no_bucket(rest))),
             _ => parse_dir(kind, rest).map_err(fail),
         }
     }
@@ -149,7 +189,7 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
             "write" => access = DirAccess::WRITE,
             other => {
                 return Err(format!(
-                    "`{}` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read",
+                    "`{}` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue",
                     other.escape_debug()
                 ));
             }
@@ -237,11 +277,51 @@ fn parse_bucket(rest: &str, write: bool) -> Result<BucketGrant, String> {
             guest: guest.to_owned(),
             write,
         }),
-        Some(bad) => Err(format!(
-            "`{}` is no name of a bucket: 1 to 64 characters of a-z, A-Z, 0-9, `.`, `_` and `-` are expected",
-            bad.escape_debug()
-        )),
+        Some(bad) => Err(no_bucket(bad)),
     }
+}
+
+fn no_bucket(name: &str) -> String {
+    format!(
+        "`{}` is no name of a bucket: 1 to 64 characters of a-z, A-Z, 0-9, `.`, `_` and `-` are expected",
+        name.escape_debug()
+    )
+}
+
+/// The denial of what a grant of the same pattern would allow, and of every method, scheme and port that it leaves out.
+fn deny_http(grant: HttpGrant) -> HttpDenial {
+    let mut denial = HttpDenial {
+        host: grant.host,
+        ports: grant.ports,
+        schemes: grant.schemes,
+        methods: grant.methods,
+        path: grant.path,
+        by: String::new(),
+    };
+    denial.by = Grant::DenyHttp(denial.clone()).to_string();
+    denial
+}
+
+/// The pattern of HTTP requests after the `=` of a line.
+fn write_http(
+    f: &mut std::fmt::Formatter<'_>,
+    methods: &[String],
+    schemes: &[String],
+    host: &str,
+    ports: &[u16],
+    path: &str,
+) -> std::fmt::Result {
+    if !methods.is_empty() {
+        write!(f, "{} ", methods.join(","))?;
+    }
+    if let [scheme] = schemes {
+        write!(f, "{scheme}://")?;
+    }
+    f.write_str(host)?;
+    if let [port] = ports {
+        write!(f, ":{port}")?;
+    }
+    f.write_str(path)
 }
 
 /// Divides `host:port`; an IPv6 address stands in brackets (RFC 3986, section 3.2.2).
@@ -326,17 +406,14 @@ impl std::fmt::Display for Grant {
                 } else {
                     "http="
                 })?;
-                if !grant.methods.is_empty() {
-                    write!(f, "{} ", grant.methods.join(","))?;
-                }
-                if let [scheme] = grant.schemes.as_slice() {
-                    write!(f, "{scheme}://")?;
-                }
-                f.write_str(&grant.host)?;
-                if let [port] = grant.ports.as_slice() {
-                    write!(f, ":{port}")?;
-                }
-                f.write_str(&grant.path)
+                write_http(
+                    f,
+                    &grant.methods,
+                    &grant.schemes,
+                    &grant.host,
+                    &grant.ports,
+                    &grant.path,
+                )
             }
             Self::Bucket(grant) => {
                 let kind = if grant.write { "keyvalue" } else { "keyvalue-read" };
@@ -347,6 +424,20 @@ impl std::fmt::Display for Grant {
                     write!(f, ":{}", grant.guest)
                 }
             }
+            Self::Deny { host } => write!(f, "deny={host}"),
+            Self::DenyHttp(denial) => {
+                f.write_str("deny-http=")?;
+                let HttpDenial {
+                    host,
+                    ports,
+                    schemes,
+                    methods,
+                    path,
+                    by: _,
+                } = denial;
+                write_http(f, methods, schemes, host, ports, path)
+            }
+            Self::DenyBucket { bucket } => write!(f, "deny-keyvalue={bucket}"),
         }
     }
 }
@@ -391,8 +482,15 @@ mod tests {
             "keyvalue=memory",
             "keyvalue-read=memory",
             "keyvalue=shop.2:memory",
+            "deny=private",
+            "deny=~/mail:archive",
+            "deny-http=*.example.com",
+            "deny-http=POST http://example.com:81/admin",
+            "deny-keyvalue=memory",
         ] {
-            assert_eq!(grant(line).to_string(), line);
+            let read = grant(line);
+            assert_eq!(read.to_string(), line);
+            assert_eq!(read.is_denial(), line.starts_with("deny"), "{line}");
         }
     }
 

@@ -9,6 +9,7 @@
 //! | a tool, its description, one call and its answer | [`tool`], [`content`] |
 //! | why a call has no answer | [`error`] |
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
+//! | what no grant gives, and files that no tool changes | [`denial`], [`protected`] |
 //! | grants that deserve a second look | [`danger`] |
 //! | questions to a person | [`approval`] |
 //! | secrets: where they go, and how they are kept out of everything else | [`secret`], [`redact`] |
@@ -20,6 +21,7 @@
 pub mod approval;
 pub mod content;
 pub mod danger;
+pub mod denial;
 pub mod error;
 pub mod event;
 #[cfg(test)]
@@ -30,6 +32,7 @@ pub mod keyvalue;
 pub mod message;
 pub mod plan;
 pub mod policy;
+pub mod protected;
 pub mod provider;
 pub mod receipt;
 pub mod redact;
@@ -40,6 +43,7 @@ pub mod tool;
 
 pub use approval::{ApprovalCause, ApprovalRequest, Decision};
 pub use content::{Blob, Content, Link};
+pub use denial::Denials;
 pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
 pub use grant::Grant;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::denial::{BucketDenial, Denials, DeniedUse, PathDenial};
 use crate::grant::{Grant, InvalidGrant};
 use crate::secret::SecretBinding;
 
@@ -35,6 +36,9 @@ pub struct Grants {
     pub buckets: Vec<BucketGrant>,
     /// Secrets that the host adds to requests; their values are not here.
     pub secrets: Vec<SecretBinding>,
+    /// What is refused whatever else is granted.
+    #[serde(skip_serializing_if = "Denials::is_empty")]
+    pub denied: Denials,
 }
 
 /// A directory of the host that a guest sees.
@@ -204,6 +208,7 @@ impl Policy {
 
 impl Grants {
     fn add(&mut self, grant: Grant) -> Result<(), String> {
+        let by = grant.to_string();
         match grant {
             Grant::Dir { host, guest, access } => {
                 let guest = guest.unwrap_or_else(|| Grant::guest_path(&host));
@@ -229,6 +234,13 @@ impl Grants {
                 }
                 self.buckets.push(bucket);
             }
+            Grant::Deny { host } => self.denied.paths.push(PathDenial {
+                host: host.into(),
+                uses: DeniedUse::All,
+                by,
+            }),
+            Grant::DenyHttp(denial) => self.denied.http.push(denial),
+            Grant::DenyBucket { bucket } => self.denied.buckets.push(BucketDenial { bucket, by }),
         }
         Ok(())
     }
@@ -286,6 +298,23 @@ mod tests {
         assert_eq!(policy.grants.buckets[0].bucket, "notes");
         assert_eq!(policy.limits, Limits::default());
         assert_eq!(Policy::granting([]), Ok(Policy::default()));
+    }
+
+    #[test]
+    fn denials_stand_beside_the_grants_of_a_policy() {
+        let lines = [
+            "write=.",
+            "deny=private",
+            "deny-http=example.com",
+            "deny-keyvalue=a",
+        ];
+        let denied = Policy::granting(lines).unwrap().grants.denied;
+        assert_eq!(denied.paths[0].host.to_str(), Some("private"));
+        assert_eq!(denied.http[0].host, "example.com");
+        assert_eq!(denied.buckets[0].bucket, "a");
+        assert!(!denied.programs);
+        let by = [&denied.paths[0].by, &denied.http[0].by, &denied.buckets[0].by];
+        assert_eq!(by, ["deny=private", "deny-http=example.com", "deny-keyvalue=a"]);
     }
 
     #[test]

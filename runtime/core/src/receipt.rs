@@ -108,6 +108,9 @@ pub struct Denial {
     /// For people: the grant that would allow it, as [`crate::Grant`] is written; absent if none would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_with: Option<String>,
+    /// For people: the denial that refused it, although a grant allows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_by: Option<String>,
 }
 
 impl Receipt {
@@ -283,6 +286,7 @@ mod tests {
                 what: name.into(),
                 target: name.into(),
                 allow_with: None,
+                denied_by: None,
             }],
             omitted: n,
             agent: Some(Box::new(AgentUse {

@@ -53,6 +53,7 @@ fn fuzz_grants_mean_what_they_print() {
             "env=A=b",
             "http=GET,POST https://*.example.com:8443/api",
             "keyvalue=shop.2:memory",
+            "deny-http=POST http://example.com:81/admin",
         ])
         .words(&words)
         .run(|input| {
@@ -72,6 +73,9 @@ fn fuzz_grants_mean_what_they_print() {
                         Grant::Env { value, .. } => format!("variable, value: {}", value.is_some()),
                         Grant::Http(http) => format!("http, private: {}", http.private),
                         Grant::Bucket(bucket) => format!("bucket, changed: {}", bucket.write),
+                        Grant::Deny { .. } => "denied path".into(),
+                        Grant::DenyHttp(denial) => format!("denied http, path: {}", !denial.path.is_empty()),
+                        Grant::DenyBucket { .. } => "denied bucket".into(),
                     }
                 }
                 Err(error) => {

@@ -86,11 +86,13 @@ impl Redactor {
             what,
             target,
             allow_with,
+            denied_by,
         } in denials
         {
             self.string(what);
             self.string(target);
             allow_with.iter_mut().for_each(|text| self.string(text));
+            denied_by.iter_mut().for_each(|text| self.string(text));
         }
     }
 }
@@ -167,6 +169,7 @@ mod tests {
             what: text(),
             target: text(),
             allow_with: Some(text()),
+            denied_by: Some(text()),
         });
         redactor.receipt(&mut receipt);
         let shown = format!("{receipt:?}");

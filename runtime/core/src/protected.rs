@@ -1,0 +1,245 @@
+//! Files that start programs or decide what Toolcell does, found in any directory a tool may change.
+//!
+//! A tool that may write to a project could otherwise leave a git hook, a CI job or an editor task behind, which later
+//! runs outside of every cell with the rights of the user. Writes to these places are refused in every granted
+//! directory, at any depth; reading them is not. A grant of the very place, or [`Denials::programs`], allows them again.
+//! [`CONFIGURATION`] is never writable.
+//!
+//! Names are compared without regard to case, and without the code points that some file systems ignore, on every
+//! system: `.GIT` is `.git` on macOS, and an unused name elsewhere.
+//!
+//! [`Denials::programs`]: crate::denial::Denials::programs
+
+/// Files of Toolcell itself. No grant and no flag lets a tool change them.
+pub const CONFIGURATION: [&str; 2] = ["toolcell.toml", "toolcell.lock"];
+
+/// Files and directories that start programs, by the end of their path.
+pub const PROGRAMS: [&str; 65] = [
+    // Version control: hooks, and configuration that names programs.
+    ".git",
+    ".hg",
+    ".gitconfig",
+    ".githooks",
+    ".husky",
+    ".pre-commit-config.yaml",
+    "lefthook.yml",
+    // Continuous integration.
+    ".github/workflows",
+    ".github/actions",
+    ".forgejo/workflows",
+    ".gitea/workflows",
+    ".gitlab-ci.yml",
+    ".circleci",
+    ".travis.yml",
+    ".drone.yml",
+    ".woodpecker",
+    ".woodpecker.yml",
+    ".buildkite",
+    ".appveyor.yml",
+    "appveyor.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "Jenkinsfile",
+    // Editors.
+    ".vscode",
+    ".idea",
+    ".vs",
+    ".fleet",
+    ".zed",
+    ".vim",
+    ".vimrc",
+    ".gvimrc",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
+    ".emacs",
+    ".emacs.d",
+    ".dir-locals.el",
+    ".devcontainer",
+    ".devcontainer.json",
+    // Agents and their servers.
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".windsurf",
+    ".mcp.json",
+    // Shells and what they load in a directory.
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".cshrc",
+    ".kshrc",
+    ".envrc",
+    ".mise.toml",
+    "mise.toml",
+    // Build tools and package managers.
+    ".cargo",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    // Remote access.
+    ".ssh",
+];
+
+/// Why a place is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// It decides what Toolcell does.
+    Configuration,
+    /// It starts programs.
+    Programs,
+}
+
+impl Protection {
+    /// The rule that refuses a change, for the user.
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::Configuration => "built-in: no tool changes toolcell.toml and toolcell.lock",
+            Self::Programs => "built-in: files that start programs are changed only with --dangerous",
+        }
+    }
+
+    /// Whether [`Denials::programs`](crate::denial::Denials::programs) allows the change.
+    pub fn can_be_allowed(self) -> bool {
+        self == Self::Programs
+    }
+}
+
+/// Why a place below a granted directory must not be changed; `None` if nothing is known against it.
+///
+/// `base` is the real path of the granted directory and `below` the path from there, both without links, `.` and `..`.
+/// A protected name counts where it ends in `below`: who grants `.git` itself grants it.
+pub fn protection(base: &str, below: &str) -> Option<Protection> {
+    let whole = Folded::new(base, below);
+    let meets = |names: &[&str]| names.iter().any(|name| whole.has(name));
+    if meets(&CONFIGURATION) {
+        Some(Protection::Configuration)
+    } else if meets(&PROGRAMS) {
+        Some(Protection::Programs)
+    } else {
+        None
+    }
+}
+
+/// Whether a protected name could lie directly below this place: `.github` holds `.github/workflows`. Moving something
+/// to or from such a place would make or unmake a protected one.
+pub fn may_hold_protected(base: &str, below: &str) -> bool {
+    let whole = Folded::new(base, below);
+    PROGRAMS.iter().any(|name| {
+        name.match_indices('/')
+            .any(|(end, _)| whole.ends_with(&name[..end]))
+    })
+}
+
+/// A path in parts that compare as file systems compare names at their most lenient.
+struct Folded {
+    parts: Vec<String>,
+    /// Parts that belong to the granted directory itself.
+    base: usize,
+}
+
+impl Folded {
+    fn new(base: &str, below: &str) -> Self {
+        let parts = |path: &str| -> Vec<String> {
+            let parts = path.split('/').filter(|part| !part.is_empty());
+            parts.map(fold).collect()
+        };
+        let mut all = parts(base);
+        let base = all.len();
+        all.extend(parts(below));
+        Self { parts: all, base }
+    }
+
+    /// Whether the parts of `name` stand one after another, the last of them below the base.
+    fn has(&self, name: &str) -> bool {
+        let name: Vec<String> = name.split('/').map(fold).collect();
+        let ends = self.base.max(name.len().saturating_sub(1))..self.parts.len();
+        ends.into_iter()
+            .any(|last| self.parts[..=last].ends_with(name.as_slice()))
+    }
+
+    fn ends_with(&self, name: &str) -> bool {
+        let name: Vec<String> = name.split('/').map(fold).collect();
+        self.parts.len() > self.base && self.parts.ends_with(&name)
+    }
+}
+
+/// A name in the form in which two names of one file are equal on every common file system: without regard to case
+/// (APFS, NTFS), without code points that are ignored (HFS+), and without dots and spaces at its end (NTFS).
+pub fn fold(name: &str) -> String {
+    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let folded: String = name
+        .chars()
+        .filter(|c| !is_ignored(*c))
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect();
+    match folded.trim_end_matches(['.', ' ']) {
+        "" => folded,
+        trimmed => trimmed.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protected_names_are_found_at_any_depth() {
+        use Protection::{Configuration, Programs};
+        for (below, expected) in [
+            ("toolcell.toml", Some(Configuration)),
+            ("a/b/toolcell.lock", Some(Configuration)),
+            ("Toolcell.TOML", Some(Configuration)),
+            ("toolcell.toml/x", Some(Configuration)),
+            ("toolcell.tom", None),
+            ("my.toolcell.toml", None),
+            (".git", Some(Programs)),
+            ("sub/.git/hooks/pre-commit", Some(Programs)),
+            (".GiT/config", Some(Programs)),
+            (".g\u{200c}it/config", Some(Programs)),
+            (".git./config", Some(Programs)),
+            (".vſcode", Some(Programs)),
+            (".github/workflows/ci.yml", Some(Programs)),
+            (".github/CODEOWNERS", None),
+            (".github", None),
+            ("workflows/ci.yml", None),
+            (".gitignore", None),
+            ("src/main.rs", None),
+            ("", None),
+        ] {
+            assert_eq!(protection("/home/ada/work", below), expected, "{below}");
+        }
+    }
+
+    #[test]
+    fn a_grant_of_the_very_place_allows_it_and_not_the_configuration() {
+        for (base, below, expected) in [
+            ("/p/.git", "hooks/pre-commit", None),
+            ("/p/.git", "modules/x/.git/config", Some(Protection::Programs)),
+            ("/p/.github", "workflows/ci.yml", Some(Protection::Programs)),
+            ("/p/.github/workflows", "ci.yml", None),
+            ("/p/.git", "toolcell.toml", Some(Protection::Configuration)),
+        ] {
+            assert_eq!(protection(base, below), expected, "{base} {below}");
+        }
+    }
+
+    #[test]
+    fn a_place_above_a_protected_one_is_known() {
+        assert!(may_hold_protected("/p", ".github"));
+        assert!(may_hold_protected("/p", "sub/.Gitea"));
+        assert!(!may_hold_protected("/p", ".github/x"));
+        assert!(!may_hold_protected("/p", "src"));
+        // The granted directory itself is not moved.
+        assert!(!may_hold_protected("/p/.github", ""));
+    }
+}
