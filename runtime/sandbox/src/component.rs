@@ -93,7 +93,8 @@ impl Base {
     /// The way out of its cells under a policy.
     pub(crate) fn egress(&self, policy: &Policy, secrets: BoundSecrets) -> Arc<Egress> {
         let outside = self.outside.clone();
-        Arc::new(Egress::new(&policy.grants.http, &policy.limits, secrets, outside))
+        let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, outside);
+        Arc::new(egress.denying(&policy.grants.denied.http))
     }
 }
 

@@ -60,6 +60,20 @@ impl Ledger {
             what: what.into(),
             target,
             allow_with,
+            denied_by: None,
+        };
+        self.note(length, |receipt| receipt.note_denial(denial));
+    }
+
+    /// Notes something that a denial refused, although it may be granted; `denied_by` says which, for the user.
+    pub(crate) fn refusal(&self, what: &str, target: String, denied_by: String) {
+        let target = self.bounded(target);
+        let length = what.len() + target.len() + denied_by.len();
+        let denial = Denial {
+            what: what.into(),
+            target,
+            allow_with: None,
+            denied_by: Some(denied_by),
         };
         self.note(length, |receipt| receipt.note_denial(denial));
     }

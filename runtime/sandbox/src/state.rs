@@ -82,7 +82,7 @@ impl CellState {
         for (name, value) in &policy.grants.env {
             wasi.env(name, value);
         }
-        let files = Files::open(&policy.grants.dirs, &policy.limits, &ledger).map_err(|(grant, error)| {
+        let files = Files::open(&policy.grants, &policy.limits, &ledger).map_err(|(grant, error)| {
             ToolError::Unavailable {
                 message: format!("the directory `{}` cannot be opened: {error}", grant.guest),
             }

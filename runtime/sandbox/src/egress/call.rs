@@ -1,11 +1,13 @@
 //! The HTTP requests of one call: what is allowed to leave, and what is written down about it.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
 use tokio::sync::Semaphore;
 use toolcell_core::Redactor;
+use toolcell_core::denial::HttpDenial;
 use toolcell_core::policy::{HttpGrant, Limits};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
@@ -92,6 +94,13 @@ impl Egress {
         }
     }
 
+    /// The same, but for what these deny.
+    #[must_use]
+    pub(crate) fn denying(mut self, denials: &[HttpDenial]) -> Self {
+        self.rules = self.rules.denying(denials);
+        self
+    }
+
     /// What takes secrets out of everything that leaves the cell.
     pub(crate) fn redactor(&self) -> &Redactor {
         self.secrets.redactor()
@@ -115,6 +124,20 @@ impl Egress {
         let why = why.to_string();
         let why = self.redactor().text(&why);
         ledger.denial("http", format!("{shown} (the answer was refused: {why})"), None);
+    }
+
+    /// Writes down a request that a denial refused.
+    fn note_denied_by(&self, ledger: &Ledger, method: &Method, target: &Target, by: &str) {
+        ledger.refusal("http", self.shown(method, target), by.to_owned());
+    }
+
+    /// Whether a request may go to an address to which its name leads; a denial of it is written down.
+    pub(super) fn may_reach(&self, ledger: &Ledger, method: &Method, target: &Target, ip: IpAddr) -> bool {
+        let denied = self.rules.denied_address(method.as_str(), target, ip);
+        if let Some(by) = denied {
+            self.note_denied_by(ledger, method, target, by);
+        }
+        denied.is_none()
     }
 
     /// A request as a person reads it: without its query, which may hold what is nobody's business. Secrets are taken out
@@ -162,6 +185,10 @@ impl CallEgress {
         self.remembered.grow(REDIRECT).map_err(no_memory)?;
         let memory = self.ledger.account().reserve(REQUEST).map_err(no_memory)?;
         let hop = lock(&self.redirects).follow(&target);
+        if let Some(by) = self.egress.rules.denied(method.as_str(), &target) {
+            self.egress.note_denied_by(&self.ledger, &method, &target, by);
+            return Err(Error::HttpRequestDenied);
+        }
         let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
             self.egress.note_denial(&self.ledger, &method, &target, false);
             return Err(Error::HttpRequestDenied);

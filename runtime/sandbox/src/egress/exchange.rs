@@ -101,14 +101,17 @@ pub(super) async fn send(
     let found = timeout_at(connected_by, addresses(&egress.outside, &target))
         .await
         .map_err(|_| Error::DnsTimeout)??;
-    let allowed: Vec<SocketAddr> = found
-        .iter()
-        .copied()
-        .filter(|a| scope.permits(a.ip()))
+    let in_scope: Vec<SocketAddr> = found.into_iter().filter(|a| scope.permits(a.ip())).collect();
+    let has_none = in_scope.is_empty();
+    let allowed: Vec<SocketAddr> = in_scope
+        .into_iter()
+        .filter(|a| egress.may_reach(&ledger, &method, &target, a.ip()))
         .take(MAX_ADDRESSES)
         .collect();
-    if allowed.is_empty() {
+    if has_none {
         egress.note_denial(&ledger, &method, &target, true);
+    }
+    if allowed.is_empty() {
         return Err(Error::DestinationIpProhibited);
     }
     ledger.host(target.host_and_port());

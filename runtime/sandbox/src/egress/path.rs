@@ -25,7 +25,7 @@ impl PathPrefix {
 /// Whether a server could read the path as leading upwards: after decoding as often as there is something to decode,
 /// with `\` for `/`, and without path parameters (`..;x`). The canonical form has already resolved what every server
 /// reads as a dot segment; this finds what only some do, such as `..%2f` and `%252e%252e`.
-fn climbs(path: &str) -> bool {
+pub(crate) fn climbs(path: &str) -> bool {
     let mut path = path.as_bytes().to_vec();
     loop {
         let upwards = path
@@ -50,6 +50,17 @@ pub(crate) fn decoded(text: &str) -> Vec<u8> {
         text = shorter;
     }
     text
+}
+
+/// A path in the form in which two that some server could take for one are equal: decoded as often as there is something
+/// to decode, `\` as `/`, in lower case, without path parameters, empty segments, and dots or spaces at the end of one.
+pub(crate) fn folded(path: &str) -> String {
+    let text = String::from_utf8_lossy(&decoded(path)).to_lowercase();
+    text.split(['/', '\\'])
+        .map(|segment| segment.split([';', '\0']).next().unwrap_or_default())
+        .map(|segment| segment.trim_end_matches(['.', ' ']))
+        .filter(|segment| !segment.is_empty())
+        .fold(String::new(), |path, segment| path + "/" + segment)
 }
 
 /// One round of percent-decoding; `None` if there is nothing to decode. Each round shortens, so rounds end.

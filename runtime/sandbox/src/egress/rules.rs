@@ -3,15 +3,31 @@
 use std::net::IpAddr;
 
 use toolcell_core::Grant;
+use toolcell_core::denial::HttpDenial;
 use toolcell_core::policy::HttpGrant;
 
 use super::address::{self, Reach};
-use super::path::PathPrefix;
+use super::path::{PathPrefix, climbs, folded};
 use super::target::{Host, Scheme, Target};
 
-/// All HTTP grants of one policy. What no grant allows is denied.
+/// All HTTP grants and denials of one policy. What no grant allows is denied, and so is what a denial names.
 #[derive(Debug, Default)]
-pub(crate) struct Rules(Vec<Rule>);
+pub(crate) struct Rules {
+    allowed: Vec<Rule>,
+    denied: Vec<Denied>,
+}
+
+/// One denial. An empty list covers everything.
+#[derive(Debug)]
+struct Denied {
+    host: HostPattern,
+    ports: Vec<u16>,
+    schemes: Vec<String>,
+    methods: Vec<String>,
+    /// Folded, without a final `/`; empty denies every path.
+    path: String,
+    by: String,
+}
 
 #[derive(Debug)]
 struct Rule {
@@ -60,14 +76,40 @@ impl Scope {
 
 impl Rules {
     pub(crate) fn new(grants: &[HttpGrant]) -> Self {
-        Self(grants.iter().map(Rule::new).collect())
+        Self {
+            allowed: grants.iter().map(Rule::new).collect(),
+            denied: Vec::new(),
+        }
+    }
+
+    /// The same, but for what these deny.
+    pub(crate) fn denying(mut self, denials: &[HttpDenial]) -> Self {
+        self.denied.extend(denials.iter().map(Denied::new));
+        self
+    }
+
+    /// Who denies the request; `None` if nobody does.
+    pub(crate) fn denied(&self, method: &str, target: &Target) -> Option<&str> {
+        let denied = self.denied.iter().find(|denied| {
+            denied.covers(method, target) && (denied.host.fits(&target.host) || denied.host.is_never())
+        });
+        denied.map(|denied| denied.by.as_str())
+    }
+
+    /// Who denies sending the request to this address, to which its name leads; `None` if nobody does.
+    pub(crate) fn denied_address(&self, method: &str, target: &Target, ip: IpAddr) -> Option<&str> {
+        let host = Host::Ip(ip);
+        let mut denied = self.denied.iter();
+        denied
+            .find(|denied| denied.covers(method, target) && denied.host.is_address_of(&host))
+            .map(|denied| denied.by.as_str())
     }
 
     /// The widest scope in which a grant allows the request; `None` if no grant does. Looks nothing up: whether the
     /// addresses of a name lie in the scope is checked after the look-up.
     pub(crate) fn scope(&self, method: &str, target: &Target) -> Option<Scope> {
         let scope = self
-            .0
+            .allowed
             .iter()
             .filter(|rule| rule.allows(method, target))
             .map(Rule::scope)
@@ -122,7 +164,63 @@ impl Rule {
     }
 }
 
+impl Denied {
+    fn new(denial: &HttpDenial) -> Self {
+        let HttpDenial {
+            host,
+            ports,
+            schemes,
+            methods,
+            path,
+            by,
+        } = denial;
+        Self {
+            host: HostPattern::new(host),
+            ports: ports.clone(),
+            schemes: schemes.clone(),
+            methods: methods.clone(),
+            path: folded(path),
+            by: by.clone(),
+        }
+    }
+
+    /// Whether everything but the host is what it denies.
+    fn covers(&self, method: &str, target: &Target) -> bool {
+        fn any<T>(list: &[T], fits: impl Fn(&T) -> bool) -> bool {
+            list.is_empty() || list.iter().any(fits)
+        }
+        // A server may answer a method in any case, and one that it does not know as if it knew it.
+        any(&self.methods, |m| m.eq_ignore_ascii_case(method))
+            && any(&self.schemes, |s| s.eq_ignore_ascii_case(target.scheme.as_str()))
+            && any(&self.ports, |port| *port == target.port)
+            && self.path_fits(&target.path)
+    }
+
+    /// Whether any server could read the path as the denied one or one below it.
+    fn path_fits(&self, path: &str) -> bool {
+        if self.path.is_empty() || climbs(path) {
+            return true;
+        }
+        folded(path)
+            .strip_prefix(self.path.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
 impl HostPattern {
+    /// Whether nothing fits, because what stands there is no host. A denial of that denies everything.
+    fn is_never(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether it is this address, in whatever form.
+    fn is_address_of(&self, host: &Host) -> bool {
+        match (self, host) {
+            (Self::One(Host::Ip(one)), Host::Ip(ip)) => one.to_canonical() == ip.to_canonical(),
+            _ => false,
+        }
+    }
+
     fn new(pattern: &str) -> Self {
         if pattern == "*" {
             return Self::Any;
@@ -146,6 +244,7 @@ impl HostPattern {
     fn fits(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
+            (Self::One(Host::Ip(_)), Host::Ip(_)) => self.is_address_of(host),
             (Self::One(one), host) => one == host,
             (Self::Below(suffix), Host::Name(name)) => {
                 name.len() > suffix.len() && name.ends_with(suffix.as_str())
@@ -195,6 +294,103 @@ mod tests {
             })
             .collect();
         Rules::new(&grants)
+    }
+
+    fn denied(line: &str, method: &str, url: &str) -> bool {
+        let Ok(Grant::DenyHttp(denial)) = line.parse() else {
+            panic!("{line}")
+        };
+        let rules = Rules::default().denying(&[denial]);
+        rules.denied(method, &Target::parse(url).unwrap()).is_some()
+    }
+
+    #[test]
+    fn a_denial_covers_everything_that_it_leaves_out() {
+        for (line, method, url, expected) in [
+            ("deny-http=example.com", "GET", "https://example.com/", true),
+            ("deny-http=example.com", "POST", "http://example.com:81/x?y", true),
+            ("deny-http=example.com", "GET", "https://EXAMPLE.com./", true),
+            ("deny-http=example.com", "GET", "https://www.example.com/", false),
+            ("deny-http=*.example.com", "GET", "https://www.example.com/", true),
+            ("deny-http=*.example.com", "GET", "https://example.com/", false),
+            ("deny-http=*", "GET", "https://example.com/", true),
+            ("deny-http=POST example.com", "GET", "https://example.com/", false),
+            ("deny-http=POST example.com", "POST", "https://example.com/", true),
+            ("deny-http=POST example.com", "post", "https://example.com/", true),
+            (
+                "deny-http=https://example.com",
+                "GET",
+                "http://example.com/",
+                false,
+            ),
+            ("deny-http=example.com:81", "GET", "http://example.com/", false),
+            ("deny-http=example.com:443", "GET", "https://example.com/", true),
+            ("deny-http=10.0.0.1", "GET", "http://0x0a.1/", true),
+            ("deny-http=10.0.0.1", "GET", "http://[::ffff:10.0.0.1]/", true),
+            (
+                "deny-http=xn--bcher-kva.example",
+                "GET",
+                "https://bücher.example/",
+                true,
+            ),
+        ] {
+            assert_eq!(denied(line, method, url), expected, "{line} {method} {url}");
+        }
+    }
+
+    #[test]
+    fn a_denied_path_is_denied_in_every_spelling() {
+        for (path, expected) in [
+            ("/admin", true),
+            ("/admin/", true),
+            ("/admin/x?y", true),
+            ("/ADMIN", true),
+            ("//admin", true),
+            ("/%61dmin", true),
+            ("/%2561dmin", true),
+            ("/x/../admin", true),
+            ("/x/..%2fadmin", true),
+            ("/x/%252e%252e/admin", true),
+            ("/admin;v=1/x", true),
+            ("/admin%5cx", true),
+            ("/./admin", true),
+            ("/admin%00x", true),
+            ("/admin.", true),
+            ("/administrator", false),
+            ("/x/admin", false),
+            ("/", false),
+        ] {
+            let url = format!("https://example.com{path}");
+            assert_eq!(
+                denied("deny-http=example.com/admin", "GET", &url),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_denied_address_is_denied_to_names_that_lead_to_it() {
+        let Ok(Grant::DenyHttp(denial)) = "deny-http=192.0.2.7:443".parse() else {
+            panic!()
+        };
+        let rules = Rules::default().denying(&[denial]);
+        let target = Target::parse("https://example.com/").unwrap();
+        let other_port = Target::parse("https://example.com:444/").unwrap();
+        assert_eq!(rules.denied("GET", &target), None);
+        for (ip, expected) in [
+            ("192.0.2.7", true),
+            ("::ffff:192.0.2.7", true),
+            ("192.0.2.8", false),
+        ] {
+            let ip = ip.parse().unwrap();
+            assert_eq!(
+                rules.denied_address("GET", &target, ip).is_some(),
+                expected,
+                "{ip}"
+            );
+            assert_eq!(rules.denied_address("GET", &other_port, ip), None);
+        }
     }
 
     fn allowed(line: &str, method: &str, url: &str) -> bool {

@@ -6,6 +6,7 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
+use super::denied::Use;
 use super::layered::Need;
 use super::listing::Listing;
 use super::open::{Mode, Opened};
@@ -59,7 +60,6 @@ impl types::HostDescriptor for FilesView<'_> {
         oflags: OpenFlags,
         flags: DescriptorFlags,
     ) -> FsResult<Resource<Descriptor>> {
-        let dir = self.dir(&fd)?;
         let from = self.place(&fd)?;
         let mut place = Self::at(&from, &path)?;
         let sync = DescriptorFlags::FILE_INTEGRITY_SYNC
@@ -86,9 +86,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let counted = Some(self.count()?);
         let opened = match &place.root.overlay {
             Some(overlay) => self.open_layered(overlay, &from, &place, &path, oflags, mode),
-            None => self
-                .open_or_make(&dir, &place, &path, oflags, mode)
-                .map(|(opened, is_new)| (opened, is_new, String::new())),
+            None => self.open_or_make(&fd, &place, &path, oflags, mode),
         };
         let (opened, is_new, below) = opened.inspect_err(|error| {
             if is(error, ErrorCode::NotPermitted) && climbs(&path) {
@@ -107,7 +105,7 @@ impl types::HostDescriptor for FilesView<'_> {
                 let (perms, modes) = match (writable, mode.read) {
                     (true, true) => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
                     (true, false) => (FsPerms::ReadWrite, OpenMode::WRITE),
-                    (false, _) if place.has(Right::Write) => (FsPerms::ReadWrite, OpenMode::READ),
+                    (false, _) if place.may_change(&below) => (FsPerms::ReadWrite, OpenMode::READ),
                     (false, _) => (FsPerms::ReadOnly, OpenMode::READ),
                 };
                 Descriptor::File(File::new(file, perms, modes, ON_THIS_THREAD))
@@ -180,6 +178,8 @@ impl types::HostDescriptor for FilesView<'_> {
         if !handle.writable && (layered || !handle.place.check(Right::Write)) {
             return Err(ErrorCode::NotPermitted.into());
         }
+        let allowed = handle.place.root.denied.check(&handle.place.below, Use::Change);
+        Self::judge(&handle.place, allowed.map_err(Into::into))?;
         self.upstream().set_times(fd, accessed, modified).await
     }
 
@@ -193,10 +193,10 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Write)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let at = self.locate(&fd, path, Need::Change { follow })?;
+        let at = self.locate(&fd, &path, Need::Change { follow })?;
         let mut upstream = self.upstream();
         let set = upstream
-            .set_times_at(at.fd(), flags, at.path.clone(), accessed, modified)
+            .set_times_at(at.fd(), not_again(), at.path.clone(), accessed, modified)
             .await;
         self.leave(&at);
         set.inspect(|()| place.note(true))
@@ -232,7 +232,7 @@ impl types::HostDescriptor for FilesView<'_> {
     async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Create)?;
         self.take_file()?;
-        let made = match self.locate(&fd, path, Need::Make) {
+        let made = match self.locate(&fd, &path, Need::Make) {
             Ok(at) => {
                 let made = self
                     .upstream()
@@ -258,8 +258,11 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<types::DescriptorStat> {
         self.permit(&fd, &path, Right::Read)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let at = self.locate(&fd, path, Need::Look { follow })?;
-        let stat = self.upstream().stat_at(at.fd(), flags, at.path.clone()).await;
+        let at = self.locate(&fd, &path, Need::Look { follow })?;
+        let stat = self
+            .upstream()
+            .stat_at(at.fd(), not_again(), at.path.clone())
+            .await;
         self.leave(&at);
         stat
     }
@@ -284,14 +287,25 @@ impl types::HostDescriptor for FilesView<'_> {
                 Some(overlay) => self.link_layered(overlay, (&from, &path), (&to, &new_path)),
                 None => Err(ErrorCode::CrossDevice.into()),
             },
-            None => self.upstream().link_at(fd, flags, path, new_fd, new_path).await,
+            None => {
+                // A second name of what may not be changed would be a way to change it.
+                let (from, to) = (
+                    self.walk_to_move(&fd, &path)?,
+                    self.walk_to_move(&new_fd, &new_path)?,
+                );
+                if flags.contains(types::PathFlags::SYMLINK_FOLLOW) {
+                    return Err(ErrorCode::Invalid.into());
+                }
+                Self::judge(&old, self.check_walked(&fd, &from, Use::Change))?;
+                from.link(&to).map_err(Into::into)
+            }
         };
         self.made(linked).inspect(|()| new.note(true))
     }
 
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
         self.permit(&fd, &path, Right::Read)?;
-        let at = self.locate(&fd, path, Need::Look { follow: false })?;
+        let at = self.locate(&fd, &path, Need::Look { follow: false })?;
         let target = self.upstream().readlink_at(at.fd(), at.path.clone()).await;
         self.leave(&at);
         target
@@ -302,7 +316,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let from = self.place(&fd)?;
         let removed = match &from.root.overlay {
             Some(overlay) => self.remove_layered(overlay, &from, &path, true),
-            None => self.upstream().remove_directory_at(fd, path).await,
+            None => {
+                let at = self.walk_to_remove(&fd, &path)?;
+                at.remove_dir().map_err(Into::into)
+            }
         };
         removed.inspect(|()| place.note(true))
     }
@@ -329,7 +346,13 @@ impl types::HostDescriptor for FilesView<'_> {
                 Some(overlay) => self.rename_layered(overlay, (&from, &path), (&to, &new_path)),
                 None => Err(ErrorCode::CrossDevice.into()),
             },
-            None => self.upstream().rename_at(fd, path, new_fd, new_path).await,
+            None => {
+                let (from, to) = (
+                    self.walk_to_move(&fd, &path)?,
+                    self.walk_to_move(&new_fd, &new_path)?,
+                );
+                from.rename(&to).map_err(Into::into)
+            }
         };
         renamed.inspect(|()| {
             old.note(true);
@@ -344,7 +367,7 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         self.take_file()?;
-        let made = match self.locate(&fd, path, Need::Make) {
+        let made = match self.locate_link(&fd, &path) {
             Ok(at) => {
                 let made = self.upstream().symlink_at(at.fd(), target, at.path.clone()).await;
                 self.leave(&at);
@@ -360,7 +383,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let from = self.place(&fd)?;
         let removed = match &from.root.overlay {
             Some(overlay) => self.remove_layered(overlay, &from, &path, false),
-            None => self.upstream().unlink_file_at(fd, path).await,
+            None => {
+                let at = self.walk_to_remove(&fd, &path)?;
+                at.remove_file().map_err(Into::into)
+            }
         };
         removed.inspect(|()| place.note(true))
     }
@@ -411,10 +437,10 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<types::MetadataHashValue> {
         self.permit(&fd, &path, Right::Read)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let at = self.locate(&fd, path, Need::Look { follow })?;
+        let at = self.locate(&fd, &path, Need::Look { follow })?;
         let hash = self
             .upstream()
-            .metadata_hash_at(at.fd(), flags, at.path.clone())
+            .metadata_hash_at(at.fd(), not_again(), at.path.clone())
             .await;
         self.leave(&at);
         hash
@@ -438,6 +464,11 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 /// A listing by the handle that the guest has of it.
 fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
     Resource::new_borrow(stream.rep())
+}
+
+/// Links were followed by the walk; what is one by now was put there since.
+fn not_again() -> types::PathFlags {
+    types::PathFlags::empty()
 }
 
 /// Whether a path tries to go up or is absolute.

@@ -3,16 +3,18 @@
 use std::io;
 use std::path::Path;
 
-use cap_primitives::fs;
+use cap_primitives::fs::{self, MetadataExt as _};
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, OpenFlags};
 
+use super::denied::Use;
 use super::open::{self, Mode, Opened};
 use super::overlay::{Found, Layer, Overlay};
 use super::rights::{Place, Right, stays_below};
 use super::view::FilesView;
+use super::walk::{Walked, walk};
 
 /// What an operation wants at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +29,8 @@ pub(super) enum Need {
 
 /// A directory and a path below it, as `wasmtime-wasi` takes them.
 pub(super) struct At {
+    /// Exists for this operation alone.
     descriptor: u32,
-    /// Whether the descriptor exists for this operation alone.
-    is_own: bool,
     pub(super) path: String,
 }
 
@@ -40,22 +41,27 @@ impl At {
 }
 
 impl FilesView<'_> {
-    /// Where an operation on `path` takes place: at the path itself, or in a layer of the overlay.
-    pub(super) fn locate(&mut self, fd: &Resource<Descriptor>, path: String, need: Need) -> FsResult<At> {
+    /// Where an operation on `path` takes place: in a directory that was walked to, or in a layer of the overlay. What is
+    /// there is no link, unless the need says that none is followed.
+    pub(super) fn locate(&mut self, fd: &Resource<Descriptor>, path: &str, need: Need) -> FsResult<At> {
         let place = self.place(fd)?;
+        let (follow, wanted) = match need {
+            Need::Look { follow } => (follow, Use::Look),
+            Need::Change { follow } => (follow, Use::Change),
+            Need::Make => (false, Use::Change),
+        };
+        let may = |below: &str| {
+            let allowed = place.root.denied.check(below, wanted);
+            Self::judge(&place.join(path), allowed.map_err(Into::into))
+        };
         let Some(overlay) = &place.root.overlay else {
-            return Ok(At {
-                descriptor: fd.rep(),
-                is_own: false,
-                path,
-            });
+            let walked = self.walk(fd, path, follow)?;
+            may(&walked.below())?;
+            return self.at_walked(fd, walked);
         };
         self.dir(fd)?;
-        let follow = match need {
-            Need::Look { follow } | Need::Change { follow } => follow,
-            Need::Make => false,
-        };
-        let found = overlay.find(&place.below, &path, follow)?;
+        let found = Self::judge(&place.join(path), overlay.find(&place.below, path, follow))?;
+        may(&found.path)?;
         let (path, layer) = match need {
             Need::Look { .. } => {
                 let (path, layer, _) = found.existing()?;
@@ -71,17 +77,44 @@ impl FilesView<'_> {
         let own = self.table.push(Descriptor::Dir(overlay.dir(layer).clone()))?;
         Ok(At {
             descriptor: own.rep(),
-            is_own: true,
             path: if path.is_empty() { ".".into() } else { path },
+        })
+    }
+
+    /// Where a symbolic link is made: not where it would take the place of a directory that is to hold something denied.
+    pub(super) fn locate_link(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<At> {
+        let place = self.place(fd)?;
+        let below = match &place.root.overlay {
+            Some(overlay) => Self::judge(&place.join(path), overlay.find(&place.below, path, false))?.path,
+            None => self.walk(fd, path, false)?.below(),
+        };
+        Self::may_replace(&place, path, &below)?;
+        self.locate(fd, path, Need::Make)
+    }
+
+    /// A place that was walked to from `fd`, as `wasmtime-wasi` takes it.
+    fn at_walked(&mut self, fd: &Resource<Descriptor>, walked: Walked) -> FsResult<At> {
+        let Descriptor::Dir(from) = self.table.get(fd)? else {
+            return Err(ErrorCode::NotDirectory.into());
+        };
+        let mut dir = from.clone();
+        dir.dir = walked.parent;
+        let own = self.table.push(Descriptor::Dir(dir))?;
+        let slash = if walked.wants_dir && walked.name != "." {
+            "/"
+        } else {
+            ""
+        };
+        Ok(At {
+            descriptor: own.rep(),
+            path: format!("{}{slash}", walked.name),
         })
     }
 
     /// Ends what [`Self::locate`] began.
     pub(super) fn leave(&mut self, at: &At) {
-        if at.is_own {
-            // It was pushed for this operation and nobody else knows its number.
-            let _ = self.table.delete(Resource::<Descriptor>::new_own(at.descriptor));
-        }
+        // It was pushed for this operation and nobody else knows its number.
+        let _ = self.table.delete(Resource::<Descriptor>::new_own(at.descriptor));
     }
 
     /// Brings something to the upper layer, for the quota as if the guest had written it.
@@ -104,7 +137,11 @@ impl FilesView<'_> {
         oflags: OpenFlags,
         mode: Mode,
     ) -> FsResult<(Opened, bool, String)> {
-        let found = overlay.find(&from.below, path, mode.follow)?;
+        let find = |follow| Self::judge(place, overlay.find(&from.below, path, follow));
+        let may = |below: &str, wanted| {
+            Self::judge(place, place.root.denied.check(below, wanted).map_err(Into::into))
+        };
+        let found = find(mode.follow)?;
         let creates = oflags.contains(OpenFlags::CREATE);
         let flat = Mode {
             follow: false,
@@ -113,11 +150,12 @@ impl FilesView<'_> {
         let (layer, metadata) = match found.at {
             None if !creates => return Err(ErrorCode::NoEntry.into()),
             // A link that leads to nothing: no file is made through it, with or without an overlay.
-            None if overlay.find(&from.below, path, false)?.at.is_some() => {
+            None if find(false)?.at.is_some() => {
                 return Err(ErrorCode::NoEntry.into());
             }
             None if !place.check(Right::Create) => return Err(ErrorCode::NotPermitted.into()),
             None => {
+                may(&found.path, Use::Change)?;
                 self.take_file()?;
                 let new = Mode { new: true, ..flat };
                 let made = overlay
@@ -135,6 +173,11 @@ impl FilesView<'_> {
         if changes && !place.check(Right::Write) {
             return Err(ErrorCode::NotPermitted.into());
         }
+        let wanted = if changes { Use::Change } else { Use::Look };
+        may(&path, wanted)?;
+        let denied = &place.root.denied;
+        let same = denied.check_identity(metadata.dev(), metadata.ino(), wanted);
+        Self::judge(place, same.map_err(Into::into))?;
         let mut layer = layer;
         if changes && layer == Layer::Lower && metadata.is_file() {
             if !mode.truncate {
@@ -144,7 +187,14 @@ impl FilesView<'_> {
             layer = Layer::Upper;
         }
         let at = if path.is_empty() { "." } else { &path };
-        let opened = open::open(&overlay.dir(layer).dir, at, flat)?;
+        let at = Self::judge(place, walk(&overlay.dir(layer).dir, "", at, false, denied))?;
+        let opened = open::open(&at.parent, &at.name, flat)?;
+        if let Opened::File(file) | Opened::Dir(file) = &opened {
+            Self::judge(place, denied.check_open(file, wanted))?;
+        }
+        if let (Opened::File(file), true) = (&opened, mode.truncate) {
+            file.set_len(0)?;
+        }
         Ok((opened, false, path))
     }
 
@@ -156,7 +206,8 @@ impl FilesView<'_> {
         path: &str,
         wants_dir: bool,
     ) -> FsResult<()> {
-        let found = overlay.find(&place.below, path, false)?;
+        let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+        Self::may_change(place, path, &found.path)?;
         let is_dir = found.is_dir();
         let (path, layer, _) = found.existing()?;
         match (wants_dir, is_dir) {
@@ -185,8 +236,10 @@ impl FilesView<'_> {
         old: (&Place, &str),
         new: (&Place, &str),
     ) -> FsResult<()> {
-        let old = overlay.find(&old.0.below, old.1, false)?;
-        let new = overlay.find(&new.0.below, new.1, false)?;
+        let (old, new) = (
+            Self::find_to_move(overlay, old)?,
+            Self::find_to_move(overlay, new)?,
+        );
         let old_is_dir = old.is_dir();
         if old.path == new.path {
             old.existing()?;
@@ -218,6 +271,13 @@ impl FilesView<'_> {
         Ok(())
     }
 
+    /// Finds what is to be moved, linked or replaced, unless a denial keeps it where it is.
+    fn find_to_move(overlay: &Overlay, (place, path): (&Place, &str)) -> FsResult<Found> {
+        let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+        Self::may_replace(place, path, &found.path)?;
+        Ok(found)
+    }
+
     /// Makes a second name for a file.
     pub(super) fn link_layered(
         &self,
@@ -225,8 +285,10 @@ impl FilesView<'_> {
         old: (&Place, &str),
         new: (&Place, &str),
     ) -> FsResult<()> {
-        let old = overlay.find(&old.0.below, old.1, false)?;
-        let new = overlay.find(&new.0.below, new.1, false)?;
+        let (old, new) = (
+            Self::find_to_move(overlay, old)?,
+            Self::find_to_move(overlay, new)?,
+        );
         if old.is_dir() {
             return Err(ErrorCode::NotPermitted.into());
         }

@@ -4,7 +4,9 @@
 //! checks each operation and hands it on; opening it does itself. What the two promise together:
 //!
 //! - No path leads out of a granted directory: not by `..`, not absolute, not by a symbolic link, whoever made it
-//!   (`openat2` with `RESOLVE_BENEATH` on Linux, a walk by components elsewhere).
+//!   (a walk by components, none of which follows a link; `openat2` with `RESOLVE_BENEATH` for the last one on Linux).
+//! - What is denied (`denied`) is neither opened nor changed nor moved, by whatever path it is reached (`walk`); its name
+//!   is listed. The same holds for changes of files that start programs or configure Toolcell.
 //! - `read`, `write` (change what exists), `create` and `delete` are rights of their own (`rights`).
 //! - Nothing but regular files and directories is opened; a FIFO, socket or device is refused, and the attempt does
 //!   not block.
@@ -15,6 +17,7 @@
 //! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
 //!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
 
+mod denied;
 mod guard;
 mod layered;
 mod listing;
@@ -27,6 +30,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod view;
+mod walk;
 
 pub(crate) use preopen::Files;
 pub(crate) use view::{FilesView, add_to_linker};

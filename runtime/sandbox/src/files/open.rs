@@ -28,7 +28,7 @@ pub(super) enum Opened {
     Special,
 }
 
-/// Opens `path` below `dir`.
+/// Opens `path` below `dir`. Nothing is truncated yet: what was opened is judged before it is changed.
 ///
 /// A FIFO is opened without waiting for its other end and closed again; a device is seen before it is opened, because
 /// opening one can have effects. One that takes the place of a file between the two looks is closed again.
@@ -46,7 +46,6 @@ pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
     options
         .read(mode.read || !mode.write)
         .write(mode.write || mode.truncate || mode.new)
-        .truncate(mode.truncate)
         .create_new(mode.new)
         .follow(follow)
         .maybe_dir(true)

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
+use toolcell_core::Grants;
 use toolcell_core::policy::{DirGrant, Limits};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
+use super::denied::{DeniedBy, DeniedPlaces};
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
@@ -43,23 +45,31 @@ impl Files {
     /// # Errors
     /// When one is not there or cannot be opened; the grant comes with the error.
     pub(crate) fn open<'a>(
-        grants: &'a [DirGrant],
+        grants: &'a Grants,
         limits: &Limits,
         ledger: &Ledger,
     ) -> Result<Self, (&'a DirGrant, io::Error)> {
-        let mut roots = Vec::with_capacity(grants.len());
-        for grant in grants {
+        let mut roots = Vec::with_capacity(grants.dirs.len());
+        for grant in &grants.dirs {
             let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
+            let denied = DeniedPlaces::new(&dir, &grant.host, &grants.denied).map_err(|error| {
+                if let Some(DeniedBy(by)) = DeniedBy::of(&error) {
+                    ledger.refusal("file", grant.guest.clone(), by.clone());
+                }
+                (grant, error)
+            })?;
+            let denied = Arc::new(denied);
             let dir = dir_descriptor(dir, grant.access.can_change());
             let overlay = grant
                 .overlay
                 .as_deref()
-                .map(|host| Overlay::open(dir.clone(), host));
+                .map(|host| Overlay::open(dir.clone(), host, denied.clone()));
             let place = Place {
                 path: grant.guest.clone(),
                 below: String::new(),
                 root: Arc::new(Root {
                     overlay: overlay.transpose().map_err(|e| (grant, e))?,
+                    denied,
                     grant: grant.clone(),
                     ledger: ledger.clone(),
                 }),

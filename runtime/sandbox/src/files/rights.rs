@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toolcell_core::Grant;
 use toolcell_core::policy::{DirAccess, DirGrant};
 
+use super::denied::{DeniedBy, DeniedPlaces, Use};
 use super::overlay::Overlay;
 use crate::ledger::Ledger;
 
@@ -14,6 +15,8 @@ pub(super) struct Root {
     pub(super) grant: DirGrant,
     /// Where changes go, if not to the directory itself.
     pub(super) overlay: Option<Overlay>,
+    /// What is denied below it.
+    pub(super) denied: Arc<DeniedPlaces>,
     pub(super) ledger: Ledger,
 }
 
@@ -22,7 +25,7 @@ pub(super) struct Root {
 pub(super) struct Place {
     pub(super) root: Arc<Root>,
     pub(super) path: String,
-    /// With an overlay: the path from the root of its layers, empty for the root. Known of open directories only.
+    /// The path from the granted directory, without links, `.` and `..`; empty for that one itself. Known of what is open.
     pub(super) below: String,
 }
 
@@ -87,6 +90,18 @@ impl Place {
     /// Notes a denial that no right would lift.
     pub(super) fn deny(&self, allow_with: Option<String>) {
         self.root.ledger.denial("file", self.path.clone(), allow_with);
+    }
+
+    /// Whether what is open at `below` may be changed.
+    pub(super) fn may_change(&self, below: &str) -> bool {
+        self.has(Right::Write) && self.root.denied.check(below, Use::Change).is_ok()
+    }
+
+    /// Notes what a denial refused.
+    pub(super) fn refused(&self, denied: &DeniedBy) {
+        self.root
+            .ledger
+            .refusal("file", self.path.clone(), denied.0.clone());
     }
 
     /// Notes that the file was opened or changed.

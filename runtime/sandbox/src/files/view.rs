@@ -3,17 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cap_fs_ext::FollowSymlinks;
+use cap_primitives::fs::MetadataExt as _;
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, OpenFlags};
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 
+use super::denied::{DeniedBy, Use};
 use super::open::{self, Mode, Opened};
 use super::preopen::{Files, Handle};
 use super::rights::{Place, Right, stays_below};
 use super::stream::Writing;
+use super::walk::{Walked, walk};
 
 /// Descriptors of the host that one call holds. A process has 1,024 by default, and others want some.
 pub(super) const MAX_OPEN: usize = 128;
@@ -103,6 +105,68 @@ impl FilesView<'_> {
         Ok(fd)
     }
 
+    /// Notes in the receipt what a denial refused at `place`; the guest learns that it may not, and nothing else.
+    pub(super) fn judge<T>(place: &Place, result: std::io::Result<T>) -> FsResult<T> {
+        result.map_err(|error| match DeniedBy::of(&error) {
+            Some(denied) => {
+                place.refused(denied);
+                ErrorCode::NotPermitted.into()
+            }
+            None => error.into(),
+        })
+    }
+
+    /// Where a path leads, in a directory without an overlay.
+    pub(super) fn walk(&self, fd: &Resource<Descriptor>, path: &str, follow: bool) -> FsResult<Walked> {
+        let (dir, from) = (self.dir(fd)?, self.place(fd)?);
+        let walked = walk(&dir, &from.below, path, follow, &from.root.denied);
+        Self::judge(&from.join(path), walked)
+    }
+
+    /// Where a path leads whose entry is about to be moved or linked. What is denied, or holds what is denied, stays.
+    pub(super) fn walk_to_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Walked> {
+        let from = self.place(fd)?;
+        let walked = self.walk_to_remove(fd, path)?;
+        Self::may_replace(&from, path, &walked.below())?;
+        Ok(walked)
+    }
+
+    /// Where a path leads whose entry is about to be removed. What is denied stays.
+    pub(super) fn walk_to_remove(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Walked> {
+        let from = self.place(fd)?;
+        let walked = self.walk(fd, path, false)?;
+        Self::may_change(&from, path, &walked.below())?;
+        match walked.metadata() {
+            Ok(metadata) if walked.wants_dir && !metadata.is_dir() => Err(ErrorCode::NotDirectory.into()),
+            _ => Ok(walked),
+        }
+    }
+
+    /// Refuses something under whatever name it was walked to, if it is denied.
+    pub(super) fn check_walked(
+        &self,
+        fd: &Resource<Descriptor>,
+        at: &Walked,
+        wanted: Use,
+    ) -> std::io::Result<()> {
+        let denied = &self.place(fd).map_err(std::io::Error::other)?.root.denied;
+        let metadata = at.metadata()?;
+        Ok(denied.check_identity(metadata.dev(), metadata.ino(), wanted)?)
+    }
+
+    /// Whether something at `below` may be moved, or something else be put in its place.
+    pub(super) fn may_replace(from: &Place, path: &str, below: &str) -> FsResult<()> {
+        Self::may_change(from, path, below)?;
+        let allowed = from.root.denied.check_above(below);
+        Self::judge(&from.join(path), allowed.map_err(Into::into))
+    }
+
+    /// Whether something at `below` may be changed or removed.
+    pub(super) fn may_change(from: &Place, path: &str, below: &str) -> FsResult<()> {
+        let allowed = from.root.denied.check(below, Use::Change);
+        Self::judge(&from.join(path), allowed.map_err(Into::into))
+    }
+
     /// One more descriptor of the host, if there is room.
     pub(super) fn count(&self) -> FsResult<Arc<()>> {
         let counted = self.files.open_count.clone();
@@ -127,31 +191,65 @@ impl FilesView<'_> {
         result.inspect_err(|_| self.files.quota.return_file())
     }
 
-    /// Opens an existing file or makes a new one, and says which.
+    /// Opens an existing file or makes a new one, and says which and where.
     pub(super) fn open_or_make(
         &self,
-        dir: &std::fs::File,
+        fd: &Resource<Descriptor>,
         place: &Place,
         path: &str,
         oflags: OpenFlags,
         mode: Mode,
-    ) -> FsResult<(Opened, bool)> {
+    ) -> FsResult<(Opened, bool, String)> {
         let exclusive = oflags.contains(OpenFlags::EXCLUSIVE);
-        if oflags.contains(OpenFlags::CREATE) && place.has(Right::Create) {
-            self.take_file()?;
-            let made = open::open(dir, path, Mode { new: true, ..mode });
-            match self.made(made.map_err(FsError::from)) {
-                Err(error) if !exclusive && is(&error, ErrorCode::Exist) => {}
-                other => return other.map(|opened| (opened, true)),
+        let flat = Mode {
+            follow: false,
+            ..mode
+        };
+        if oflags.contains(OpenFlags::CREATE) {
+            // No file is made through a link: this is the place itself.
+            let at = self.walk(fd, path, false)?;
+            let exists = open::exists(&at.parent, &at.name);
+            if at.wants_dir && !exists {
+                return Err(ErrorCode::IsDirectory.into());
             }
-        } else if oflags.contains(OpenFlags::CREATE) && (exclusive || !open::exists(dir, path)) {
-            place.check(Right::Create);
+            if exclusive && exists {
+                return Err(ErrorCode::Exist.into());
+            }
+            if !exists {
+                if !place.check(Right::Create) {
+                    return Err(ErrorCode::NotPermitted.into());
+                }
+                let below = at.below();
+                Self::judge(
+                    place,
+                    place.root.denied.check(&below, Use::Change).map_err(Into::into),
+                )?;
+                self.take_file()?;
+                let made = open::open(&at.parent, &at.name, Mode { new: true, ..flat });
+                match self.made(made.map_err(FsError::from)) {
+                    Err(error) if !exclusive && is(&error, ErrorCode::Exist) => {}
+                    made => return made.map(|opened| (opened, true, below)),
+                }
+            }
+        }
+        let at = self.walk(fd, path, mode.follow)?;
+        let changes = mode.write || mode.truncate;
+        if changes && !place.check(Right::Write) {
             return Err(ErrorCode::NotPermitted.into());
         }
-        if (mode.write || mode.truncate) && !place.check(Right::Write) {
-            return Err(ErrorCode::NotPermitted.into());
+        let wanted = if changes { Use::Change } else { Use::Look };
+        let below = at.below();
+        Self::judge(place, place.root.denied.check(&below, wanted).map_err(Into::into))?;
+        let opened = open::open(&at.parent, &at.name, flat)?;
+        if let Opened::File(file) | Opened::Dir(file) = &opened {
+            Self::judge(place, place.root.denied.check_open(file, wanted))?;
         }
-        Ok((open::open(dir, path, mode)?, false))
+        match &opened {
+            Opened::File(_) if at.wants_dir => return Err(ErrorCode::NotDirectory.into()),
+            Opened::File(file) if mode.truncate => file.set_len(0)?,
+            _ => {}
+        }
+        Ok((opened, false, below))
     }
 }
 
@@ -196,7 +294,10 @@ impl FilesView<'_> {
         let place = self.place(fd)?;
         Ok(match &place.root.overlay {
             Some(overlay) => overlay.find(&place.below, path, false)?.at.is_some(),
-            None => open::exists(&*self.dir(fd)?, path),
+            None => {
+                let at = self.walk(fd, path, false)?;
+                open::exists(&at.parent, &at.name)
+            }
         })
     }
 
@@ -206,11 +307,9 @@ impl FilesView<'_> {
         if let Some(overlay) = &place.root.overlay {
             return Ok(Self::may_move_layered(overlay, &place, path)?);
         }
-        let dir = self.dir(fd)?;
-        let path = Path::new(path.trim_end_matches('/'));
-        let is_link = cap_primitives::fs::stat(&dir, path, FollowSymlinks::No)
-            .is_ok_and(|metadata| metadata.file_type().is_symlink());
-        let target = || cap_primitives::fs::read_link_contents(&dir, path);
+        let at = self.walk(fd, path.trim_end_matches('/'), false)?;
+        let is_link = at.metadata().is_ok_and(|metadata| metadata.is_symlink());
+        let target = || cap_primitives::fs::read_link_contents(&at.parent, Path::new(&at.name));
         Ok(!is_link || target().is_ok_and(|t| t.to_str().is_some_and(stays_below)))
     }
 }

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use toolcell_core::denial::BucketDenial;
 use toolcell_core::keyvalue::{MAX_BATCH, MAX_KEY_BYTES, MAX_READ_BYTES, MAX_VALUE_BYTES, is_bucket_name};
 use toolcell_core::policy::BucketGrant;
 use toolcell_core::{Bucket, Grant, KeyValueError, KeyValueStore, Policy};
@@ -39,6 +40,7 @@ const MAX_NOTED_NAME: usize = 64;
 pub(crate) struct Buckets {
     store: Option<Arc<dyn KeyValueStore>>,
     grants: Vec<BucketGrant>,
+    denied: Vec<BucketDenial>,
     ledger: Ledger,
     /// Bytes that the call may still read and write.
     left: u64,
@@ -67,6 +69,7 @@ impl Buckets {
         Self {
             store,
             grants: policy.grants.buckets.clone(),
+            denied: policy.grants.denied.buckets.clone(),
             ledger,
             left: limit,
             limit,
@@ -213,6 +216,11 @@ impl store::Host for KeyValueView<'_> {
             });
             return Err(self.buckets.deny(&identifier, grant));
         };
+        if let Some(denial) = self.buckets.denied.iter().find(|d| d.bucket == grant.bucket) {
+            let (name, by) = (grant.guest, denial.by.clone());
+            self.buckets.ledger.refusal("keyvalue", name, by);
+            return Err(Refusal::Told(store::Error::AccessDenied));
+        }
         let store = self.buckets.store.clone();
         let store = store.ok_or(Refusal::Told(store::Error::NoSuchStore))?;
         let bucket = store.open(&grant.bucket).await?;

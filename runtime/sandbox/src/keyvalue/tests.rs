@@ -100,10 +100,9 @@ impl Call {
         let mut policy = Policy::default();
         policy.limits.keyvalue_bytes = limit;
         for line in lines {
-            let Ok(Grant::Bucket(grant)) = line.parse() else {
-                panic!("{line}")
-            };
-            policy.grants.buckets.push(grant);
+            let granted = Policy::granting([*line]).unwrap().grants;
+            policy.grants.buckets.extend(granted.buckets);
+            policy.grants.denied.buckets.extend(granted.denied.buckets);
         }
         let buckets = Buckets::new(store, &policy, Ledger::default());
         Self {
@@ -173,6 +172,7 @@ fn denial(target: &str, allow_with: Option<&str>) -> Denial {
         what: "keyvalue".into(),
         target: target.into(),
         allow_with: allow_with.map(str::to_owned),
+        denied_by: None,
     }
 }
 
@@ -415,4 +415,20 @@ async fn an_operation_holds_what_the_call_has_memory_for() {
         let b = listing.open("b").await.unwrap();
         assert_eq!(listing.view().list_keys(b, None).await.is_ok(), fits, "{memory}");
     }
+}
+
+#[tokio::test]
+async fn a_denied_bucket_is_denied_under_every_name() {
+    let mut call = Call::new(&["keyvalue=a:x", "keyvalue-read=a", "keyvalue=b", "deny-keyvalue=a"]);
+    for name in ["x", "a"] {
+        let refused = call.open(name).await;
+        assert!(
+            matches!(refused, Err(Refusal::Told(store::Error::AccessDenied))),
+            "{name}"
+        );
+    }
+    assert!(call.open("b").await.is_ok());
+    let receipt = call.buckets.ledger.lock();
+    let by = receipt.denials.iter().map(|denial| denial.denied_by.as_deref());
+    assert!(by.eq([Some("deny-keyvalue=a"); 2]), "{receipt:?}");
 }

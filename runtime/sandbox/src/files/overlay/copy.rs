@@ -42,7 +42,7 @@ impl Overlay {
         let work = Path::new(&name);
         let mut to = fs::open(&self.work, work, OpenOptions::new().write(true).create_new(true))?;
         let copied = || -> io::Result<()> {
-            let from = fs::open(lower, at, OpenOptions::new().read(true))?;
+            let from = self.open_lower(path)?;
             let permissions = from.metadata()?.permissions();
             let mut from = Digesting::new(from);
             if empty {

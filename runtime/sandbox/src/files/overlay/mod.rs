@@ -24,11 +24,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use cap_fs_ext::OpenOptionsFollowExt as _;
 use cap_primitives::ambient_authority;
-use cap_primitives::fs::{self, DirOptions, FollowSymlinks, Metadata, open_ambient_dir};
+use cap_primitives::fs::{self, DirOptions, FollowSymlinks, Metadata, OpenOptions, open_ambient_dir};
 use wasmtime_wasi::filesystem::Dir;
 
+use super::denied::{DeniedPlaces, Use};
 use super::preopen::dir_descriptor;
+use super::walk::walk;
 
 pub use base::conflicts;
 pub use commit::{Change, ChangeKind, CommitError, OnConflict, changes, commit, discard};
@@ -45,11 +48,12 @@ pub(super) struct Overlay {
     gone: Arc<File>,
     work: Arc<File>,
     base: Arc<File>,
+    denied: Arc<DeniedPlaces>,
 }
 
 impl Overlay {
     /// Opens the layers; `host` is the directory for the changes, made where it does not exist.
-    pub(super) fn open(lower: Dir, host: &Path) -> io::Result<Self> {
+    pub(super) fn open(lower: Dir, host: &Path, denied: Arc<DeniedPlaces>) -> io::Result<Self> {
         std::fs::create_dir_all(host)?;
         let host = open_ambient_dir(host, ambient_authority())?;
         let part = |name: &str| -> io::Result<File> {
@@ -66,6 +70,7 @@ impl Overlay {
             gone: Arc::new(part(gone)?),
             work: Arc::new(part(work)?),
             base: Arc::new(part(base)?),
+            denied,
         })
     }
 
@@ -74,6 +79,16 @@ impl Overlay {
             Layer::Upper => &self.upper,
             Layer::Lower => &self.lower,
         }
+    }
+
+    /// Opens a file of the lower layer for reading, at a path without links. What is a link by now is refused.
+    fn open_lower(&self, path: &str) -> io::Result<File> {
+        let at = walk(&self.lower.dir, "", path, false, &self.denied)?;
+        let mut options = OpenOptions::new();
+        options.read(true).follow(FollowSymlinks::No);
+        let file = fs::open(&at.parent, Path::new(&at.name), &options)?;
+        self.denied.check_open(&file, Use::Look)?;
+        Ok(file)
     }
 
     pub(super) fn stat(&self, layer: Layer, path: &str) -> io::Result<Option<Metadata>> {

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 
-use cap_primitives::fs::{self, Metadata};
+use cap_primitives::fs::{self, Metadata, MetadataExt as _};
 
 use super::Overlay;
+use crate::files::denied::Use;
 
 /// Symbolic links in one path, as Linux has it.
 const MAX_LINKS: u32 = 40;
@@ -71,12 +72,15 @@ impl Overlay {
             }
             let is_last = rest.iter().all(|p| p.is_empty() || p == ".");
             let at = here.join("/");
+            self.denied.check(&at, Use::Look)?;
             let Some((layer, metadata)) = self.entry(&at)? else {
                 if is_last && !rest.iter().any(|p| p == ".") {
                     return Ok(Found { path: at, at: None });
                 }
                 return Err(io::ErrorKind::NotFound.into());
             };
+            self.denied
+                .check_identity(metadata.dev(), metadata.ino(), Use::Look)?;
             if metadata.is_symlink() && (!is_last || follow || wants_dir) {
                 links += 1;
                 if links > MAX_LINKS {

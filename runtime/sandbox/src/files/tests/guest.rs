@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use toolcell_core::Grant;
 use toolcell_core::policy::{DirAccess, DirGrant, Limits};
+use toolcell_core::{Denials, Grant, Grants, Policy};
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
@@ -40,7 +40,19 @@ impl Guest {
                 overlay: None,
             })
             .collect();
-        Self::granted(&grants, limits)
+        Self::granted(grants, limits, Denials::default())
+    }
+
+    /// A guest that sees a directory at `/w`, but for what these lines deny, such as `deny=/tmp/x`.
+    pub(super) fn denied(host: &Path, overlay: Option<&Path>, lines: &[String]) -> Self {
+        let grant = DirGrant {
+            host: host.to_path_buf(),
+            guest: "/w".into(),
+            access: DirAccess::WRITE,
+            overlay: overlay.map(Path::to_path_buf),
+        };
+        let policy = Policy::granting(lines.iter().map(String::as_str)).unwrap();
+        Self::granted(vec![grant], &Limits::default(), policy.grants.denied)
     }
 
     /// A guest that sees `host` at `/w`, with an overlay for its changes.
@@ -51,13 +63,18 @@ impl Guest {
             access: access(rights),
             overlay: Some(overlay.to_path_buf()),
         };
-        Self::granted(&[grant], limits)
+        Self::granted(vec![grant], limits, Denials::default())
     }
 
-    fn granted(grants: &[DirGrant], limits: &Limits) -> Self {
+    pub(super) fn granted(dirs: Vec<DirGrant>, limits: &Limits, denied: Denials) -> Self {
         let ledger = Ledger::default();
+        let grants = Grants {
+            dirs,
+            denied,
+            ..Grants::default()
+        };
         let mut guest = Self {
-            files: Files::open(grants, limits, &ledger).unwrap(),
+            files: Files::open(&grants, limits, &ledger).unwrap(),
             table: ResourceTable::new(),
             ledger,
             roots: Vec::new(),
@@ -182,6 +199,16 @@ impl Guest {
             .denials
             .iter()
             .map(|d| (d.target.clone(), d.allow_with.clone()))
+            .collect()
+    }
+
+    /// Who denied what was refused, in order.
+    pub(super) fn refusals(&self) -> Vec<String> {
+        let receipt = self.ledger.lock();
+        receipt
+            .denials
+            .iter()
+            .filter_map(|d| d.denied_by.clone())
             .collect()
     }
 

@@ -1,5 +1,6 @@
 //! The guard against directories on disk, called as the bindings call it.
 
+mod denied;
 mod escape;
 mod guest;
 mod listing;

@@ -154,7 +154,10 @@ async fn a_directory_that_is_not_there_is_an_error_that_names_its_grant() {
         access: DirAccess::READ,
         overlay: None,
     };
-    let grants = [grant.clone()];
+    let grants = toolcell_core::Grants {
+        dirs: vec![grant.clone()],
+        ..Default::default()
+    };
     let opened = crate::files::Files::open(&grants, &Limits::default(), &Default::default());
     let (named, error) = opened.err().unwrap();
     assert_eq!((named, error.kind()), (&grant, std::io::ErrorKind::NotFound));

@@ -1,0 +1,245 @@
+//! Denied places as one granted directory sees them.
+//!
+//! A denial names a path of the host. It is resolved when a call opens its directories, and judged by what is real: by the
+//! path without links that an operation walked, and by the identity of what was opened, so that a second name of a denied
+//! file, or the same directory mounted twice, is denied as well. Paths that do not exist yet are denied by name.
+//!
+//! What keeps the judgement true while calls run side by side: nothing that holds a denied place, exists in one, or would
+//! become one is moved, linked or replaced by a link. A directory that is walked therefore never changes whether it is
+//! denied, wherever another call moves it.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use toolcell_core::Denials;
+use toolcell_core::denial::{DeniedUse, PathDenial};
+use toolcell_core::protected::{fold, may_hold_protected, protection};
+
+/// What an operation does at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// Opens it for reading, looks at it, or walks through it.
+    Look,
+    /// Writes, makes, moves or removes it.
+    Change,
+}
+
+/// A refused operation: who denies it, for the user. A guest only learns that it may not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("denied")]
+pub(super) struct DeniedBy(pub(super) String);
+
+impl From<DeniedBy> for io::Error {
+    fn from(denied: DeniedBy) -> Self {
+        Self::new(io::ErrorKind::PermissionDenied, denied)
+    }
+}
+
+impl DeniedBy {
+    /// The refusal inside of an error, if it is one.
+    pub(super) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
+
+/// A device and a number on it.
+type FileId = (u64, u64);
+
+/// Denied places below one granted directory.
+#[derive(Debug, Default)]
+pub(super) struct DeniedPlaces {
+    /// Real path of the directory.
+    base: String,
+    /// Names that are compared with the path of an operation.
+    names: Vec<DeniedName>,
+    /// Files and directories that exist.
+    identities: Vec<(FileId, DeniedUse, String)>,
+    /// Whether files that start programs may be changed.
+    programs: bool,
+}
+
+#[derive(Debug)]
+struct DeniedName {
+    /// Folded names below the directory; none for the directory itself.
+    below: Vec<String>,
+    uses: DeniedUse,
+    by: String,
+}
+
+impl DeniedPlaces {
+    /// Resolves denials for the directory `dir`, which was opened at `host`.
+    ///
+    /// # Errors
+    /// When the directory lies in a denied place ([`DeniedBy`]), or is not the one at `host` any more.
+    pub(super) fn new(dir: &File, host: &Path, denials: &Denials) -> io::Result<Self> {
+        let real = host.canonicalize()?;
+        if id(&real.metadata()?) != id(&dir.metadata()?) {
+            return Err(io::Error::other("it was replaced while it was opened"));
+        }
+        let parts = folded(&real);
+        let above: Vec<FileId> = ancestors(&real).collect();
+        let mut places = Self {
+            base: real.to_string_lossy().into_owned(),
+            programs: denials.programs,
+            ..Self::default()
+        };
+        for denial in &denials.paths {
+            let PathDenial { host, uses, by } = denial;
+            for form in forms(host)? {
+                let form = folded(&form);
+                if parts.starts_with(&form) {
+                    if *uses == DeniedUse::All {
+                        return Err(DeniedBy(by.clone()).into());
+                    }
+                    places.add(Vec::new(), denial);
+                } else if let Some(below) = form.strip_prefix(parts.as_slice()) {
+                    places.add(below.to_vec(), denial);
+                }
+            }
+            if let Ok(metadata) = host.metadata() {
+                let id = id(&metadata);
+                if *uses == DeniedUse::All && above.contains(&id) {
+                    return Err(DeniedBy(by.clone()).into());
+                }
+                places.identities.push((id, *uses, by.clone()));
+            }
+        }
+        Ok(places)
+    }
+
+    fn add(&mut self, below: Vec<String>, denial: &PathDenial) {
+        self.names.push(DeniedName {
+            below,
+            uses: denial.uses,
+            by: denial.by.clone(),
+        });
+    }
+
+    /// Refuses what is denied at `below`, a path without links from the granted directory.
+    pub(super) fn check(&self, below: &str, wanted: Use) -> Result<(), DeniedBy> {
+        let parts = fold_parts(below);
+        let denied = |name: &&DeniedName| {
+            parts.starts_with(&name.below) && (name.uses == DeniedUse::All || wanted == Use::Change)
+        };
+        if let Some(name) = self.names.iter().find(denied) {
+            return Err(DeniedBy(name.by.clone()));
+        }
+        match protection(&self.base, below).filter(|_| wanted == Use::Change) {
+            Some(protection) if !(self.programs && protection.can_be_allowed()) => {
+                Err(DeniedBy(protection.rule().to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses moving, or putting something else than a plain directory, where a denied place lies below, or would.
+    pub(super) fn check_above(&self, below: &str) -> Result<(), DeniedBy> {
+        let parts = fold_parts(below);
+        let holds = |name: &&DeniedName| name.below.len() > parts.len() && name.below.starts_with(&parts);
+        if let Some(name) = self.names.iter().find(holds) {
+            return Err(DeniedBy(name.by.clone()));
+        }
+        if !self.programs && may_hold_protected(&self.base, below) {
+            let rule = toolcell_core::protected::Protection::Programs.rule();
+            return Err(DeniedBy(rule.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Refuses a denied file or directory under whatever name it was found.
+    pub(super) fn check_identity(&self, device: u64, number: u64, wanted: Use) -> Result<(), DeniedBy> {
+        let denied = |(id, uses, _): &&(FileId, DeniedUse, String)| {
+            *id == (device, number) && (*uses == DeniedUse::All || wanted == Use::Change)
+        };
+        match self.identities.iter().find(denied) {
+            Some((_, _, by)) => Err(DeniedBy(by.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Self::check_identity`], of something open.
+    pub(super) fn check_open(&self, file: &File, wanted: Use) -> io::Result<()> {
+        if !self.identities.is_empty() {
+            let (device, number) = id(&file.metadata()?);
+            self.check_identity(device, number, wanted)?;
+        }
+        Ok(())
+    }
+}
+
+fn id(metadata: &Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// The identities of a directory and all above it.
+fn ancestors(real: &Path) -> impl Iterator<Item = FileId> {
+    real.ancestors()
+        .filter_map(|ancestor| ancestor.metadata().ok())
+        .map(|metadata| id(&metadata))
+}
+
+/// The paths by which a denied place can be reached: as it is written, with the links on the way resolved, and with a
+/// link at its end resolved as well.
+fn forms(host: &Path) -> io::Result<Vec<PathBuf>> {
+    let written = without_dots(&std::path::absolute(host)?);
+    let mut forms = Vec::new();
+    if let (Some(parent), Some(name)) = (written.parent(), written.file_name()) {
+        let place = real(parent).join(name);
+        if place.is_symlink() {
+            forms.push(real(&place));
+        }
+        forms.push(place);
+    }
+    if forms.last() != Some(&written) {
+        forms.push(written);
+    }
+    Ok(forms)
+}
+
+/// The real path as far as there is something, and the rest as it reads.
+fn real(path: &Path) -> PathBuf {
+    let existing = path
+        .ancestors()
+        .find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    match existing {
+        Some((ancestor, real)) => match path.strip_prefix(ancestor) {
+            Ok(rest) if rest.as_os_str().is_empty() => real,
+            Ok(rest) => real.join(rest),
+            Err(_) => path.to_owned(),
+        },
+        None => path.to_owned(),
+    }
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+fn folded(path: &Path) -> Vec<String> {
+    path.components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(fold(&name.to_string_lossy())),
+            _ => None,
+        })
+        .collect()
+}
+
+fn fold_parts(below: &str) -> Vec<String> {
+    below
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(fold)
+        .collect()
+}

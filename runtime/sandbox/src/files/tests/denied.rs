@@ -1,0 +1,443 @@
+//! What is denied is denied to every operation, by whatever path it is reached.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
+use toolcell_core::policy::{DirAccess, DirGrant, Limits};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, ErrorCode, HostDescriptor, NewTimestamp, OpenFlags, PathFlags,
+};
+
+use super::guest::{Guest, borrow, code};
+use crate::files::Files;
+
+/// `private/key`, `data/file`, and links and hard links that lead to `private`.
+struct Tree {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    scratch: PathBuf,
+}
+
+fn tree() -> Tree {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap().join("root");
+    fs::create_dir_all(root.join("private/sub")).unwrap();
+    fs::create_dir_all(root.join("data/deep")).unwrap();
+    fs::write(root.join("private/key"), "secret").unwrap();
+    fs::write(root.join("data/file"), "file").unwrap();
+    symlink("private", root.join("way")).unwrap();
+    symlink("private/key", root.join("alias")).unwrap();
+    symlink("../private", root.join("data/up")).unwrap();
+    symlink("way/sub/../key", root.join("crooked")).unwrap();
+    Tree {
+        scratch: dir.path().join("scratch"),
+        root,
+        _dir: dir,
+    }
+}
+
+impl Tree {
+    fn deny(&self, path: &str) -> String {
+        format!("deny={}", self.root.join(path).display())
+    }
+
+    /// A guest without and one with an overlay.
+    fn guests(&self, lines: &[String]) -> [Guest; 2] {
+        [None, Some(self.scratch.as_path())].map(|overlay| Guest::denied(&self.root, overlay, lines))
+    }
+}
+
+const SPELLINGS: [&str; 17] = [
+    "private",
+    "private/",
+    "private/.",
+    "private/key",
+    "./private/key",
+    ".//private//key",
+    "data/../private/key",
+    "data/deep/../../private/key",
+    "private/sub/../key",
+    "private/../private/key",
+    "private/nothing",
+    "way",
+    "way/key",
+    "alias",
+    "data/up/key",
+    "crooked",
+    "PRIVATE/key",
+];
+
+#[tokio::test]
+async fn a_denied_directory_is_denied_in_every_spelling() {
+    let tree = tree();
+    for (layer, mut guest) in tree.guests(&[tree.deny("private")]).into_iter().enumerate() {
+        for path in SPELLINGS {
+            let denied = Some(ErrorCode::NotPermitted);
+            assert_eq!(guest.read(path).await.err(), denied, "{layer} read {path}");
+            assert_eq!(guest.list(path).await.err(), denied, "{layer} list {path}");
+            assert!(guest.write(path, b"x").await.is_err(), "{layer} write {path}");
+            let root = guest.root(0);
+            let follow = PathFlags::SYMLINK_FOLLOW;
+            let stat = guest.view().stat_at(root, follow, path.into()).await;
+            assert_eq!(code(stat).err(), denied, "{layer} stat {path}");
+            let root = guest.root(0);
+            let hash = guest.view().metadata_hash_at(root, follow, path.into()).await;
+            assert_eq!(code(hash).err(), denied, "{layer} hash {path}");
+            let now = || NewTimestamp::Now;
+            let root = guest.root(0);
+            let times = guest
+                .view()
+                .set_times_at(root, follow, path.into(), now(), now())
+                .await;
+            assert_eq!(code(times).err(), denied, "{layer} times {path}");
+        }
+        for path in SPELLINGS
+            .into_iter()
+            .filter(|path| !["way", "alias", "crooked"].contains(path))
+        {
+            assert!(guest.unlink(path).await.is_err(), "{layer} unlink {path}");
+            assert!(guest.rmdir(path).await.is_err(), "{layer} rmdir {path}");
+            assert!(
+                guest.rename((0, path), (0, "x")).await.is_err(),
+                "{layer} from {path}"
+            );
+            assert!(
+                guest.rename((0, "data/file"), (0, path)).await.is_err(),
+                "{layer} to {path}"
+            );
+            assert!(
+                guest.rename((0, "data/deep"), (0, path)).await.is_err(),
+                "{layer} to {path}"
+            );
+            assert!(
+                guest.link((0, path), (0, "x")).await.is_err(),
+                "{layer} link {path}"
+            );
+            assert!(
+                guest.link((0, "data/file"), (0, path)).await.is_err(),
+                "{layer} link to {path}"
+            );
+            assert!(
+                guest.symlink("data", path).await.is_err(),
+                "{layer} symlink {path}"
+            );
+            assert!(guest.mkdir(path).await.is_err(), "{layer} mkdir {path}");
+        }
+        assert!(guest.refusals().iter().all(|by| *by == tree.deny("private")));
+        assert!(!guest.refusals().is_empty());
+        // What is beside it is as before, and its name is listed.
+        assert_eq!(guest.read("data/file").await.unwrap(), b"file");
+        assert!(guest.list(".").await.unwrap().contains(&"private".to_owned()));
+    }
+    assert_eq!(
+        fs::read_to_string(tree.root.join("private/key")).unwrap(),
+        "secret"
+    );
+    assert!(!tree.root.join("x").exists());
+}
+
+#[tokio::test]
+async fn a_denied_file_is_denied_under_each_of_its_names() {
+    let tree = tree();
+    fs::hard_link(tree.root.join("private/key"), tree.root.join("data/second")).unwrap();
+    for mut guest in tree.guests(&[tree.deny("private/key")]) {
+        for path in ["private/key", "alias", "data/second", "data/up/key"] {
+            assert_eq!(
+                guest.read(path).await.err(),
+                Some(ErrorCode::NotPermitted),
+                "{path}"
+            );
+            assert!(guest.write(path, b"x").await.is_err(), "{path}");
+        }
+        for path in ["private/key", "data/second", "data/up/key"] {
+            assert!(guest.link((0, path), (0, "third")).await.is_err(), "{path}");
+        }
+        assert!(guest.list("private").await.is_ok());
+    }
+    assert_eq!(
+        fs::read_to_string(tree.root.join("private/key")).unwrap(),
+        "secret"
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_exist_yet_is_denied_by_name() {
+    let tree = tree();
+    for (made, mut guest) in ["made", "again"]
+        .into_iter()
+        .zip(tree.guests(&[tree.deny("data/later/key")]))
+    {
+        guest.write("data/later", b"x").await.unwrap();
+        guest.unlink("data/later").await.unwrap();
+        guest.mkdir("data/later").await.unwrap();
+        assert!(guest.write("data/later/key", b"x").await.is_err());
+        assert!(guest.write("data/later/KEY", b"x").await.is_err());
+        assert!(guest.mkdir("data/later/key").await.is_err());
+        assert!(guest.symlink("../file", "data/later/key").await.is_err());
+        guest.write("data/later/other", b"x").await.unwrap();
+        assert!(
+            guest
+                .rename((0, "data/later/other"), (0, "data/later/key"))
+                .await
+                .is_err()
+        );
+        guest.unlink("data/later/other").await.unwrap();
+        guest.rmdir("data/later").await.unwrap();
+        // Nor is it made elsewhere and moved there, or reached through a link in the place of its directory.
+        guest.mkdir(made).await.unwrap();
+        guest.write(&format!("{made}/key"), b"x").await.unwrap();
+        assert!(guest.rename((0, made), (0, "data/later")).await.is_err());
+        assert!(guest.symlink("deep", "data/later").await.is_err());
+    }
+    assert!(!tree.root.join("data/later/key").exists());
+}
+
+#[tokio::test]
+async fn a_directory_above_a_denied_place_is_not_moved() {
+    let tree = tree();
+    fs::write(tree.root.join("data/deep/key"), "secret").unwrap();
+    for mut guest in tree.guests(&[tree.deny("data/deep/key")]) {
+        for path in ["data", "data/deep", "./data/", "data/deep/../deep"] {
+            let moved = guest.rename((0, path), (0, "elsewhere")).await;
+            assert_eq!(moved.err(), Some(ErrorCode::NotPermitted), "{path}");
+        }
+        assert_eq!(guest.read("data/file").await.unwrap(), b"file");
+    }
+    assert!(tree.root.join("data/deep/key").exists());
+}
+
+#[tokio::test]
+async fn an_open_directory_below_gives_no_way_in() {
+    let tree = tree();
+    for mut guest in tree.guests(&[tree.deny("data/deep")]) {
+        let dir = OpenFlags::DIRECTORY;
+        let data = guest.open("data", dir, DescriptorFlags::READ).await.unwrap();
+        for path in ["deep", "deep/x", "./deep/../deep", "../private"] {
+            let opened = guest
+                .view()
+                .open_at(
+                    borrow(&data),
+                    PathFlags::SYMLINK_FOLLOW,
+                    path.into(),
+                    OpenFlags::empty(),
+                    DescriptorFlags::READ,
+                )
+                .await;
+            assert_eq!(code(opened).err(), Some(ErrorCode::NotPermitted), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_grant_inside_of_a_denied_place_is_refused() {
+    let tree = tree();
+    for (granted, denied, allowed) in [
+        ("private", "private", false),
+        ("private/sub", "private", false),
+        ("private", "way", false),
+        ("data", "private", true),
+    ] {
+        let mut grants = toolcell_core::Grants {
+            dirs: vec![DirGrant {
+                host: tree.root.join(granted),
+                guest: "/w".into(),
+                access: DirAccess::READ,
+                overlay: None,
+            }],
+            ..Default::default()
+        };
+        grants.denied.paths.push(PathDenial {
+            host: tree.root.join(denied),
+            uses: DeniedUse::All,
+            by: "deny".into(),
+        });
+        let opened = Files::open(&grants, &Limits::default(), &Default::default());
+        assert_eq!(opened.is_ok(), allowed, "{granted} {denied}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_start_programs_are_read_and_not_changed() {
+    let tree = tree();
+    for dir in [".git/hooks", ".github/workflows", "sub/.vscode"] {
+        fs::create_dir_all(tree.root.join(dir)).unwrap();
+    }
+    let files = [
+        ".git/hooks/x",
+        ".github/workflows/x",
+        "sub/.vscode/x",
+        "toolcell.toml",
+        "sub/toolcell.lock",
+    ];
+    for file in files {
+        fs::write(tree.root.join(file), "old").unwrap();
+    }
+    for (made, mut guest) in ["made", "again"].into_iter().zip(tree.guests(&[])) {
+        for file in files {
+            assert_eq!(guest.read(file).await.unwrap(), b"old", "{file}");
+            assert!(guest.write(file, b"x").await.is_err(), "{file}");
+            assert!(guest.unlink(file).await.is_err(), "{file}");
+            assert!(guest.rename((0, file), (0, "y")).await.is_err(), "{file}");
+            assert!(guest.rename((0, "data/file"), (0, file)).await.is_err(), "{file}");
+            assert!(guest.link((0, file), (0, "y")).await.is_err(), "{file}");
+            let fd = guest
+                .open(file, OpenFlags::empty(), DescriptorFlags::READ)
+                .await
+                .unwrap();
+            let times = guest
+                .view()
+                .set_times(borrow(&fd), NewTimestamp::Now, NewTimestamp::Now)
+                .await;
+            assert!(times.is_err(), "{file}");
+            assert!(guest.view().set_size(borrow(&fd), 0).await.is_err(), "{file}");
+            guest.close(fd);
+        }
+        for new in [
+            ".git/config",
+            "deep/.GIT",
+            ".envrc",
+            "data/Toolcell.TOML",
+            "Jenkinsfile",
+        ] {
+            assert!(guest.write(new, b"x").await.is_err(), "{new}");
+            assert!(guest.mkdir(new).await.is_err(), "{new}");
+            assert!(guest.symlink("data", new).await.is_err(), "{new}");
+            assert!(guest.link((0, "data/file"), (0, new)).await.is_err(), "{new}");
+        }
+        // A directory made elsewhere does not become one that starts programs.
+        guest.mkdir(made).await.unwrap();
+        guest.write(&format!("{made}/hooks"), b"x").await.unwrap();
+        for to in [".git", "sub/.git", "data/.github", ".github", ".github/workflows"] {
+            assert!(guest.rename((0, made), (0, to)).await.is_err(), "{to}");
+            assert!(guest.symlink(made, to).await.is_err(), "{to}");
+        }
+        assert!(guest.rename((0, ".github"), (0, "z")).await.is_err());
+        guest.write(".github/CODEOWNERS", b"x").await.unwrap();
+        guest.write(".gitignore", b"x").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn programs_are_changed_where_that_is_allowed_and_configuration_never() {
+    let tree = tree();
+    fs::create_dir(tree.root.join(".git")).unwrap();
+    let granted = |host: PathBuf, programs| {
+        let dir = DirGrant {
+            host,
+            guest: "/w".into(),
+            access: DirAccess::WRITE,
+            overlay: None,
+        };
+        let denied = Denials {
+            programs,
+            ..Denials::default()
+        };
+        Guest::granted(vec![dir], &Limits::default(), denied)
+    };
+    let mut everywhere = granted(tree.root.clone(), true);
+    everywhere.write(".git/config", b"x").await.unwrap();
+    everywhere.write(".envrc", b"x").await.unwrap();
+    let mut there = granted(tree.root.join(".git"), false);
+    there.write("config", b"y").await.unwrap();
+    for guest in [&mut everywhere, &mut there] {
+        assert!(guest.write("toolcell.toml", b"x").await.is_err());
+        assert!(guest.mkdir("toolcell.lock").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_denial_of_changes_lets_a_file_be_read() {
+    let tree = tree();
+    let dir = DirGrant {
+        host: tree.root.clone(),
+        guest: "/w".into(),
+        access: DirAccess::WRITE,
+        overlay: None,
+    };
+    let denied = Denials {
+        paths: vec![PathDenial {
+            host: tree.root.join("data/file"),
+            uses: DeniedUse::Change,
+            by: "a component".into(),
+        }],
+        ..Denials::default()
+    };
+    let mut guest = Guest::granted(vec![dir], &Limits::default(), denied);
+    assert_eq!(guest.read("data/file").await.unwrap(), b"file");
+    assert!(guest.write("data/file", b"x").await.is_err());
+    assert!(guest.unlink("data/file").await.is_err());
+    assert!(guest.rename((0, "data"), (0, "x")).await.is_err());
+    assert!(guest.link((0, "data/file"), (0, "x")).await.is_err());
+    guest.write("data/other", b"x").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_link_that_changes_while_it_is_opened_leads_to_nothing_denied() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let tree = tree();
+    let (switch, other) = (tree.root.join("switch"), tree.root.join("other"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let swapping = std::thread::spawn(move || {
+        while !flag.load(Ordering::Relaxed) {
+            for target in ["data", "private"] {
+                let _ = fs::remove_file(&other);
+                symlink(target, &other).unwrap();
+                fs::rename(&other, &switch).unwrap();
+            }
+        }
+    });
+    fs::write(tree.root.join("data/key"), "open").unwrap();
+    let [mut plain, mut layered] = tree.guests(&[tree.deny("private")]);
+    for _ in 0..500 {
+        for guest in [&mut plain, &mut layered] {
+            if let Ok(bytes) = guest.read("switch/key").await {
+                assert_eq!(bytes, b"open");
+            }
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapping.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_path_is_walked_up_to_its_limits() {
+    let tree = tree();
+    let [mut guest, _] = tree.guests(&[]);
+    let long = |bytes: usize| format!("{}{}", "./".repeat((bytes - 10) / 2), ".//data/file");
+    assert!(
+        guest
+            .read(&format!("{}data/file", "./".repeat(2_043)))
+            .await
+            .is_ok()
+    );
+    assert!(guest.read(&long(4_110)).await.is_err());
+    let up_and_down = |times: usize| format!("{}data/file", "data/../".repeat(times));
+    assert!(guest.read(&up_and_down(500)).await.is_ok());
+    fs::remove_file(tree.root.join("way")).unwrap();
+    for i in 0..42 {
+        symlink(format!("hop{}", i + 1), tree.root.join(format!("hop{i}"))).unwrap();
+    }
+    symlink("data/file", tree.root.join("hop42")).unwrap();
+    assert!(guest.read("hop3").await.is_ok());
+    assert_eq!(guest.read("hop2").await.err(), Some(ErrorCode::Loop));
+}
+
+#[test]
+fn a_relative_denial_starts_at_the_working_directory() {
+    let tree = tree();
+    let here = std::env::current_dir().unwrap();
+    let up: PathBuf = here.components().skip(1).map(|_| Path::new("..")).collect();
+    let relative = up.join(tree.root.strip_prefix("/").unwrap()).join("private");
+    let guest = Guest::denied(&tree.root, None, &[format!("deny={}", relative.display())]);
+    let denied = &guest.files.roots[0].1.root.denied;
+    assert!(
+        denied
+            .check("private/key", crate::files::denied::Use::Look)
+            .is_err()
+    );
+    assert!(denied.check("data", crate::files::denied::Use::Look).is_ok());
+}

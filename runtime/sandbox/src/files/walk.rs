@@ -1,0 +1,261 @@
+//! Walking a path of a guest by its parts, so that it is known where it really leads.
+//!
+//! Each directory on the way is opened from the one before it, and never through a link: a link is read, and its target
+//! walked in its place. What comes out is an open directory and one name in it, on which an operation then works without
+//! following anything. Nothing that another call or program does in the meantime leads elsewhere.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use cap_primitives::fs::{self, FollowSymlinks, Metadata};
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+
+use super::denied::{DeniedPlaces, Use};
+
+/// Symbolic links in one path, as Linux has it.
+const MAX_LINKS: u32 = 40;
+
+/// Directories that one walk opens, those of links included. Paths that people use have some ten.
+const MAX_STEPS: u32 = 1_024;
+
+/// Bytes of a path or of the target of a link (`PATH_MAX` of Linux).
+const MAX_PATH: usize = 4_096;
+
+/// Opens a directory to walk on from.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const ENTER: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const ENTER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Where a path leads.
+#[derive(Debug, Clone)]
+pub(super) struct Walked {
+    /// The directory that holds it.
+    pub(super) parent: Arc<File>,
+    /// Path of that directory from the granted one, without links; empty for that one itself.
+    pub(super) above: String,
+    /// The name in it; `.` for the directory itself.
+    pub(super) name: String,
+    /// Whether the path can only mean a directory.
+    pub(super) wants_dir: bool,
+}
+
+impl Walked {
+    /// The whole path from the granted directory.
+    pub(super) fn below(&self) -> String {
+        match self.name.as_str() {
+            "." => self.above.clone(),
+            name => join(&self.above, name),
+        }
+    }
+
+    fn at(&self) -> &Path {
+        Path::new(&self.name)
+    }
+
+    /// What is there, itself and not what a link leads to.
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        fs::stat(&self.parent, self.at(), FollowSymlinks::No)
+    }
+
+    pub(super) fn remove_file(&self) -> io::Result<()> {
+        fs::remove_file(&self.parent, self.at())
+    }
+
+    pub(super) fn remove_dir(&self) -> io::Result<()> {
+        fs::remove_dir(&self.parent, self.at())
+    }
+
+    /// Makes a second name for a file.
+    pub(super) fn link(&self, to: &Self) -> io::Result<()> {
+        if to.wants_dir {
+            return Err(Errno::NOTDIR.into());
+        }
+        fs::hard_link(&self.parent, self.at(), &to.parent, to.at())
+    }
+
+    pub(super) fn rename(&self, to: &Self) -> io::Result<()> {
+        if to.wants_dir && !self.metadata()?.is_dir() {
+            return Err(Errno::NOTDIR.into());
+        }
+        fs::rename(&self.parent, self.at(), &to.parent, to.at())
+    }
+}
+
+/// A walk in progress.
+struct Walk<'a> {
+    base: &'a Arc<File>,
+    /// Path of `base` from the granted directory.
+    above: &'a str,
+    denied: &'a DeniedPlaces,
+    here: Arc<File>,
+    /// Names from `base` to `here`.
+    names: Vec<String>,
+    steps: u32,
+    links: u32,
+}
+
+/// Walks `path` from the directory `base`, which lies at `above` in the granted one; with `follow`, also through a link in
+/// the last place. Never leaves `base`.
+///
+/// # Errors
+/// When it leads out, through something denied, or through something that is no directory.
+pub(super) fn walk(
+    base: &Arc<File>,
+    above: &str,
+    path: &str,
+    follow: bool,
+    denied: &DeniedPlaces,
+) -> io::Result<Walked> {
+    let mut walk = Walk {
+        base,
+        above,
+        denied,
+        here: base.clone(),
+        names: Vec::new(),
+        steps: 0,
+        links: 0,
+    };
+    let (mut rest, mut wants_dir) = (parts(path)?, false);
+    loop {
+        // The last part that is more than `.` and empty.
+        let Some(part) = rest.pop() else {
+            return walk.end(".".into(), true);
+        };
+        match part.as_str() {
+            "" | "." => continue,
+            ".." => {
+                walk.leave()?;
+                continue;
+            }
+            _ => {}
+        }
+        let is_last = rest.iter().all(String::is_empty);
+        if !is_last {
+            if let Some(target) = walk.enter(&part)? {
+                rest.extend(target);
+            }
+            continue;
+        }
+        wants_dir |= !rest.is_empty();
+        if !follow && !wants_dir {
+            return walk.end(part, false);
+        }
+        walk.look(&part)?;
+        match walk.link(&part)? {
+            // A slash after a link holds for what it leads to.
+            Some(target) => rest.extend(target),
+            None => return walk.end(part, wants_dir),
+        }
+    }
+}
+
+impl Walk<'_> {
+    fn below(&self, name: &str) -> String {
+        let here = join(self.above, &self.names.join("/"));
+        if name == "." { here } else { join(&here, name) }
+    }
+
+    /// Refuses a denied place before anything is learned of it.
+    fn look(&self, name: &str) -> io::Result<()> {
+        Ok(self.denied.check(&self.below(name), Use::Look)?)
+    }
+
+    /// Goes into a directory, or gives the parts of the target where there is a link.
+    fn enter(&mut self, name: &str) -> io::Result<Option<Vec<String>>> {
+        self.look(name)?;
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        match openat(&*self.here, name, ENTER, Mode::empty()) {
+            Ok(dir) => {
+                let dir = File::from(dir);
+                self.denied.check_open(&dir, Use::Look)?;
+                self.here = Arc::new(dir);
+                self.names.push(name.to_owned());
+                Ok(None)
+            }
+            Err(error @ (Errno::NOTDIR | Errno::LOOP)) => match self.link(name)? {
+                Some(target) => Ok(Some(target)),
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes up, to where the walk came from.
+    fn leave(&mut self) -> io::Result<()> {
+        if self.names.pop().is_none() {
+            return Err(Errno::PERM.into());
+        }
+        self.here = self.base.clone();
+        for name in std::mem::take(&mut self.names) {
+            // What was a directory a moment ago and is a link now belongs to somebody who plays.
+            if self.enter(&name)?.is_some() {
+                return Err(Errno::PERM.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a link's target; `None` if there is no link.
+    fn link(&mut self, name: &str) -> io::Result<Option<Vec<String>>> {
+        let target = match readlinkat(&*self.here, name, Vec::new()) {
+            Ok(target) => target,
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        match target.into_string() {
+            Ok(target) => parts(&target).map(Some),
+            Err(_) => Err(Errno::PERM.into()),
+        }
+    }
+
+    fn end(self, name: String, wants_dir: bool) -> io::Result<Walked> {
+        self.look(&name)?;
+        // It is kept with each descriptor.
+        if self.below(&name).len() > MAX_PATH {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        Ok(Walked {
+            above: self.below("."),
+            parent: self.here,
+            name,
+            wants_dir,
+        })
+    }
+}
+
+/// The parts of a path, the first one last.
+fn parts(path: &str) -> io::Result<Vec<String>> {
+    match path {
+        "" => Err(Errno::NOENT.into()),
+        _ if path.len() > MAX_PATH => Err(Errno::NAMETOOLONG.into()),
+        _ if path.starts_with('/') => Err(Errno::PERM.into()),
+        _ if path.contains('\0') => Err(Errno::INVAL.into()),
+        _ => Ok(path.rsplit('/').map(str::to_owned).collect()),
+    }
+}
+
+/// `name` below `above`, which is empty for the granted directory itself.
+pub(super) fn join(above: &str, name: &str) -> String {
+    match (above, name) {
+        ("", name) => name.to_owned(),
+        (above, "") => above.to_owned(),
+        (above, name) => format!("{above}/{name}"),
+    }
+}
