@@ -11,6 +11,7 @@ mod cli_policy;
 mod cli_tool;
 mod config;
 mod contract;
+mod denials;
 mod dependencies;
 mod hooks;
 mod house;

@@ -88,6 +88,7 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                         ..Flow::default()
                     },
                 ),
+                Grant::Deny { .. } | Grant::DenyHttp(_) | Grant::DenyBucket { .. } => return None,
             };
             let usable = abilities.contains(&ability) && flow != Flow::default();
             usable.then(|| Reason {

@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use toolcell_core::denial::{BucketDenial, DeniedUse, HttpDenial, PathDenial};
 use toolcell_core::policy::{BucketGrant, DirAccess, DirGrant, Grants, HttpGrant};
 use toolcell_core::{Grant, grant::InvalidGrant};
 
+use crate::config::Origin;
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
 
@@ -20,6 +22,12 @@ pub(crate) enum Placed {
     Http(HttpGrant),
     /// A bucket.
     Bucket(BucketGrant),
+    /// A file or directory that is denied, whether it exists or not.
+    Deny(PathDenial),
+    /// HTTP requests that are denied.
+    DenyHttp(HttpDenial),
+    /// A bucket that is denied.
+    DenyBucket(BucketDenial),
 }
 
 /// A grant of the command line: for one component, or for all that take part.
@@ -94,6 +102,16 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
         Grant::Env { name, value } => Ok(Placed::Env(name.clone(), value.clone())),
         Grant::Http(http) => Ok(Placed::Http(http.clone())),
         Grant::Bucket(bucket) => Ok(Placed::Bucket(bucket.clone())),
+        Grant::Deny { host } => Ok(Placed::Deny(PathDenial {
+            host: environment.path(host, base),
+            uses: DeniedUse::All,
+            by: grant.to_string(),
+        })),
+        Grant::DenyHttp(denial) => Ok(Placed::DenyHttp(denial.clone())),
+        Grant::DenyBucket { bucket } => Ok(Placed::DenyBucket(BucketDenial {
+            bucket: bucket.clone(),
+            by: grant.to_string(),
+        })),
     }
 }
 
@@ -155,12 +173,35 @@ pub(crate) fn gather<'a>(
                 }
                 None => all.buckets.push(bucket.clone()),
             },
+            Placed::Deny(denial) => push_new(&mut all.denied.paths, denial),
+            Placed::DenyHttp(denial) => push_new(&mut all.denied.http, denial),
+            Placed::DenyBucket(denial) => push_new(&mut all.denied.buckets, denial),
         }
     }
     Ok(all)
 }
 
+fn push_new<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
+    if !list.contains(item) {
+        list.push(item.clone());
+    }
+}
+
 impl Placed {
+    /// The same, with the place of its line where it is a denial, for the user who wonders what refused something.
+    pub(crate) fn written_at(mut self, origin: &Origin) -> Self {
+        let by = match &mut self {
+            Self::Deny(PathDenial { by, .. })
+            | Self::DenyHttp(HttpDenial { by, .. })
+            | Self::DenyBucket(BucketDenial { by, .. }) => by,
+            Self::Dir(_) | Self::Env(..) | Self::Http(_) | Self::Bucket(_) => return self,
+        };
+        if !matches!(origin, Origin::Default) {
+            *by = format!("{by} ({origin})");
+        }
+        self
+    }
+
     /// Whether everything that `inner` grants is granted by this one, too.
     pub(crate) fn covers(&self, inner: &Self) -> bool {
         match (self, inner) {

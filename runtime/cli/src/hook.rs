@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolcell_agent::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
-    HookPoint, PromptDraft, TurnEnd, Verdict,
+    PromptDraft, TurnEnd, Verdict,
 };
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::{CallObserver, LogLine};
-use toolcell_core::{BoxFuture, Content, Grant, Left, Message, Receipt};
+use toolcell_core::{BoxFuture, Content, Grant, Message, Receipt};
 use toolcell_sandbox::CellHook;
 use toolcell_sandbox::hook::{self as cell, Effects, HookFailure, Moment};
 
@@ -106,16 +106,6 @@ impl Hook for ComponentHook {
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
-    }
-
-    fn max_fuel(&self, point: HookPoint) -> u64 {
-        let wants = self
-            .hook
-            .spec()
-            .moments
-            .iter()
-            .any(|moment| moment.as_str() == point.as_str());
-        if wants { self.hook.max_fuel() } else { 0 }
     }
 
     fn before_prompt<'a>(
@@ -341,14 +331,13 @@ impl CallObserver for Ear {
         );
     }
 
-    fn left(&self) -> Left {
-        self.cx.left()
-    }
-
     fn receipt(&self, receipt: Receipt) {
         for denial in &receipt.denials {
             let allow = denial.allow_with.as_ref().and_then(|line| line.parse().ok());
-            let text = self.asides.denied(&denial.what, &denial.target, allow);
+            let mut text = self.asides.denied(&denial.what, &denial.target, allow);
+            if let Some(by) = &denial.denied_by {
+                text = format!("{text}, by {by}");
+            }
             let mut told = self.asides.told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.len() < Receipt::MAX_ENTRIES && told.insert(text.clone()) {
                 self.cx.notify(NoticeLevel::Warning, text);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toolcell_core::ToolSpec;
+use toolcell_core::{Grant, ToolSpec};
 use toolcell_sandbox::{Digest, Identity};
 
 use crate::config::ToolSettings;
@@ -239,8 +239,19 @@ fn reach_differences(
     found.extend(new_imports.map(|import| format!("it imports `{import}`, which is new")));
     let gone_imports = imports.iter().filter(|import| !imports_now.contains(import));
     found.extend(gone_imports.map(|import| format!("it no longer imports `{import}`")));
+    // A line that denies takes away: it may come, and may not go.
+    let is_denial = |line: &&String| line.parse::<Grant>().is_ok_and(|grant| grant.is_denial());
     let new_grants = grants_now.iter().filter(|grant| !grants.contains(grant));
-    found.extend(new_grants.map(|grant| format!("the grant `{grant}` is not among those that are locked")));
+    found.extend(
+        new_grants
+            .filter(|line| !is_denial(line))
+            .map(|grant| format!("the grant `{grant}` is not among those that are locked")),
+    );
+    let gone = grants.iter().filter(|grant| !grants_now.contains(grant));
+    found.extend(
+        gone.filter(is_denial)
+            .map(|line| format!("the denial `{line}` is locked and holds no more")),
+    );
     found
 }
 
@@ -421,6 +432,10 @@ mod tests {
         );
         // Less reach than was approved needs no approval.
         assert_eq!(differences(&|now| now.grants.clear()), Vec::<String>::new());
+        assert_eq!(
+            differences(&|now| now.grants.push("deny=private".into())),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

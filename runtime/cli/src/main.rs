@@ -22,6 +22,7 @@ mod log;
 mod logs;
 mod model;
 mod near;
+mod own;
 mod quote;
 mod remembered;
 mod render;

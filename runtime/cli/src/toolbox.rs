@@ -221,6 +221,7 @@ impl<'a> Toolbox<'a> {
             .why(settings.enabled.origin.point_at())
             .hint("set `enabled = true` there"));
         }
+        let settings = &settings.denying(&self.settings.deny);
         let policy = self.policy(settings)?;
         let component = self.component(settings).await?;
         check_only(settings, &component)?;
@@ -253,6 +254,8 @@ impl<'a> Toolbox<'a> {
     /// # Errors
     /// As [`Toolbox::hooks`].
     pub(crate) async fn hook(&self, settings: &HookSettings) -> Result<LoadedHook, Failure> {
+        let mut settings = settings.clone();
+        settings.component = settings.component.denying(&self.settings.deny);
         let of = &settings.component;
         let policy = self.policy(of)?;
         let component = self.hook_component(of).await?;
@@ -260,7 +263,7 @@ impl<'a> Toolbox<'a> {
             .hook(policy, &self.secrets_of(of)?)
             .map_err(|e| unusable_secrets(&of.name, e))?;
         Ok(LoadedHook {
-            settings: settings.clone(),
+            settings,
             component,
             hook,
         })
@@ -301,7 +304,7 @@ impl<'a> Toolbox<'a> {
 
     /// The policy of a component. With `--scratch` its changes go elsewhere.
     fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
-        let mut policy = settings.policy(self.environment)?;
+        let mut policy = settings.policy(self.settings, self.environment)?;
         if let Some(dir) = self.settings.scratch_of(settings) {
             let dir = self.environment.path(&dir.value, &self.environment.cwd);
             for grant in &mut policy.grants.dirs {

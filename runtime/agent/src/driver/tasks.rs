@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
-use toolcell_core::{Left, Message, Part, ToolError};
+use toolcell_core::{Message, Part, Receipt, ToolError};
 use tracing::Instrument as _;
 
 use super::call::Run;
 use super::observer::Observer;
-use super::{Driver, RunningCall, Summary};
+use super::{Driver, Summary};
 use crate::agent::Inner;
 use crate::approval::Decision;
 use crate::context::normalise;
@@ -43,7 +43,6 @@ pub(super) enum Done {
         removed: usize,
         replaced: Vec<Message>,
         request: Request,
-        max_output: Option<u64>,
     },
     /// A summary is there.
     Summarised {
@@ -52,7 +51,7 @@ pub(super) enum Done {
         usage: Option<Usage>,
     },
     /// No summary.
-    SummaryFailed { reason: String, usage: Option<Usage> },
+    SummaryFailed { reason: String },
 }
 
 impl Driver<'_> {
@@ -108,43 +107,26 @@ impl Driver<'_> {
     }
 
     pub(super) fn spawn_call(&mut self, id: String, tool: String, arguments: Value) {
-        let observer = Arc::new(Observer::new(
+        let observer = Observer::new(
             id.clone(),
             tool.clone(),
             self.account.clone(),
             self.notes.0.clone(),
-        ));
-        let found = self.inner.registry.get(&tool);
-        let most = found.map_or(Left::NOTHING, |tool| tool.max_use());
-        let waiting = self.account.reserve(&self.most_of_call(most));
-        let running = RunningCall {
-            observer: observer.clone(),
-            ticket: waiting.ticket(),
-        };
-        self.running.insert(id.clone(), running);
+        );
+        self.account.used_so_far(&id, Receipt::default());
+        let observer = Arc::new(observer);
+        self.running.insert(id.clone(), observer.clone());
         let call = Run {
             inner: self.inner.clone(),
             shelf: self.shelf.clone(),
             cx: self.hooks.clone(),
             observer,
-            account: self.account.clone(),
             id,
             tool,
             arguments,
         };
         let span = spans::tool(&self.state.session, &call.tool, &call.id);
-        self.tasks.spawn(call.run(waiting).instrument(span));
-    }
-
-    /// What a call takes at most: what its tool says, the call itself and its result.
-    fn most_of_call(&self, most: Left) -> Left {
-        let result = self.inner.machine.policy.result_bytes as u64;
-        let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
-        Left {
-            calls: plus(most.calls, 1),
-            bytes: plus(most.bytes, result),
-            ..most
-        }
+        self.tasks.spawn(call.run().instrument(span));
     }
 
     pub(super) fn spawn_failure(&mut self, phase: FailurePhase, message: String) {
@@ -160,7 +142,7 @@ impl Driver<'_> {
     }
 
     /// Hooks choose what is summarised; then the model is asked.
-    pub(super) fn spawn_summary(&mut self, messages: usize, max_output: Option<u64>) {
+    pub(super) fn spawn_summary(&mut self, messages: usize) {
         let inner = self.inner.clone();
         let cx = self.hooks.clone();
         let messages = messages.min(self.state.messages.len());
@@ -172,7 +154,7 @@ impl Driver<'_> {
         self.tasks.spawn(async move {
             let mut chosen = replaced.clone();
             if let Err(reason) = inner.hooks.before_summary(&mut chosen, &cx).await {
-                return Done::SummaryFailed { reason, usage: None };
+                return Done::SummaryFailed { reason };
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
             chosen.push(Arc::new(Message::user(words::SUMMARISE)));
@@ -189,7 +171,6 @@ impl Driver<'_> {
                 removed: messages,
                 replaced,
                 request,
-                max_output,
             }
         });
     }
@@ -202,7 +183,6 @@ impl Driver<'_> {
             Some(Message::User { .. })
         );
         self.tasks.spawn(async move {
-            let usage = completion.usage;
             let text: String = completion
                 .parts
                 .iter()
@@ -213,7 +193,7 @@ impl Driver<'_> {
                 .collect();
             if text.trim().is_empty() {
                 let reason = "the model wrote none".into();
-                return Done::SummaryFailed { reason, usage };
+                return Done::SummaryFailed { reason };
             }
             let mut replacement = vec![Message::user(words::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
@@ -221,7 +201,7 @@ impl Driver<'_> {
                 .after_summary(&summary.replaced, &mut replacement, &cx)
                 .await
             {
-                return Done::SummaryFailed { reason, usage };
+                return Done::SummaryFailed { reason };
             }
             // The model must not be the one to speak after itself.
             if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
@@ -231,7 +211,7 @@ impl Driver<'_> {
             Done::Summarised {
                 removed: summary.removed,
                 replacement: replacement.iter().map(|m| (**m).clone()).collect(),
-                usage,
+                usage: completion.usage,
             }
         });
     }

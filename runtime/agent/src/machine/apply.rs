@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::event::ReminderKind;
-use toolcell_core::provider::Usage;
 use toolcell_core::{Content, Event, Message, ToolError};
 
 use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
@@ -58,8 +57,7 @@ impl LoopState {
                     };
                 }
             }
-            Event::StepInterrupted { message, usage, .. } => {
-                self.count_usage(*usage);
+            Event::StepInterrupted { message, .. } => {
                 if let Some(message) = message {
                     self.answered(message);
                 } else if let Some(turn) = &mut self.turn {
@@ -107,11 +105,10 @@ impl LoopState {
                 structured,
                 error,
                 receipt,
-                not_run,
             } => {
                 let error = error.as_ref();
                 let known = self.call_finished(id, tool, content, structured.as_ref(), error);
-                if known && !not_run {
+                if known {
                     let bytes = content.iter().map(Content::byte_len).sum::<usize>();
                     self.spent.count_call(bytes as u64, receipt.as_ref());
                     let agent = receipt.as_ref().and_then(|receipt| receipt.agent.as_deref());
@@ -138,9 +135,13 @@ impl LoopState {
                 self.messages
                     .splice(..removed, replacement.iter().cloned().map(Arc::new));
                 self.measured = Measured::default();
-                self.count_usage(*usage);
+                if let Some(usage) = usage {
+                    self.spent.usage.add(*usage);
+                    if let Some(turn) = &mut self.turn {
+                        turn.usage.add(*usage);
+                    }
+                }
             }
-            Event::SummaryFailed { usage, .. } => self.count_usage(*usage),
             Event::ValuesShared { values } => {
                 if let Some(turn) = &mut self.turn {
                     turn.shared.clone_from(values);
@@ -152,15 +153,6 @@ impl LoopState {
                 self.spent.wall_ms = self.spent.wall_ms.saturating_add(*wall_ms);
             }
             _ => {}
-        }
-    }
-
-    fn count_usage(&mut self, usage: Option<Usage>) {
-        if let Some(usage) = usage {
-            self.spent.usage.add(usage);
-            if let Some(turn) = &mut self.turn {
-                turn.usage.add(usage);
-            }
         }
     }
 

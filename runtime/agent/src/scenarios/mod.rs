@@ -2,7 +2,6 @@
 
 mod answers;
 mod approval;
-mod budgets;
 mod calls;
 mod ends;
 mod forge;

@@ -330,7 +330,8 @@ fn end(
         }
         Err(error) => error,
     };
-    let denied = receipt.denials.iter().any(|denial| denial.allow_with.is_some());
+    let denied =
+        (receipt.denials.iter()).any(|denial| denial.allow_with.is_some() || denial.denied_by.is_some());
     let exit = match &error {
         ToolError::InvalidArguments { .. } | ToolError::UnknownTool { .. } => Exit::Usage,
         ToolError::Denied { .. } => Exit::Denied,

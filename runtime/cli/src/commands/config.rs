@@ -85,10 +85,10 @@ impl Check {
         let settings = config::load(environment, overrides)?;
         // A policy that cannot be put in place is found here and not at the first call.
         for tool in settings.tools.values() {
-            tool.policy(environment)?;
+            tool.policy(&settings, environment)?;
         }
         for hook in settings.hooks.values() {
-            hook.component.policy(environment)?;
+            hook.component.policy(&settings, environment)?;
         }
         let rows = rows(&settings, environment);
         if self.json {
@@ -125,6 +125,9 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
             model::default_max_steps().to_string(),
             Origin::Default,
         )),
+    }
+    for (i, line) in settings.deny.iter().enumerate() {
+        rows.push((format!("deny[{i}]"), line.grant.to_string(), line.origin.clone()));
     }
     if let Some(deadline) = &settings.deadline {
         let value = config::units::Span(deadline.value).to_string();
@@ -282,7 +285,8 @@ fn print(
         out.styled(FAINT, &origin.to_string())?;
         out.end_line()?;
     }
-    let granted = settings.tools.values().any(|tool| !tool.grants.is_empty());
+    let grants = settings.tools.values().flat_map(|tool| &tool.grants);
+    let granted = grants.into_iter().any(|line| !line.grant.is_denial());
     if !granted {
         out.styled(WARN, "\nnothing is granted to any tool")?;
         out.end_line()?;

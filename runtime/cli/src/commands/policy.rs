@@ -9,7 +9,7 @@ use toolcell_core::event::Flow;
 use crate::args::PolicyFlags;
 use crate::assemble;
 use crate::config::file::FlowRule;
-use crate::config::{self, Overrides, Settings};
+use crate::config::{self, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::flow::{self, Reason};
 use crate::render::Console;
@@ -27,6 +27,11 @@ pub(crate) enum Policy {
 /// Show what each component can touch, from its grants and its imports, and which of them together could carry private
 /// data outside.
 ///
+/// A grant says what a tool may reach, and a denial (`deny=private`, `deny-http=…`, `deny-keyvalue=…`) what it may not,
+/// whatever is granted: it is enforced where files are opened and requests leave, for every tool and whatever its
+/// arguments say. What no tool shall get stands best in your configuration: `deny = ["private", "~/mail"]`. Rules of
+/// approval look at arguments only, and a tool can open a file that its arguments do not name.
+///
 /// An attack on a model needs three things in one session: private data, text that strangers wrote, and a way out. The
 /// flow guard stops the call that completes the set (`--flow`, `[approval] flow`).
 #[derive(Debug, Args)]
@@ -34,6 +39,7 @@ pub(crate) enum Policy {
 Examples:
   toolcell policy explain
   toolcell policy explain --tool files --tool fetch --grant files:read=. --grant fetch:http=example.com
+  toolcell policy explain --tool files --grant write=. --grant deny=private
   toolcell policy explain --json")]
 pub(crate) struct Explain {
     /// Only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
@@ -53,6 +59,20 @@ struct Row {
     name: String,
     reasons: Vec<Reason>,
     flow: Flow,
+    /// What is denied to it, as it is written.
+    denied: Vec<String>,
+}
+
+/// The denials of a component, each once.
+fn denied(settings: &ToolSettings) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in settings.grants.iter().filter(|line| line.grant.is_denial()) {
+        let text = line.grant.to_string();
+        if !lines.contains(&text) {
+            lines.push(text);
+        }
+    }
+    lines
 }
 
 impl Policy {
@@ -88,6 +108,7 @@ impl Explain {
                     "component": row.name,
                     "flow": row.flow,
                     "grants": row.reasons.iter().map(|reason| &reason.grant).collect::<Vec<_>>(),
+                    "denied": row.denied,
                 })).collect::<Vec<_>>(),
                 "combinations": paths,
                 "guard": format!("{:?}", settings.flow.value).to_lowercase(),
@@ -106,6 +127,7 @@ fn row(loaded: &Loaded) -> Row {
     let reasons = flow::reasons(&loaded.settings, &loaded.component.abilities());
     Row {
         name: loaded.settings.name.clone(),
+        denied: denied(&loaded.settings),
         flow: flow::total(&reasons),
         reasons,
     }
@@ -116,6 +138,7 @@ fn hook_row(hook: &LoadedHook) -> Row {
     let reasons = flow::of_hook(hook);
     Row {
         name: format!("hook {}", hook.settings.component.name),
+        denied: denied(&hook.settings.component),
         flow: flow::total(&reasons),
         reasons,
     }
@@ -179,6 +202,9 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
         for reason in &row.reasons {
             out.line(&format!("{:width$}    because of {}", "", reason.grant))?;
         }
+        for line in &row.denied {
+            out.line(&format!("{:width$}    but for {line}", ""))?;
+        }
     }
     out.end_line()?;
     if paths.is_empty() {
@@ -223,6 +249,7 @@ mod tests {
         Row {
             name: name.into(),
             reasons: Vec::new(),
+            denied: Vec::new(),
             flow: Flow {
                 reads_private,
                 untrusted_content,

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 use toolcell_core::Grant;
+use toolcell_core::grant::InvalidGrant;
 
 use super::agents::AgentTable;
 use super::money::Money;
@@ -39,12 +40,38 @@ pub(crate) struct File {
     pub(crate) approval: ApprovalTable,
     /// Values that the host adds to requests of tools, which never see them. Not in a project's file.
     pub(crate) secrets: BTreeMap<String, SecretTable>,
+    /// What no tool and no hook gets, whatever is granted to it: paths such as `private`, and lines such as
+    /// `deny-http=*.example.com` and `deny-keyvalue=NAME`. Relative paths start at the working directory in a person's file,
+    /// and at the file itself in a project's, which can only add to the list.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) deny: Vec<Spanned<DenyLine>>,
     /// Tools by name: those that ship with Toolcell, and others with a `component`.
     #[schemars(with = "BTreeMap<String, ToolTable>")]
     pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
     /// Hooks by name: components that are asked at fixed points of every turn. Not in a project's file.
     #[schemars(with = "BTreeMap<String, HookTable>")]
     pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
+}
+
+/// Something that is denied to everything: the line of a denial, or a path alone.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct DenyLine(pub(crate) Grant);
+
+impl TryFrom<String> for DenyLine {
+    type Error = InvalidGrant;
+
+    fn try_from(line: String) -> Result<Self, InvalidGrant> {
+        let is_line = ["deny=", "deny-http=", "deny-keyvalue="]
+            .iter()
+            .any(|kind| line.trim_start().starts_with(kind));
+        let grant = if is_line {
+            line.parse()
+        } else {
+            format!("deny={line}").parse()
+        };
+        grant.map(Self)
+    }
 }
 
 /// How far one turn may go.
@@ -182,7 +209,7 @@ pub(crate) struct ToolTable {
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) only: Option<Spanned<Vec<String>>>,
     /// What it may reach, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`, `keyvalue=memory`. Nothing
-    /// by default.
+    /// by default. `deny=private`, `deny-http=…` and `deny-keyvalue=…` take away, and beat every grant.
     /// Relative paths start at the working directory in a person's file, and at the file itself in a project's.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,

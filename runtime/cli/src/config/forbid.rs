@@ -114,7 +114,7 @@ mod tests {
     use crate::environment::Environment;
 
     /// Every key that a file can have, or a table of them, with a project's file that has it; and whether that is refused.
-    const DECIDED: [(&str, &str, bool); 30] = [
+    const DECIDED: [(&str, &str, bool); 32] = [
         ("agents", "[agents.a]\ndescription = \"d\"", true),
         ("approval.flow", "[approval]\nflow = \"ask\"", false),
         (
@@ -129,6 +129,7 @@ mod tests {
         ("budget.fuel", "[budget]\nfuel = 1", false),
         ("budget.tokens", "[budget]\ntokens = 1", false),
         ("budget.wall", "[budget]\nwall = \"1s\"", false),
+        ("deny", "deny = [\"private\"]", false),
         ("hooks", "[hooks.h]\ncomponent = \"h.wasm\"", true),
         ("log.dir", "[log]\ndir = \"x\"", true),
         ("log.retention", "[log]\nretention = \"1s\"", true),
@@ -147,6 +148,7 @@ mod tests {
         ("tools.*.enabled", "[tools.text]\nenabled = false", false),
         ("tools.*.grants", "[tools.text]\ngrants = [\"env=X\"]", true),
         ("tools.*.grants", "[tools.text]\ngrants = []", false),
+        ("tools.*.grants", "[tools.text]\ngrants = [\"deny=x\"]", false),
         ("tools.*.limits", "[tools.text.limits]\nfuel = 1", false),
         ("tools.*.limits", "[tools.text.limits]\nfuel = \"30 G\"", true),
         ("tools.*.only", "[tools.text]\nonly = []", false),

@@ -10,7 +10,7 @@ use toolcell_core::{Grant, SecretBinding};
 
 use super::agents;
 use super::budget::{self, SourcedBudget};
-use super::file::{BindingTable, File, FlowRule, LogTable, ToolTable};
+use super::file::{BindingTable, DenyLine, File, FlowRule, LogTable, ToolTable};
 use super::hooks;
 use super::limits;
 use super::narrow;
@@ -73,6 +73,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
             .map(|shipped| (shipped.name.to_owned(), ToolSettings::shipped(shipped)))
             .collect(),
         hooks: BTreeMap::new(),
+        deny: Vec::new(),
         overrides,
     };
     if let Some(user) = read_user_file(environment, settings.overrides.config.as_deref())? {
@@ -150,7 +151,9 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         secrets,
         tools,
         hooks,
+        deny,
     } = file;
+    settings.deny = deny_lines(deny, source, &environment.cwd);
     settings.secrets.clone_from(secrets);
     settings.provider.set(provider, source)?;
     settings.log = log_settings(log, source, environment);
@@ -294,6 +297,18 @@ pub(super) fn grant_lines(
             grant: grant.get_ref().clone(),
             base: base.to_owned(),
             origin: origin(source, grant),
+        })
+        .collect()
+}
+
+/// What a file denies to every tool and hook; relative paths start at `base`.
+pub(super) fn deny_lines(lines: &[Spanned<DenyLine>], source: &Arc<Source>, base: &Path) -> Vec<GrantLine> {
+    lines
+        .iter()
+        .map(|line| GrantLine {
+            grant: line.get_ref().0.clone(),
+            base: base.to_owned(),
+            origin: origin(source, line),
         })
         .collect()
 }
@@ -467,6 +482,7 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     // Flags are about tools. That a person means a dangerous grant is said of all there are.
     for hook in hooks.values_mut() {
         hook.component.dangerous = overrides.dangerous;
+        hook.component.apply_denials(overrides, environment);
     }
     check_preset(settings.preset.as_ref())?;
     match &settings.max_steps {

@@ -1,8 +1,8 @@
 //! What a project's file may do. It comes with the files of the project, so anybody may have written it.
 //!
-//! It may switch tools off, take grants away, and lower limits and budgets. It may bring tools of its own, which are used only when a
+//! It may switch tools off, take grants away, deny more (`deny`), and lower limits and budgets. It may bring tools of its own, which are used only when a
 //! person names them, and which reach nothing unless a person grants it. It may not: choose to whom the conversation is
-//! sent, or with which key; grant what the person's file does not grant; raise a limit or a budget, or say
+//! sent, or with which key; grant what the person's file does not grant, or under another name than its own; raise a limit or a budget, or say
 //! what a model costs; switch on what the person has
 //! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
 //! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toml::Spanned;
+use toolcell_core::Grant;
 
 use super::budget::{self, NamedBudget};
 use super::file::{ApprovalTable, File, LoopTable, ToolTable};
@@ -18,13 +19,14 @@ use super::forbid::{
     forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
     forbid_secrets,
 };
-use super::layers::{declare, grant_lines, origin, user_file_shown};
+use super::layers::{declare, deny_lines, grant_lines, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
 use super::source::{Origin, Source, Sourced};
 use super::units::Span;
 use crate::environment::Environment;
+use crate::grants::Placed;
 use crate::model::default_max_steps;
 use crate::quote;
 use crate::report::{Exit, Failure};
@@ -53,6 +55,7 @@ pub(super) fn apply_project(
         secrets,
         tools,
         hooks,
+        deny,
     } = file;
     let LoopTable {
         preset,
@@ -77,6 +80,7 @@ pub(super) fn apply_project(
     for (budget, place) in budget::of_table(budget, source) {
         narrow_budget(settings, budget, place, &user_file)?;
     }
+    settings.deny.extend(deny_lines(deny, source, &base));
     for (name, table) in tools {
         let ToolTable {
             component: _, // Read by `declare`.
@@ -242,6 +246,12 @@ fn narrow_grants(
     environment: &Environment,
     user_file: &str,
 ) -> Result<(), Failure> {
+    let (denials, lines): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.grant.is_denial());
+    if lines.is_empty() && !denials.is_empty() {
+        // A list that only takes away takes nothing else away.
+        tool.grants.extend(denials);
+        return Ok(());
+    }
     let mut persons = tool.clone();
     persons.apply(overrides, environment);
     // A grant of the person that cannot be given here covers nothing here.
@@ -252,6 +262,7 @@ fn narrow_grants(
         .collect();
     for line in &lines {
         let placed = line.place(environment)?;
+        check_guest(line, &placed, &allowed)?;
         if allowed.iter().any(|outer| outer.covers(&placed)) {
             continue;
         }
@@ -280,8 +291,29 @@ fn narrow_grants(
             )
         }));
     }
-    tool.grants = lines;
+    tool.grants.retain(|line| line.grant.is_denial());
+    tool.grants.extend(denials);
+    tool.grants.extend(lines);
     Ok(())
+}
+
+/// Refuses a guest path that the project chooses: what the user's rules, hooks and approvals know by one name would have
+/// another one.
+fn check_guest(line: &GrantLine, placed: &Placed, allowed: &[Placed]) -> Result<(), Failure> {
+    let chooses = match &line.grant {
+        Grant::Dir { guest, .. } => guest.is_some(),
+        Grant::Bucket(bucket) => bucket.guest != bucket.bucket,
+        _ => false,
+    };
+    if !chooses || allowed.contains(placed) {
+        return Ok(());
+    }
+    Err(
+        refused("a project's file cannot choose under which name a tool sees a directory or bucket")
+            .why(line.origin.point_at())
+            .why("your rules, hooks and remembered approvals know it by its own name")
+            .hint("leave out what stands after the colon, or put the very same line into your own configuration"),
+    )
 }
 
 fn narrow_limit(

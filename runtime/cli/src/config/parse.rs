@@ -214,7 +214,7 @@ mod tests {
                in c.toml, line 1, column 2
                  1 | [mcp]
                    |  ^^^
-         hint: the keys are `agents`, `approval`, `budget`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
+         hint: the keys are `agents`, `approval`, `budget`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
 
@@ -236,7 +236,7 @@ mod tests {
         "#);
         insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: `reed=.` is no grant: `reed` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read
+          why: `reed=.` is no grant: `reed` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
                in c.toml, line 2, column 10
                  2 | grants = ["read=.", "reed=."]
                    |          ^^^^^^^^^^^^^^^^^^^^

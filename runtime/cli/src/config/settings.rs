@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use toolcell_agent::budget::Prices;
 use toolcell_core::danger::dangerous;
+use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy, SecretBinding};
 
@@ -19,6 +20,7 @@ use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::grants::{self, FlagGrant, Placed};
 use crate::model::{ProviderName, ToolCalls};
+use crate::own::own_places;
 use crate::report::{Exit, Failure};
 use crate::shipped::{self, Shipped};
 
@@ -53,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) secrets: BTreeMap<String, SecretTable>,
     /// Every component that is known by name, shipped and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
+    /// What is denied to every tool and hook.
+    pub(crate) deny: Vec<GrantLine>,
     /// The hooks that are configured, by name.
     pub(crate) hooks: BTreeMap<String, HookSettings>,
     /// Grants and limits of the command line, which also hold for components named by a path.
@@ -198,14 +202,44 @@ impl GrantLine {
     /// # Errors
     /// When a directory does not exist; the failure points at the line.
     pub(crate) fn place(&self, environment: &Environment) -> Result<Placed, Failure> {
-        grants::place(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
-            Origin::Flag(_) => failure,
-            origin => failure.why(origin.point_at()),
-        })
+        let placed =
+            grants::place(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
+                Origin::Flag(_) => failure,
+                origin => failure.why(origin.point_at()),
+            })?;
+        Ok(placed.written_at(&self.origin))
     }
 }
 
 impl GrantLine {
+    /// Refuses a directory that lies in a denied one: the tool would see a directory in which everything is refused.
+    fn check_denied(
+        &self,
+        dir: &DirGrant,
+        denied: &[PathDenial],
+        environment: &Environment,
+    ) -> Result<(), Failure> {
+        let holds = |denial: &&PathDenial| {
+            let real = denial.host.canonicalize();
+            let host = real.as_ref().unwrap_or(&denial.host);
+            denial.uses == DeniedUse::All && dir.host.starts_with(host)
+        };
+        let Some(denial) = denied.iter().find(holds) else {
+            return Ok(());
+        };
+        Err(Failure::new(
+            Exit::Denied,
+            format!("the grant `{}` cannot be given", self.grant),
+        )
+        .why(format!(
+            "`{}` is denied by {}, whatever is granted",
+            environment.shown(&dir.host),
+            denial.by
+        ))
+        .why(self.origin.point_at())
+        .hint("grant another directory"))
+    }
+
     fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
         let Some(danger) = dangerous(dir, environment.home.as_deref()) else {
             return Ok(());
@@ -270,24 +304,54 @@ impl ToolSettings {
         }
     }
 
+    /// Adds what the command line denies to everything. It gives hooks nothing.
+    pub(crate) fn apply_denials(&mut self, overrides: &Overrides, environment: &Environment) {
+        let flags = overrides.grants.iter().filter(|flag| flag.component.is_none());
+        for flag in flags.filter(|flag| flag.grant.is_denial()) {
+            self.grants.push(GrantLine {
+                grant: flag.grant.clone(),
+                base: environment.cwd.clone(),
+                origin: Origin::Flag("--grant"),
+            });
+        }
+    }
+
+    /// The same, with what is denied to every tool.
+    pub(crate) fn denying(&self, deny: &[GrantLine]) -> Self {
+        let mut denying = self.clone();
+        denying.grants.extend(deny.iter().cloned());
+        denying
+    }
+
     /// The policy, as the sandbox takes it.
     ///
     /// # Errors
-    /// When a grant cannot be given, or is dangerous and nobody said that it is meant.
-    pub(crate) fn policy(&self, environment: &Environment) -> Result<Policy, Failure> {
+    /// When a grant cannot be given, lies in a place that no tool gets, or is dangerous and nobody said that it is meant.
+    pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
+        let own = own_places(settings, environment);
         let placed: Vec<Placed> = self
             .grants
             .iter()
+            .chain(&settings.deny)
             .map(|line| {
                 let placed = line.place(environment)?;
-                match &placed {
-                    Placed::Dir(dir) if !self.dangerous => line.check_danger(dir, environment)?,
-                    _ => {}
+                if let Placed::Dir(dir) = &placed {
+                    line.check_denied(dir, &own, environment)?;
+                    if !self.dangerous {
+                        line.check_danger(dir, environment)?;
+                    }
                 }
                 Ok(placed)
             })
             .collect::<Result<_, Failure>>()?;
         let mut grants = grants::gather(&placed, environment)?;
+        for (line, placed) in self.grants.iter().zip(&placed) {
+            if let Placed::Dir(dir) = placed {
+                line.check_denied(dir, &grants.denied.paths, environment)?;
+            }
+        }
+        grants.denied.paths.extend(own);
+        grants.denied.programs = self.dangerous;
         grants.secrets.clone_from(&self.bindings);
         Ok(Policy {
             grants,

@@ -58,13 +58,20 @@ fn named(verb: &str, names: &[&str]) -> Option<String> {
     })
 }
 
-/// What would allow each thing that was denied: a flag, and a line of the person's configuration.
+/// What would allow each thing that was denied: a flag, and a line of the person's configuration; or which line denies it.
 ///
 /// `component` is the name of the component in the configuration; `configuration` is the path of the person's file, or
 /// `None` for a component that only the command line names.
 pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Option<&str>) -> Vec<String> {
     let mut hints = Vec::new();
     for denial in &receipt.denials {
+        if let Some(by) = &denial.denied_by {
+            let hint = format!("`{}` is denied to it by {by}", denial.target);
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+            continue;
+        }
         // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
         let Some(grant) = denial
             .allow_with
@@ -121,6 +128,7 @@ mod tests {
                 what: "env".into(),
                 target: "HOME".into(),
                 allow_with: None,
+                denied_by: None,
             }],
             ..Receipt::default()
         };
@@ -137,6 +145,7 @@ mod tests {
             what: "http".into(),
             target: "x".into(),
             allow_with: Some(allow_with.into()),
+            denied_by: None,
         };
         let receipt = Receipt {
             denials: vec![
@@ -155,6 +164,24 @@ mod tests {
         assert_eq!(
             allow_hints(&receipt, "x", None),
             ["allow it with --grant http=https://example.com"]
+        );
+    }
+
+    #[test]
+    fn a_denial_by_a_line_names_that_line() {
+        let denial = Denial {
+            what: "file".into(),
+            target: "/private/key".into(),
+            allow_with: None,
+            denied_by: Some("deny=private (config.toml:1)".into()),
+        };
+        let receipt = Receipt {
+            denials: vec![denial.clone(), denial],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            allow_hints(&receipt, "x", None),
+            ["`/private/key` is denied to it by deny=private (config.toml:1)"]
         );
     }
 }

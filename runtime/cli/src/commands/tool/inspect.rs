@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
+use toolcell_core::Grant;
 use toolcell_core::tool::{Hints, ToolSpec};
 use toolcell_sandbox::hook::{HookSpec, Moment};
 use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
@@ -60,6 +61,7 @@ impl Inspect {
             _ => toolbox.find(&self.tool).await?.settings,
         };
         toolbox.check_flags([&wanted])?;
+        let wanted = wanted.denying(&settings.deny);
         let inspected = toolbox.inspect(&wanted).await?;
         let others = match &wanted.component {
             ComponentSource::File(_) => toolbox.tool_names().await,
@@ -83,6 +85,7 @@ struct Report<'a> {
     inspected: &'a Inspected,
     source: String,
     grants: Vec<String>,
+    denied: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -93,11 +96,10 @@ impl<'a> Report<'a> {
         others: &[String],
         environment: &Environment,
     ) -> Self {
-        let grants: Vec<String> = settings
-            .grants
-            .iter()
-            .map(|line| line.grant.to_string())
-            .collect();
+        let (denied, grants): (Vec<_>, Vec<_>) =
+            (settings.grants.iter().map(|line| &line.grant)).partition(|grant| grant.is_denial());
+        let written = |grants: Vec<&Grant>| grants.into_iter().map(ToString::to_string).collect();
+        let (denied, grants): (Vec<String>, Vec<String>) = (written(denied), written(grants));
         let mut warnings = useless_grants(settings, inspected.identity());
         let specs = inspected.tools.iter().flat_map(Component::definitions);
         warnings.extend(suspicion::in_component(specs.map(|spec| &**spec), others));
@@ -109,6 +111,7 @@ impl<'a> Report<'a> {
                 ComponentSource::File(path) => environment.shown(&path.value),
             },
             grants,
+            denied,
             warnings,
         }
     }
@@ -148,6 +151,7 @@ impl<'a> Report<'a> {
             "can": self.can(),
             "cannot": self.cannot(),
             "grants": self.grants,
+            "denied": self.denied,
             "limits": self.settings.limits.limits,
             "warnings": self.warnings,
             "tools": self.tools(),
@@ -183,6 +187,12 @@ impl<'a> Report<'a> {
             out.line("granted to it")?;
             for grant in &self.grants {
                 out.line(&format!("    {grant}"))?;
+            }
+        }
+        if !self.denied.is_empty() {
+            out.line("denied to it, whatever is granted")?;
+            for line in &self.denied {
+                out.line(&format!("    {line}"))?;
             }
         }
         for warning in &self.warnings {
@@ -312,7 +322,6 @@ fn kind(schema: &Value) -> String {
 
 /// Grants of a kind that the component has no import for.
 fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> {
-    use toolcell_core::Grant;
     let abilities = component.abilities();
     settings
         .grants
@@ -323,6 +332,7 @@ fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> 
                 Grant::Env { .. } => (Ability::Environment, "environment variables"),
                 Grant::Http(_) => (Ability::Http, "HTTP"),
                 Grant::Bucket(_) => (Ability::KeyValue, "buckets"),
+                Grant::Deny { .. } | Grant::DenyHttp(_) | Grant::DenyBucket { .. } => return None,
             };
             let missing = !abilities.contains(&ability);
             missing.then(|| {

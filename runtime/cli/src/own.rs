@@ -1,0 +1,64 @@
+//! Places that no tool gets, whatever is granted: what Toolcell itself reads, trusts and keeps.
+//!
+//! A tool that could write there would write its own grants, approvals, or compiled code, and one that could read there
+//! would read the conversations of other sessions. They are denials of every policy, so that a grant of a directory above
+//! excludes them as well.
+
+use std::path::{Path, PathBuf};
+
+use toolcell_core::denial::{DeniedUse, PathDenial};
+
+use crate::config::{ComponentSource, Settings};
+use crate::environment::Environment;
+
+/// The denials that hold for every tool and hook.
+pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
+    let mut places = Vec::new();
+    let mut add = |path: &Path, uses, what: &str| {
+        let host = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let by = format!("{what} `{}`", environment.shown(&host));
+        let denial = PathDenial { host, uses, by };
+        if !places.contains(&denial) {
+            places.push(denial);
+        }
+    };
+    let directories = [
+        &environment.config_dir,
+        &environment.cache_dir,
+        &environment.data_dir,
+        &environment.state_dir,
+    ];
+    for dir in directories.into_iter().flatten() {
+        add(dir, DeniedUse::All, "Toolcell's own directory");
+    }
+    if let Some(log) = &settings.log {
+        add(&log.dir.value, DeniedUse::All, "the directory of logs");
+    }
+    for secret in settings.secrets.values() {
+        if let Some(file) = &secret.file {
+            let path = environment.path(file, &environment.cwd);
+            add(&path, DeniedUse::All, "the file of a secret");
+        }
+    }
+    for source in &settings.files {
+        add(&source.path, DeniedUse::Change, "the configuration");
+    }
+    let hooks = settings.hooks.values().map(|hook| &hook.component);
+    for component in settings.tools.values().chain(hooks) {
+        if let ComponentSource::File(path) = &component.component {
+            add(&path.value, DeniedUse::Change, "the component");
+        }
+    }
+    for scratch in scratch_dirs(settings, environment) {
+        add(&scratch, DeniedUse::All, "the scratch directory");
+    }
+    places
+}
+
+fn scratch_dirs(settings: &Settings, environment: &Environment) -> Vec<PathBuf> {
+    let tools = settings.tools.values();
+    tools
+        .filter_map(|tool| settings.scratch_of(tool))
+        .map(|dir| environment.path(&dir.value, &environment.cwd))
+        .collect()
+}

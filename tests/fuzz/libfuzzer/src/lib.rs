@@ -1,1 +1,0 @@
-//! Nothing by itself: brings `libfuzzer-sys`, whose build script compiles libFuzzer.
