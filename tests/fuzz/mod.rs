@@ -4,7 +4,9 @@
 //! does not hold. [`Target::run`] replays the inputs kept in `tests/corpora/fuzz/<name>` and then tries changed ones, the
 //! same on every machine. An input for which the check ends in an outcome that was not seen before is changed further, so
 //! that the search goes on from what came furthest. An input that fails is written to the corpus of its target, where
-//! each run begins with it from then on.
+//! each run begins with it from then on, made as small as it can be made in a short time.
+//!
+//! Built by `tests/fuzz/coverage`, the same targets run under libFuzzer, which is led by the code that inputs reach.
 //!
 //! | variable | what it does |
 //! |---|---|
@@ -13,6 +15,10 @@
 //! | `TOOLCELL_FUZZ_SEED` | other inputs: any number |
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+
+#[cfg(toolcell_fuzz)]
+#[allow(unsafe_code, reason = "libFuzzer is called through its C interface")]
+mod coverage;
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -24,6 +30,9 @@ const MAX_POPULATION: usize = 1_000;
 
 /// Longest input that is made; what is longer says nothing that a shorter one does not.
 const MAX_LENGTH: usize = 1 << 16;
+
+/// Most tries to make an input smaller that fails.
+const MAX_SHRINKS: usize = 2_000;
 
 /// One thing to fuzz.
 #[derive(Debug)]
@@ -66,19 +75,29 @@ impl<'a> Target<'a> {
     }
 
     /// Tries inputs. `check` says in a word or two how each one ended, and panics when something does not hold.
+    ///
+    /// Built for libFuzzer, this ends the process.
     pub(crate) fn run(self, mut check: impl FnMut(&[u8]) -> String) -> Tried {
-        let mut tried = Tried {
-            inputs: 0,
-            outcomes: BTreeMap::new(),
-        };
-        let mut population = self.corpus();
+        let population = self.corpus();
         assert!(
             !population.is_empty(),
             "the target `{}` has nothing to start from",
             self.name
         );
+        #[cfg(toolcell_fuzz)]
+        self.run_with_coverage(population, &mut check);
+        #[cfg(not(toolcell_fuzz))]
+        self.run_by_outcome(population, &mut check)
+    }
+
+    /// Goes on from inputs whose outcome is new.
+    fn run_by_outcome(&self, mut population: Vec<Vec<u8>>, check: &mut impl FnMut(&[u8]) -> String) -> Tried {
+        let mut tried = Tried {
+            inputs: 0,
+            outcomes: BTreeMap::new(),
+        };
         for input in population.clone() {
-            self.try_out(&input, &mut check, &mut tried);
+            self.try_out(&input, check, &mut tried);
         }
         let (runs, seconds, seed) = (number("RUNS"), number("SECONDS"), number("SEED"));
         let mut dice = Dice::new(self.name, seed.unwrap_or(0));
@@ -94,7 +113,7 @@ impl<'a> Target<'a> {
             let mut input = population[dice.roll(population.len())].clone();
             let other = population[dice.roll(population.len())].clone();
             self.change(&mut input, &other, &mut dice);
-            if self.try_out(&input, &mut check, &mut tried) && population.len() < MAX_POPULATION {
+            if self.try_out(&input, check, &mut tried) && population.len() < MAX_POPULATION {
                 population.push(input);
             }
         }
@@ -103,6 +122,31 @@ impl<'a> Target<'a> {
             self.name, tried.inputs, tried.outcomes
         );
         tried
+    }
+
+    /// Goes on from inputs that reach new code, as libFuzzer sees it. A finding is kept and ends the process.
+    #[cfg(toolcell_fuzz)]
+    fn run_with_coverage(&self, inputs: Vec<Vec<u8>>, check: &mut impl FnMut(&[u8]) -> String) -> ! {
+        let campaign = coverage::Campaign {
+            name: self.name,
+            inputs,
+            words: self.words,
+            seconds: number("SECONDS"),
+            runs: number("RUNS"),
+            seed: number("SEED"),
+        };
+        let mut tried = Tried {
+            inputs: 0,
+            outcomes: BTreeMap::new(),
+        };
+        coverage::run(&campaign, &mut |input| {
+            let found = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                self.try_out(input, check, &mut tried);
+            }));
+            if found.is_err() {
+                std::process::exit(1);
+            }
+        })
     }
 
     /// Everything to start from, in a fixed order.
@@ -132,15 +176,46 @@ impl<'a> Target<'a> {
                 *count == 1
             }
             Err(panic) => {
-                let kept = self.keep(input);
+                let small = self.shrink(input, check);
+                let kept = self.keep(&small);
                 eprintln!(
                     "fuzz `{}`: {kept} fails: {:?}",
                     self.name,
-                    input.escape_ascii().to_string()
+                    small.escape_ascii().to_string()
                 );
                 std::panic::resume_unwind(panic)
             }
         }
+    }
+
+    /// A smaller input that fails too: pieces are taken out, at first large ones, as long as the check still panics.
+    fn shrink(&self, input: &[u8], check: &mut impl FnMut(&[u8]) -> String) -> Vec<u8> {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let mut fails = |input: &[u8]| std::panic::catch_unwind(AssertUnwindSafe(|| check(input))).is_err();
+        let mut small = input.to_vec();
+        let (mut piece, mut tries) = (input.len().div_ceil(2), 0);
+        while piece > 0 {
+            let (mut at, before) = (0, small.len());
+            while at < small.len() && tries < MAX_SHRINKS {
+                tries += 1;
+                let mut smaller = small.clone();
+                smaller.drain(at..(at + piece).min(small.len()));
+                if fails(&smaller) {
+                    small = smaller;
+                } else {
+                    at += piece;
+                }
+            }
+            if small.len() == before || piece > 1 {
+                piece /= 2;
+            }
+            if tries == MAX_SHRINKS {
+                break;
+            }
+        }
+        std::panic::set_hook(hook);
+        small
     }
 
     /// Writes an input to the corpus, under a name made of its bytes, and says where.

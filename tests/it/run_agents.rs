@@ -9,14 +9,19 @@ const COUNTER: &str = "[agents.counter]\ndescription = \"Counts words\"\ninstruc
 
 /// A person whose main model hands the counting over, and whose counter counts twice and answers.
 fn person(configuration: &str) -> Person {
+    person_with(configuration, &json!({ "input": 90, "output": 10 }))
+}
+
+/// The same, with what each request of the counter costs.
+fn person_with(configuration: &str, inner: &Value) -> Person {
     let person = Person::new();
     person.configure(configuration);
     let usage = json!({ "input": 90, "output": 10 });
     let count = |text: &str| {
-        json!({ "calls": [{ "name": "text_count", "arguments": { "text": text } }], "usage": usage,
+        json!({ "calls": [{ "name": "text_count", "arguments": { "text": text } }], "usage": inner,
                 "expect": { "instructions": "You count." } })
     };
-    let inner = json!({ "model": "small", "steps": [count("a"), count("a b"), { "text": "Two words.", "usage": usage }] });
+    let inner = json!({ "model": "small", "steps": [count("a"), count("a b"), { "text": "Two words.", "usage": inner }] });
     person.file("inner.json", inner.to_string());
     let outer = json!({ "model": "large", "steps": [
         { "calls": [{ "name": "counter", "arguments": { "task": "Count the words of `a b`" } }], "usage": usage },
@@ -100,11 +105,13 @@ fn what_an_agent_uses_counts_in_the_budget_of_the_session_and_in_its_own() {
            or, in ~/.config/toolcell/config.toml: [budget] calls = 4
     ");
 
-    let own = person(&format!("{COUNTER}budget = {{ tokens = 150 }}\n"));
+    // What two requests leave does not suffice for a third.
+    let usage = json!({ "input": 500, "output": 50 });
+    let own = person_with(&format!("{COUNTER}budget = {{ tokens = 1_200 }}\n"), &usage);
     let seen = own.run(&ask(&[])).ended(0);
     assert!(
         seen.stderr
-            .contains("✗ counter  it stopped: the budget of 150 tokens is used up (200 were used)"),
+            .contains("✗ counter  it stopped: the budget of 1200 tokens (1100 were used) does not suffice"),
         "{}",
         seen.stderr
     );

@@ -10,8 +10,8 @@ use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{Message, Provider, Schema, SessionStore, StoreError, Tool, ToolSpec};
 
 use crate::approval::{Approvals, Approver};
-use crate::budget::Prices;
-use crate::context::normalise;
+use crate::budget::{Budget, Prices};
+use crate::context::{self, normalise};
 use crate::control;
 use crate::error::BuildError;
 use crate::hook::{Hook, Hooks};
@@ -146,6 +146,11 @@ impl Agent {
     pub fn flow(&self) -> Flow {
         let flows = self.inner.machine.tools.values().map(|facts| facts.flow);
         flows.fold(Flow::default(), Flow::union)
+    }
+
+    /// What a session of it may use.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.inner.machine.policy.budget
     }
 
     /// What the tokens of its model cost, if it was told.
@@ -312,9 +317,11 @@ impl AgentBuilder {
         };
         let tools = registry.iter().map(facts).collect();
         let specs = registry.specs();
+        let instructions = prompt::instructions(&self.instructions, &policy, &controls, has_tools);
+        let overhead = context::estimate_overhead(&instructions, &specs);
         Ok(Agent {
             inner: Arc::new(Inner {
-                instructions: prompt::instructions(&self.instructions, &policy, &controls, has_tools).into(),
+                instructions: instructions.into(),
                 provider: self.provider,
                 registry,
                 specs,
@@ -323,6 +330,7 @@ impl AgentBuilder {
                     approvals: self.approvals,
                     tools,
                     answer: self.answer,
+                    overhead,
                 },
                 model: self.model,
                 hooks: Hooks::new(self.hooks, self.hook_timeout)?,

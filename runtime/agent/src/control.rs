@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::tool::Hints;
 use toolcell_core::{
-    BoxFuture, CallContext, Plan, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
+    BoxFuture, CallContext, Left, Plan, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
 };
 
 use crate::policy::Control;
@@ -109,6 +109,10 @@ impl Tool for ControlTool {
 
     fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(std::future::ready(self.answer(call)))
+    }
+
+    fn max_use(&self) -> Left {
+        Left::NOTHING
     }
 }
 

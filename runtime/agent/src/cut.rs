@@ -76,6 +76,25 @@ pub(crate) fn cut(content: Vec<Content>, limit: usize, handle: Option<&str>) -> 
     }
 }
 
+/// Leaves out pictures, files and links for which there is no room, saying so; what is left of it is for the text.
+pub(crate) fn within(content: Vec<Content>, room: Option<usize>) -> Vec<Content> {
+    let Some(mut room) = room else { return content };
+    let fit = |part: Content| {
+        let bytes = match &part {
+            Content::Text { .. } => return part,
+            Content::Blob(_) | Content::Link(_) => part.byte_len(),
+        };
+        if bytes > room {
+            return Content::text(format!(
+                "[{bytes} bytes left out: more than what is left of the budget of bytes]"
+            ));
+        }
+        room -= bytes;
+        part
+    };
+    content.into_iter().map(fit).collect()
+}
+
 fn text_of(part: &Content) -> Option<&str> {
     match part {
         Content::Text { text } => Some(text),

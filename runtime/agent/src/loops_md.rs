@@ -17,7 +17,7 @@ const SOURCES: [&str; 36] = [
     include_str!("../../../tests/it/run_log.rs"),
     include_str!("../../../tests/it/run_model.rs"),
     include_str!("approval.rs"),
-    include_str!("budget.rs"),
+    include_str!("budget/mod.rs"),
     include_str!("context/mod.rs"),
     include_str!("context/normalise.rs"),
     include_str!("context/view.rs"),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::{Hints, InvalidToolName};
 use toolcell_core::{
-    BoxFuture, CallContext, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
+    BoxFuture, CallContext, Left, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
 };
 
 type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>>
@@ -33,6 +33,7 @@ type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, Result
 /// ```
 pub struct FnTool {
     spec: ToolSpec,
+    max_use: Left,
     body: Box<Body>,
 }
 
@@ -71,11 +72,20 @@ impl FnTool {
                 hints: Hints::default(),
                 annotations: BTreeMap::new(),
             },
+            max_use: Left::NOTHING,
             body: Box::new(move |arguments, cx| {
                 let work = body(arguments, cx);
                 Box::pin(async move { work.await.map(IntoOutput::into_output) })
             }),
         })
+    }
+
+    /// The same tool, of which one call uses at most so much beside the call itself and its result; nothing unless set.
+    /// For functions that file a [`toolcell_core::Receipt`].
+    #[must_use]
+    pub fn max_use(mut self, most: Left) -> Self {
+        self.max_use = most;
+        self
     }
 
     /// The same tool with these claims.
@@ -111,6 +121,10 @@ impl Tool for FnTool {
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         (self.body)(call.arguments, cx)
+    }
+
+    fn max_use(&self) -> Left {
+        self.max_use
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcell_core::{BoxFuture, CallContext, SessionStore, Tool, ToolCall, ToolError, ToolOutput, ToolSpec};
+use toolcell_core::{
+    BoxFuture, CallContext, Left, SessionStore, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
+};
 
 use crate::control;
 use crate::cut::{ceil, floor};
@@ -106,6 +108,10 @@ impl ReadResult {
 impl Tool for ReadResult {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn max_use(&self) -> Left {
+        Left::NOTHING
     }
 
     fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {

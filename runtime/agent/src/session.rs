@@ -8,7 +8,6 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::tool::CallObserver;
 use toolcell_core::{Event, EventSink, Message};
 use tracing::Instrument as _;
 
@@ -19,6 +18,7 @@ use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::results::Shelf;
+use crate::subagent::AgentFiling;
 use crate::{spans, words};
 
 /// A conversation that goes on turn by turn.
@@ -119,7 +119,7 @@ impl Session {
         &mut self,
         task: &str,
         sink: &dyn EventSink,
-        caller: Arc<dyn CallObserver>,
+        caller: Arc<AgentFiling>,
     ) -> Result<TurnReport, AgentError> {
         let cancel = CancellationToken::new();
         self.begin(Message::user(task), sink, cancel, Some(caller)).await
@@ -130,7 +130,7 @@ impl Session {
         message: Message,
         sink: &dyn EventSink,
         cancel: CancellationToken,
-        caller: Option<Arc<dyn CallObserver>>,
+        caller: Option<Arc<AgentFiling>>,
     ) -> Result<TurnReport, AgentError> {
         let provider = self.inner.provider.info().clone();
         self.drive(Input::Begin { message, provider }, sink, cancel, caller)
@@ -209,7 +209,7 @@ impl Session {
         first: Input,
         sink: &dyn EventSink,
         cancel: CancellationToken,
-        caller: Option<Arc<dyn CallObserver>>,
+        caller: Option<Arc<AgentFiling>>,
     ) -> Result<TurnReport, AgentError> {
         let span = spans::turn(&self.state.session, self.inner.provider.info());
         let (state, journal) = (&mut self.state, &mut self.journal);

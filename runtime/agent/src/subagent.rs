@@ -1,14 +1,14 @@
 //! An agent as a tool of another one, with its own model, tools, policy and budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::tool::{CallObserver, Hints, InvalidToolName, Progress};
 use toolcell_core::{
-    AgentUse, BoxFuture, CallContext, Content, Event, EventSink, Receipt, Schema, Tool, ToolCall, ToolError,
-    ToolName, ToolOutput, ToolSpec,
+    AgentUse, BoxFuture, CallContext, Content, Event, EventSink, Left, Receipt, Schema, Tool, ToolCall,
+    ToolError, ToolName, ToolOutput, ToolSpec,
 };
 
 use crate::Agent;
@@ -52,6 +52,18 @@ impl Tool for SubAgent {
         &self.spec
     }
 
+    /// What its own budget allows. Where that says nothing, all that the session of the call has left is reserved, so
+    /// that such agents run one after the other.
+    fn max_use(&self) -> Left {
+        let left = self.agent.budget().left(&Spent::default());
+        // Its time limit is not one for the sum of its calls.
+        Left {
+            wall_ms: None,
+            prices: None,
+            ..left
+        }
+    }
+
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let task = call
@@ -59,14 +71,10 @@ impl Tool for SubAgent {
                 .get("task")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let watch = Watch {
-                observer: cx.observer.clone(),
-                prices: self.agent.prices(),
-                used: Mutex::default(),
-            };
+            let filing = Arc::new(AgentFiling::new(cx.observer, self.agent.prices()));
             let mut session = self.agent.session();
             let report = session
-                .run_inside(task, &watch, cx.observer)
+                .run_inside(task, &Watch(filing.clone()), filing)
                 .await
                 .map_err(|error| ToolError::host(&error))?;
             answer(report)
@@ -107,9 +115,8 @@ fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// Passes on what an outer loop should see, tells it what is used while that happens, and files the receipt whenever the
-/// call ends.
-struct Watch {
+/// What the session of a call uses. It is filed when the session and everything that it began is gone, in whatever way.
+pub(crate) struct AgentFiling {
     observer: Arc<dyn CallObserver>,
     prices: Option<Prices>,
     used: Mutex<Used>,
@@ -131,24 +138,36 @@ impl Used {
                 self.own.steps += 1;
                 self.own.usage.add(usage.unwrap_or_default());
             }
-            Event::CallFinished { content, receipt, .. } => {
-                self.own.calls += 1;
-                self.own.bytes += content.iter().map(Content::byte_len).sum::<usize>() as u64;
-                if let Some(receipt) = receipt {
-                    self.calls.merge(receipt.clone());
-                }
+            Event::SummaryFailed { usage, .. } | Event::StepInterrupted { usage, .. } => {
+                self.own.usage.add(usage.unwrap_or_default());
+            }
+            Event::HookFinished { receipt, .. } => {
+                self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
+            }
+            Event::CallFinished {
+                content,
+                receipt,
+                not_run: false,
+                ..
+            } => {
+                let bytes = content.iter().map(Content::byte_len).sum::<usize>();
+                self.call(bytes as u64, receipt.clone());
             }
             _ => {}
         }
     }
 
+    fn call(&mut self, bytes: u64, receipt: Option<Receipt>) {
+        self.own.calls += 1;
+        self.own.bytes = self.own.bytes.saturating_add(bytes);
+        if let Some(receipt) = receipt {
+            self.calls.merge(receipt);
+        }
+    }
+
     fn receipt(&self, prices: Option<&Prices>) -> Receipt {
-        let spent = Spent {
-            usage: self.own.usage,
-            ..Spent::default()
-        };
         let mut all = AgentUse {
-            cost_micros: prices.map(|prices| spent.cost_micros(prices)),
+            cost_micros: prices.map(|prices| prices.cost_micros(&self.own.usage)),
             ..self.own
         };
         if let Some(further) = &self.calls.agent {
@@ -161,20 +180,46 @@ impl Used {
     }
 }
 
+impl AgentFiling {
+    fn new(observer: Arc<dyn CallObserver>, prices: Option<Prices>) -> Self {
+        Self {
+            observer,
+            prices,
+            used: Mutex::default(),
+        }
+    }
+
+    /// The call that the session runs in.
+    pub(crate) fn observer(&self) -> &dyn CallObserver {
+        &*self.observer
+    }
+
+    /// A call of the session was dropped with it, before an event could tell.
+    pub(crate) fn dropped(&self, receipt: Option<Receipt>) {
+        self.used().call(0, receipt);
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AgentFiling {
+    fn drop(&mut self) {
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.observer.receipt(used.receipt(self.prices.as_ref()));
+    }
+}
+
+/// Passes on what an outer loop should see.
+struct Watch(Arc<AgentFiling>);
+
 impl EventSink for Watch {
     fn event(&self, event: &Event) {
-        {
-            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            used.note(event);
-            if matches!(
-                event,
-                Event::StepFinished { .. } | Event::Compacted { .. } | Event::CallFinished { .. }
-            ) {
-                self.observer.used_so_far(&used.receipt(self.prices.as_ref()));
-            }
-        }
+        self.0.used().note(event);
+        let observer = self.0.observer();
         if let Event::StepStarted { step } = event {
-            self.observer.progress(Progress {
+            observer.progress(Progress {
                 done: u64::from(*step),
                 total: None,
                 message: Some(format!("step {step}")),
@@ -182,14 +227,7 @@ impl EventSink for Watch {
         }
         // The pieces come again in the answer as a whole.
         if !matches!(event, Event::TextDelta { .. } | Event::ReasoningDelta { .. }) {
-            self.observer.nested(event);
+            observer.nested(event);
         }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.observer.receipt(used.receipt(self.prices.as_ref()));
     }
 }

@@ -121,28 +121,27 @@ impl BudgetHints {
         }
     }
 
-    /// A flag, and a line of the file that decides, with twice what was allowed or used. A turn that was ended while it
-    /// waited was ended by time.
+    /// A flag, and a line of the file that decides, with twice what was allowed or used: of the first budget that is used
+    /// up, or else of the one of which the largest share is used. Time may be up while a turn waits, and what is left may
+    /// not suffice for another request.
     pub(crate) fn of(&self, spent: &Spent) -> Option<String> {
-        let alone = |named: NamedBudget, origin: &Origin| {
-            let mut one = SourcedBudget::default();
-            one.set(named, origin.clone());
-            one.budget(self.prices)
-        };
-        let (named, origin) = self
-            .budget
-            .all()
-            .find(|(named, origin)| alone(*named, origin).exceeded(spent).is_some())
-            .or_else(|| self.budget.all().find(|(named, _)| named.name == "wall"))?;
-        let used = match named.name {
+        let used = |named: NamedBudget| match named.name {
             "fuel" => spent.fuel,
             "wall" => spent.wall_ms,
             "call_wall" => spent.call_us / 1_000,
             "bytes" => spent.bytes,
             "calls" => spent.calls,
-            "tokens" => spent.usage.input.saturating_add(spent.usage.output),
+            "tokens" => spent.tokens(),
             _ => self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
         };
+        let share = |named: NamedBudget| u128::from(used(named)) * 1_000 / u128::from(named.value.max(1));
+        let is_used_up = |named: NamedBudget| used(named) >= named.value;
+        let (named, origin) = self
+            .budget
+            .all()
+            .find(|(named, _)| is_used_up(*named))
+            .or_else(|| self.budget.all().max_by_key(|(named, _)| share(*named)))?;
+        let used = used(named);
         let more = NamedBudget {
             value: named.value.max(used).max(1).saturating_mul(2),
             ..named

@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolcell_agent::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
-    PromptDraft, TurnEnd, Verdict,
+    HookPoint, PromptDraft, TurnEnd, Verdict,
 };
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::{CallObserver, LogLine};
-use toolcell_core::{BoxFuture, Content, Grant, Message, Receipt};
+use toolcell_core::{BoxFuture, Content, Grant, Left, Message, Receipt};
 use toolcell_sandbox::CellHook;
 use toolcell_sandbox::hook::{self as cell, Effects, HookFailure, Moment};
 
@@ -106,6 +106,16 @@ impl Hook for ComponentHook {
 
     fn timeout(&self) -> Option<Duration> {
         Some(self.timeout)
+    }
+
+    fn max_fuel(&self, point: HookPoint) -> u64 {
+        let wants = self
+            .hook
+            .spec()
+            .moments
+            .iter()
+            .any(|moment| moment.as_str() == point.as_str());
+        if wants { self.hook.max_fuel() } else { 0 }
     }
 
     fn before_prompt<'a>(
@@ -329,6 +339,10 @@ impl CallObserver for Ear {
             "{}",
             line.message.escape_debug()
         );
+    }
+
+    fn left(&self) -> Left {
+        self.cx.left()
     }
 
     fn receipt(&self, receipt: Receipt) {

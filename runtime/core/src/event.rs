@@ -82,7 +82,7 @@ pub enum Event {
         message: Message,
         /// Why the model stopped.
         stop: StopReason,
-        /// What it cost, if known.
+        /// Tokens that the provider counted, or an estimate where it counted none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -96,6 +96,9 @@ pub enum Event {
         message: Option<Message>,
         /// Why.
         reason: String,
+        /// Estimated tokens, where an answer had begun.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
     },
     /// The loop itself says something to the model.
     Reminder {
@@ -188,6 +191,9 @@ pub enum Event {
         /// What the call used; absent when it never reached a cell.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
+        /// Absent when the tool ran; `true` when the call was refused or cancelled before.
+        #[serde(default, skip_serializing_if = "is_false")]
+        not_run: bool,
     },
     /// Something happened in the session of an agent that runs as a call. Pieces of its answers are left out.
     Nested {
@@ -227,6 +233,14 @@ pub enum Event {
         /// What stands for them.
         replacement: Vec<Message>,
         /// What the request for the summary cost, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// No summary could be made, and the conversation stays as it is.
+    SummaryFailed {
+        /// Why.
+        reason: String,
+        /// What the request for it cost, if there was one and that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
@@ -445,6 +459,14 @@ impl<S: EventSink + ?Sized> EventSink for Arc<S> {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde asks for"
+)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -489,6 +511,7 @@ pub(crate) mod tests {
                 step: 1,
                 message: None,
                 reason: "cut".into(),
+                usage: Some(Usage::default()),
             },
             Event::Reminder {
                 kind: ReminderKind::NoToolCall,
@@ -546,6 +569,7 @@ pub(crate) mod tests {
                     limit: crate::Limit::Fuel(7),
                 }),
                 receipt: Some(Receipt::default()),
+                not_run: true,
             },
             Event::Nested {
                 id: id(),
@@ -579,6 +603,10 @@ pub(crate) mod tests {
                 removed: 4,
                 replacement: vec![message()],
                 usage: None,
+            },
+            Event::SummaryFailed {
+                reason: "the model wrote none".into(),
+                usage: Some(Usage::default()),
             },
             Event::ResultsPruned {
                 calls: vec![id()],

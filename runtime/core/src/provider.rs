@@ -235,6 +235,40 @@ impl ProviderError {
     }
 }
 
+/// Prices of one million tokens each, in millionths of a unit of money of the user's choice (3 dollars are 3,000,000).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prices {
+    /// Input tokens that no cache held.
+    pub input: u64,
+    /// Input tokens read from a cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    pub cache_write: u64,
+    /// Output tokens, with those of reasoning.
+    pub output: u64,
+}
+
+impl Prices {
+    /// Cost of these tokens, in millionths of a unit of money.
+    pub fn cost_micros(&self, usage: &Usage) -> u64 {
+        let fresh = usage
+            .input
+            .saturating_sub(usage.cache_read)
+            .saturating_sub(usage.cache_write);
+        let sum = [
+            (fresh, self.input),
+            (usage.cache_read, self.cache_read),
+            (usage.cache_write, self.cache_write),
+            (usage.output, self.output),
+        ]
+        .into_iter()
+        .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
+        .fold(0, u128::saturating_add);
+        u64::try_from(sum / 1_000_000).unwrap_or(u64::MAX)
+    }
+}
+
 impl Usage {
     /// Adds another request's tokens.
     pub fn add(&mut self, other: Self) {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::{ApprovalRequest, Decision};
+use crate::provider::Prices;
 use crate::{BoxFuture, Content, Event, Receipt, Schema, ToolError};
 
 /// A tool that a model can call.
@@ -23,6 +24,13 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// All but [`ToolError::Host`] are answers for the model.
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+
+    /// Upper bound of what one call uses, beside the call itself and its result; `None` in a field means unknown. A
+    /// session with a budget reserves this much before the call begins, and all that it has left where nothing is known,
+    /// so that calls at the same time stay within the budget together.
+    fn max_use(&self) -> Left {
+        Left::default()
+    }
 }
 
 impl<T: Tool + ?Sized> Tool for Arc<T> {
@@ -32,6 +40,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         (**self).call(call, cx)
+    }
+
+    fn max_use(&self) -> Left {
+        (**self).max_use()
     }
 }
 
@@ -108,8 +120,8 @@ pub struct CallContext {
 
 /// Hears what happens inside one call, and stands for the session that made it.
 ///
-/// The methods are called from the thread that runs the call and must not block. The last four are for tools that are
-/// agents themselves; of the others, those with limits of their own ask for [`CallObserver::left`].
+/// The methods are called from the thread that runs the call and must not block. The last two are for tools that are
+/// agents themselves; tools with limits of their own ask for [`CallObserver::left`].
 pub trait CallObserver: Send + Sync {
     /// A line that the tool logged or wrote to standard output or standard error.
     fn log(&self, _line: LogLine) {}
@@ -117,12 +129,10 @@ pub trait CallObserver: Send + Sync {
     fn progress(&self, _progress: Progress) {}
     /// What the call used; once, when it ends in whatever way.
     fn receipt(&self, _receipt: Receipt) {}
-    /// What the call may use at most, because its session has no more left. Whatever its own limits allow.
+    /// What the call may use at most, because its session has reserved no more for it. Whatever its own limits allow.
     fn left(&self) -> Left {
         Left::default()
     }
-    /// What the call has used so far, all in all; where others must know it before the call ends.
-    fn used_so_far(&self, _receipt: &Receipt) {}
     /// Something that happened in a session inside the call.
     fn nested(&self, _event: &Event) {}
     /// A question to the person about a call inside the call. Dropping the future takes it back.
@@ -133,13 +143,15 @@ pub trait CallObserver: Send + Sync {
     }
 }
 
-/// What is left of what a session may use; `None` is as much as one likes.
+/// What is left of what a session may use; `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
     /// Units of fuel.
     pub fuel: Option<u64>,
-    /// Milliseconds of wall time.
+    /// Milliseconds until the session ends.
     pub wall_ms: Option<u64>,
+    /// Milliseconds of wall time of calls, summed over all of them.
+    pub call_ms: Option<u64>,
     /// Calls of tools.
     pub calls: Option<u64>,
     /// Bytes of results.
@@ -148,9 +160,23 @@ pub struct Left {
     pub tokens: Option<u64>,
     /// Money, in millionths of a unit.
     pub cost_micros: Option<u64>,
+    /// Prices of tokens of those that have none of their own.
+    pub prices: Option<Prices>,
 }
 
 impl Left {
+    /// Nothing at all: the bound of a tool that has no cell and is no agent.
+    pub const NOTHING: Self = Self {
+        fuel: Some(0),
+        wall_ms: None,
+        call_ms: Some(0),
+        calls: Some(0),
+        bytes: Some(0),
+        tokens: Some(0),
+        cost_micros: Some(0),
+        prices: None,
+    };
+
     /// What both allow.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
@@ -161,10 +187,12 @@ impl Left {
         Self {
             fuel: min(self.fuel, other.fuel),
             wall_ms: min(self.wall_ms, other.wall_ms),
+            call_ms: min(self.call_ms, other.call_ms),
             calls: min(self.calls, other.calls),
             bytes: min(self.bytes, other.bytes),
             tokens: min(self.tokens, other.tokens),
             cost_micros: min(self.cost_micros, other.cost_micros),
+            prices: self.prices.or(other.prices),
         }
     }
 
@@ -173,6 +201,7 @@ impl Left {
         [
             (self.fuel, "fuel"),
             (self.wall_ms, "time"),
+            (self.call_ms, "tool time"),
             (self.calls, "calls"),
             (self.bytes, "bytes of results"),
             (self.tokens, "tokens"),

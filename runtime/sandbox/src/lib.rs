@@ -65,6 +65,9 @@ mod engine;
 mod error;
 mod failure;
 mod files;
+#[cfg(test)]
+#[path = "../../../tests/fuzz/mod.rs"]
+mod fuzz_runner;
 pub mod hook;
 mod imports;
 mod keyvalue;

@@ -42,6 +42,17 @@ impl Tool for ComponentTool {
             result
         })
     }
+
+    fn max_use(&self) -> Left {
+        let limits = &self.policy.limits;
+        Left {
+            fuel: Some(limits.fuel),
+            call_ms: Some(limits.wall_ms),
+            // Pictures and files come on top of the text of a result.
+            bytes: Some(limits.output),
+            ..Left::NOTHING
+        }
+    }
 }
 
 impl ComponentTool {
@@ -79,9 +90,10 @@ impl ComponentTool {
 }
 
 /// The policy with what the session of the call has left as its limits, where that is less.
-fn within(policy: &Policy, left: Left) -> Cow<'_, Policy> {
+pub(crate) fn within(policy: &Policy, left: Left) -> Cow<'_, Policy> {
     let fuel = left.fuel.filter(|left| *left < policy.limits.fuel);
-    let wall_ms = left.wall_ms.filter(|left| *left < policy.limits.wall_ms);
+    let wall_ms = [left.wall_ms, left.call_ms].into_iter().flatten().min();
+    let wall_ms = wall_ms.filter(|left| *left < policy.limits.wall_ms);
     if fuel.is_none() && wall_ms.is_none() {
         return Cow::Borrowed(policy);
     }

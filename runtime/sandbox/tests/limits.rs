@@ -521,21 +521,22 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
     let mut patient = Policy::default();
     patient.limits.fuel = u64::MAX;
     let tool = only_tool(&component, patient);
-    let context = CallContext {
-        observer: Arc::new(Poor(
-            Left {
-                wall_ms: Some(20),
-                ..Left::default()
-            },
-            Ear::default(),
-        )),
-        ..CallContext::unobserved()
-    };
-    let ended = tool.call(call_of(json!({})), context).await;
-    assert_eq!(
-        ended,
-        Err(ToolError::Limit {
-            limit: Limit::WallTimeMs(20)
-        })
-    );
+    for (wall_ms, call_ms) in [(Some(20), None), (Some(2_000), Some(20)), (Some(20), Some(2_000))] {
+        let left = Left {
+            wall_ms,
+            call_ms,
+            ..Left::default()
+        };
+        let context = CallContext {
+            observer: Arc::new(Poor(left, Ear::default())),
+            ..CallContext::unobserved()
+        };
+        let ended = tool.call(call_of(json!({})), context).await;
+        assert_eq!(
+            ended,
+            Err(ToolError::Limit {
+                limit: Limit::WallTimeMs(20)
+            })
+        );
+    }
 }

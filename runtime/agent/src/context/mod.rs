@@ -11,13 +11,13 @@ pub(crate) use view::{View, request};
 
 use std::sync::Arc;
 
-use toolcell_core::{Content, Message, Part};
+use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use crate::policy::Prune;
 use crate::words::PRUNED;
 
 /// Bytes that stand for one token where no provider has counted.
-const BYTES_PER_TOKEN: usize = 4;
+pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
 /// Tokens that a picture or a file counts for, whatever its size: providers count them by area, not by bytes.
 const TOKENS_PER_BLOB: u64 = 1_500;
@@ -27,7 +27,8 @@ pub(crate) fn estimate(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|message| estimate_one(message)).sum()
 }
 
-fn estimate_one(message: &Message) -> u64 {
+/// Tokens of one message, as far as bytes can tell.
+pub(crate) fn estimate_one(message: &Message) -> u64 {
     let of_content = |content: &[Content]| -> u64 {
         content
             .iter()
@@ -53,6 +54,16 @@ fn estimate_one(message: &Message) -> u64 {
                 })
                 .sum(),
         }
+}
+
+/// Tokens of the system prompt and the tools, as far as bytes can tell.
+pub(crate) fn estimate_overhead(instructions: &str, tools: &[ToolSpec]) -> u64 {
+    let of_tool = |tool: &ToolSpec| {
+        let schema = tool.input.as_value().to_string();
+        tool.name.as_str().len() + tool.description.len() + schema.len()
+    };
+    let tools: usize = tools.iter().map(of_tool).sum();
+    ((instructions.len() + tools) / BYTES_PER_TOKEN) as u64
 }
 
 /// Positions at which rounds begin.

@@ -1,84 +1,128 @@
-//! What the calls of a turn share: what is left of the budget, and the person who is asked.
+//! What the calls and hooks of a turn share: the budget, of which each reserves its part, and the user who is asked.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolcell_core::tool::CallObserver;
+use tokio::sync::oneshot;
+use toolcell_core::provider::Prices;
 use toolcell_core::{ApprovalRequest, Decision, Left, Receipt};
 
 use crate::agent::Inner;
+use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
+use crate::subagent::AgentFiling;
 use crate::words;
 
 /// The account of one session while a turn runs.
-pub(super) struct Account {
+pub(crate) struct Account {
     inner: Arc<Inner>,
     /// The call of another session that this session runs in.
-    caller: Option<Arc<dyn CallObserver>>,
-    /// Held while a person is asked.
+    caller: Option<Arc<AgentFiling>>,
+    /// What that session reserved for this one.
+    outside: Budget,
+    /// Held while the user is asked.
     asking: tokio::sync::Mutex<()>,
     books: Mutex<Books>,
 }
 
-#[derive(Default)]
 struct Books {
-    /// What the session has used, without the calls that run.
-    spent: Spent,
-    /// What calls that run have used so far, as far as they tell.
-    running: BTreeMap<String, Receipt>,
+    reservations: Reservations,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Grant>>,
+}
+
+/// A reservation that is waited for. Dropping it takes it back.
+pub(crate) struct Waiting {
+    account: Arc<Account>,
+    ticket: Ticket,
+    grant: oneshot::Receiver<Grant>,
+    is_taken: bool,
+}
+
+/// What a hook reserved; it ends with the hook at the latest, and is charged what that filed.
+pub(crate) struct HookShare {
+    account: Arc<Account>,
+    ticket: Ticket,
+    left: Left,
+    used: Mutex<Option<u64>>,
+    has_ended: AtomicBool,
 }
 
 impl Account {
-    pub(super) fn new(inner: Arc<Inner>, caller: Option<Arc<dyn CallObserver>>, spent: Spent) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, caller: Option<Arc<AgentFiling>>, spent: &Spent) -> Self {
+        let own = &inner.machine.policy.budget;
+        let outside = match &caller {
+            Some(caller) => Budget::of_what_others_leave(caller.observer().left(), spent, own.prices),
+            None => Budget::default(),
+        };
+        let left = own.left(spent).within(outside.left(spent));
         Self {
             inner,
             caller,
+            outside,
             asking: tokio::sync::Mutex::default(),
             books: Mutex::new(Books {
-                spent,
-                running: BTreeMap::new(),
+                reservations: Reservations::new(left),
+                waiting: BTreeMap::new(),
             }),
         }
     }
 
-    /// What a call may use that begins now: what is left of the session's own budget, and of that of its caller.
-    pub(super) fn left(&self) -> Left {
-        let own = {
-            let books = self.books();
-            let mut spent = books.spent;
-            for receipt in books.running.values() {
-                spent.count_call(0, Some(receipt));
-            }
-            self.inner.machine.policy.budget.left(&spent)
-        };
-        match &self.caller {
-            Some(caller) => own.within(caller.left()),
-            None => own,
+    /// What the session that called this one reserved for it.
+    pub(super) fn outside(&self) -> &Budget {
+        &self.outside
+    }
+
+    /// What the tokens of those cost that know no prices.
+    pub(super) fn prices(&self) -> Option<Prices> {
+        self.inner.machine.policy.budget.prices.or(self.outside.prices)
+    }
+
+    /// Asks for a reservation of at most so much, behind all others that wait.
+    pub(crate) fn reserve(self: &Arc<Self>, most: &Left) -> Waiting {
+        let (sender, grant) = oneshot::channel();
+        let mut books = self.books();
+        let ticket = books.reservations.ask(most);
+        books.waiting.insert(ticket, sender);
+        books.decide();
+        drop(books);
+        Waiting {
+            account: self.clone(),
+            ticket,
+            grant,
+            is_taken: false,
         }
     }
 
-    /// What a caller leaves this session, as a budget for it.
-    pub(super) fn outside(&self, spent: &Spent) -> Budget {
-        let prices = self.inner.machine.policy.budget.prices;
-        match &self.caller {
-            Some(caller) => Budget::of_what_others_leave(caller.left(), spent, prices),
-            None => Budget::default(),
+    /// What has a reservation has ended and used so much of it.
+    pub(super) fn end(&self, ticket: Ticket, used: Amounts) {
+        let mut books = self.books();
+        books.reservations.end(ticket, used);
+        books.decide();
+    }
+
+    /// It does not begin, or it used nothing.
+    fn forget(&self, ticket: Ticket) {
+        let mut books = self.books();
+        books.waiting.remove(&ticket);
+        books.reservations.forget(ticket);
+        books.decide();
+    }
+
+    /// The session has spent this much, with all that these reservations are about.
+    pub(super) fn count(&self, spent: &Spent, tickets: impl IntoIterator<Item = Ticket>) {
+        let own = &self.inner.machine.policy.budget;
+        let left = own.left(spent).within(self.outside.left(spent));
+        let mut books = self.books();
+        books.reservations.count(left, tickets);
+        books.decide();
+    }
+
+    /// A call was dropped with the turn and what it used is in no event.
+    pub(super) fn dropped(&self, receipt: Option<Receipt>) {
+        if let Some(caller) = &self.caller {
+            caller.dropped(receipt);
         }
-    }
-
-    /// The session has used this much, and these calls run.
-    pub(super) fn settle(&self, spent: Spent) {
-        self.books().spent = spent;
-    }
-
-    /// What a call has used so far.
-    pub(super) fn used_so_far(&self, id: &str, receipt: Receipt) {
-        self.books().running.insert(id.to_owned(), receipt);
-    }
-
-    /// A call has ended; from now on its receipt counts with the session.
-    pub(super) fn ended(&self, id: &str) {
-        self.books().running.remove(id);
     }
 
     /// Asks whoever can be asked, one question at a time: the session's own approver, or its caller.
@@ -86,7 +130,7 @@ impl Account {
         let _one = self.asking.lock().await;
         match (&self.inner.approver, &self.caller) {
             (Some(approver), _) => approver.decide(request).await,
-            (None, Some(caller)) => caller.ask(request.clone()).await,
+            (None, Some(caller)) => caller.observer().ask(request.clone()).await,
             (None, None) => Decision::Deny {
                 reason: Some(words::nobody_to_ask(&request.reason)),
             },
@@ -95,5 +139,87 @@ impl Account {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Books {
+    /// Tells those that need not wait any longer.
+    fn decide(&mut self) {
+        for (ticket, grant) in self.reservations.decide() {
+            if let Some(waiting) = self.waiting.remove(&ticket) {
+                // `Waiting` takes back what it did not receive when it is dropped.
+                let _ = waiting.send(grant);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Waits until it is granted or refused. A grant has to be ended.
+    pub(crate) async fn granted(mut self) -> Grant {
+        let grant = (&mut self.grant)
+            .await
+            .expect("the account keeps a sender until it has sent or this is dropped");
+        self.is_taken = true;
+        grant
+    }
+
+    /// The same for a hook.
+    pub(crate) async fn for_hook(self) -> Result<HookShare, Exhausted> {
+        let (account, ticket) = (self.account.clone(), self.ticket);
+        let left = self.granted().await?;
+        Ok(HookShare {
+            account,
+            ticket,
+            left,
+            used: Mutex::default(),
+            has_ended: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            self.account.forget(self.ticket);
+        }
+    }
+}
+
+impl HookShare {
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    pub(crate) fn left(&self) -> Left {
+        self.left
+    }
+
+    /// What the hook used, which an event tells the session.
+    pub(crate) fn note(&self, receipt: &Receipt) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = Some(used.unwrap_or_default().saturating_add(receipt.fuel));
+    }
+
+    /// The hook has run; whoever keeps its context holds nothing back.
+    pub(crate) fn end(&self) {
+        if self.has_ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        match used {
+            Some(fuel) => self.account.end(self.ticket, [fuel, 0, 0, 0, 0, 0]),
+            None => self.account.forget(self.ticket),
+        }
+    }
+}
+
+impl Drop for HookShare {
+    fn drop(&mut self) {
+        self.end();
     }
 }

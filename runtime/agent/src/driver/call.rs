@@ -5,18 +5,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
-use toolcell_core::{CallContext, Content, Event, ToolCall, ToolError, ToolName};
+use toolcell_core::tool::CallObserver as _;
+use toolcell_core::{CallContext, Content, Event, Left, ToolCall, ToolError, ToolName};
 use tracing::Span;
 
+use super::account::{Account, Waiting};
 use super::observer::Observer;
 use super::tasks::Done;
 use crate::agent::Inner;
+use crate::budget::Spent;
+use crate::budget::reserve::{Amounts, Exhausted};
 use crate::dispatch::{self, Attempt};
 use crate::hook::{CallReport, Failure, FailurePhase, HookContext};
 use crate::machine::CallOutcome;
 use crate::policy::Control;
 use crate::results::{ReadResult, Shelf};
-use crate::spans;
+use crate::{spans, words};
 
 /// A call in its task.
 pub(super) struct Run {
@@ -24,28 +28,49 @@ pub(super) struct Run {
     pub(super) shelf: Arc<Shelf>,
     pub(super) cx: HookContext,
     pub(super) observer: Arc<Observer>,
+    pub(super) account: Arc<Account>,
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) arguments: Value,
 }
 
 impl Run {
-    pub(super) async fn run(self) -> Done {
-        let begun = Instant::now();
-        let mut outcome = self.outcome().await;
-        if let Some(error) = &outcome.error {
-            spans::failed(&Span::current(), error.kind());
-        }
-        if !self.inner.hooks.is_empty() {
-            outcome = self.report(outcome, begun.elapsed()).await;
-        }
+    /// Waits for its reservation and runs. What it did use is charged before hooks hear of it, so that what they use can
+    /// be reserved.
+    pub(super) async fn run(self, waiting: Waiting) -> Done {
+        let ticket = waiting.ticket();
+        let outcome = match waiting.granted().await {
+            Ok(grant) => {
+                self.observer.begin(grant);
+                let begun = Instant::now();
+                let outcome = self.outcome(grant).await;
+                self.account.end(ticket, self.used(&outcome));
+                if let Some(error) = &outcome.error {
+                    spans::failed(&Span::current(), error.kind());
+                }
+                if !self.inner.hooks.is_empty() {
+                    self.report(&outcome, begun.elapsed()).await;
+                }
+                outcome
+            }
+            Err(Exhausted(unit)) => {
+                let reason = format!("the budget of {unit} is used up");
+                CallOutcome::refused(ToolError::denied(words::no_budget(&reason), None))
+            }
+        };
         Done::Returned {
             id: self.id,
             outcome: Box::new(outcome),
         }
     }
 
-    async fn outcome(&self) -> CallOutcome {
+    fn used(&self, outcome: &CallOutcome) -> Amounts {
+        let bytes = outcome.bytes();
+        let receipt = self.observer.peek_receipt();
+        Spent::of_call(bytes, receipt.as_ref(), self.account.prices().as_ref())
+    }
+
+    async fn outcome(&self, grant: Left) -> CallOutcome {
         let output = match self.attempt() {
             Ok(attempt) => {
                 let (id, observer) = (&self.id, &self.observer);
@@ -61,6 +86,10 @@ impl Run {
             }
             Err(error) => Err(error),
         };
+        if let Err(ToolError::Limit { .. }) = &output {
+            // Both this and the driver keep it.
+            self.observer.released(2).await;
+        }
         let output = match output {
             Ok(output) => output,
             Err(error) => {
@@ -73,7 +102,12 @@ impl Run {
         let (content, structured) = dispatch::readable(output);
         let policy = &self.inner.machine.policy;
         let readable = policy.control.contains(&Control::ReadResult);
-        let cut = crate::cut::cut(content, policy.result_bytes, readable.then_some(&self.id));
+        // What an agent reserved is also for the results of its own calls.
+        let room = grant.bytes.and(self.observer.left().bytes);
+        let room = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX));
+        let content = crate::cut::within(content, room);
+        let limit = room.map_or(policy.result_bytes, |room| room.min(policy.result_bytes));
+        let cut = crate::cut::cut(content, limit, readable.then_some(&self.id));
         if let Some(whole) = cut.whole
             && readable
             && let Err(error) = self.shelf.keep(&self.id, whole).await
@@ -123,7 +157,7 @@ impl Run {
         })
     }
 
-    async fn report(&self, outcome: CallOutcome, took: Duration) -> CallOutcome {
+    async fn report(&self, outcome: &CallOutcome, took: Duration) {
         let report = CallReport {
             id: self.id.clone(),
             tool: self.tool.clone(),
@@ -144,6 +178,5 @@ impl Run {
             };
             self.inner.hooks.on_error(&failure, &self.cx).await;
         }
-        outcome
     }
 }

@@ -11,6 +11,7 @@ use toolcell_core::provider::{
 use toolcell_core::{BoxStream, Event, Part};
 use tracing::{Instrument as _, Span};
 
+use crate::context::BYTES_PER_TOKEN;
 use crate::spans;
 
 /// A request on its way.
@@ -21,6 +22,10 @@ pub(super) struct Listening<'a> {
     span: Span,
     text: String,
     begun: BTreeMap<usize, String>,
+    /// Most tokens that the budget leaves for the answer.
+    max_output: Option<u64>,
+    /// Bytes of the answer so far.
+    bytes: u64,
 }
 
 /// What comes of listening.
@@ -33,15 +38,34 @@ pub(super) enum Heard {
     Answer(Completion, Vec<String>),
     /// No answer, and what there was of it.
     Failure(ProviderError, String),
+    /// The answer is longer than the budget allows, whatever was asked for.
+    TooLong {
+        /// Tokens that were left for it.
+        tokens: u64,
+    },
+}
+
+/// The limit that a request is sent with. What the budget leaves is a limit for the provider only where every model
+/// accepts a limit of this size; otherwise the answer is ended as it comes.
+fn limited(own: Option<u64>, left: Option<u64>) -> Option<u64> {
+    /// Largest limit that every model accepts, in tokens.
+    const ACCEPTED: u64 = 4_096;
+    match (own, left) {
+        (Some(own), Some(left)) => Some(own.min(left)),
+        (None, Some(left)) if left <= ACCEPTED => Some(left),
+        (own, _) => own,
+    }
 }
 
 impl<'a> Listening<'a> {
     pub(super) fn new(
         session: &str,
         provider: &'a dyn Provider,
-        request: Request,
+        mut request: Request,
         timeout: Option<Duration>,
+        max_output: Option<u64>,
     ) -> Self {
+        request.max_output_tokens = limited(request.max_output_tokens, max_output);
         Self {
             provider,
             stream: provider.stream(request),
@@ -49,6 +73,8 @@ impl<'a> Listening<'a> {
             deadline: timeout.map(|timeout| (Instant::now() + timeout, timeout)),
             text: String::new(),
             begun: BTreeMap::new(),
+            max_output,
+            bytes: 0,
         }
     }
 
@@ -81,6 +107,18 @@ impl<'a> Listening<'a> {
     }
 
     fn delta(&mut self, delta: Delta) -> Heard {
+        let bytes = match &delta {
+            Delta::Text(text) | Delta::Reasoning(text) => text.len(),
+            Delta::CallStarted { name, .. } => name.len(),
+            Delta::CallArguments { fragment, .. } => fragment.len(),
+            Delta::Retry { .. } | Delta::Finished(_) => 0,
+        };
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if let Some(tokens) = self.max_output
+            && self.bytes / (BYTES_PER_TOKEN as u64) > tokens
+        {
+            return Heard::TooLong { tokens };
+        }
         match delta {
             Delta::Text(text) => {
                 self.text.push_str(&text);

@@ -9,10 +9,11 @@
 //! Every call runs in a task of its own, so that calls use all processors. A call that is cancelled is dropped; the
 //! driver waits until it is gone, at most [`GRACE`], so that its receipt is known.
 
-mod account;
+pub(crate) mod account;
 mod call;
 pub(crate) mod journal;
 mod listen;
+pub(crate) mod notes;
 mod observer;
 mod tasks;
 mod wait;
@@ -22,21 +23,22 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::tool::CallObserver;
+use toolcell_core::provider::Request;
 use toolcell_core::{Event, EventSink, Message, StoreError};
 
 use self::account::Account;
 use self::journal::Journal;
 use self::listen::Listening;
-use self::observer::{MAX_WAITING, Observer};
+use self::notes::{Note, NoteReceiver, Notes};
+use self::observer::Observer;
 use self::tasks::Done;
 use crate::agent::Inner;
 use crate::budget::Budget;
+use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::dispatch;
 use crate::error::AgentError;
@@ -46,6 +48,7 @@ use crate::policy::LoopPolicy;
 use crate::report::{Record, TurnReport};
 use crate::results::Shelf;
 use crate::session::Silent;
+use crate::subagent::AgentFiling;
 
 /// How long a call may take to be dropped. Cells are dropped within one epoch tick; a native tool that blocks its thread
 /// is left behind, without a receipt.
@@ -67,10 +70,12 @@ pub(crate) struct Driver<'a> {
     /// Time of this turn before this driver took it up, in milliseconds.
     before_ms: u64,
     tasks: JoinSet<Done>,
-    running: BTreeMap<String, Arc<Observer>>,
+    running: BTreeMap<String, RunningCall>,
+    /// Reservations of calls that have ended and that the machine is about to count.
+    ended: Vec<Ticket>,
     model: Option<Listening<'a>>,
     summary: Option<Summary>,
-    notes: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+    notes: (Notes, NoteReceiver),
     journal: &'a mut Journal,
     /// What is done once the journal has come to a mark.
     held: Vec<(u64, Effect)>,
@@ -84,6 +89,12 @@ pub(crate) struct Driver<'a> {
     /// What hooks shared when it was last looked at.
     shared: Map<String, Value>,
     record: Record,
+}
+
+/// A call that runs, or waits for its reservation.
+struct RunningCall {
+    observer: Arc<Observer>,
+    ticket: Ticket,
 }
 
 /// A summary that is being made.
@@ -100,9 +111,9 @@ impl<'a> Driver<'a> {
         shelf: Arc<Shelf>,
         sink: &'a dyn EventSink,
         cancel: CancellationToken,
-        caller: Option<Arc<dyn CallObserver>>,
+        caller: Option<Arc<AgentFiling>>,
     ) -> Self {
-        let notes = mpsc::channel(MAX_WAITING);
+        let notes = notes::notes();
         let begun = Instant::now();
         let deadline = deadline(&inner.machine.policy, state, begun);
         let before_ms = state.turn.as_ref().map_or(0, |turn| turn.wall_ms);
@@ -111,16 +122,9 @@ impl<'a> Driver<'a> {
             .as_ref()
             .map(|turn| turn.shared.clone())
             .unwrap_or_default();
-        let account = Arc::new(Account::new(inner.clone(), caller, state.spent()));
-        let sender = notes.0.clone();
-        let hooks = HookContext::new(
-            &state.session,
-            Arc::new(Mutex::new(shared.clone())),
-            // A hook that floods loses what it says; it does not fill the host's memory.
-            Arc::new(move |event| {
-                let _ = sender.try_send(event);
-            }),
-        );
+        let account = Arc::new(Account::new(inner.clone(), caller, &state.spent()));
+        let values = Arc::new(Mutex::new(shared.clone()));
+        let hooks = HookContext::new(&state.session, values, notes.0.clone(), account.clone());
         Self {
             inner,
             state,
@@ -132,6 +136,7 @@ impl<'a> Driver<'a> {
             before_ms,
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
+            ended: Vec::new(),
             model: None,
             summary: None,
             notes,
@@ -177,12 +182,11 @@ impl<'a> Driver<'a> {
     fn step(&mut self, input: Input) {
         // Without hooks nobody looks at prompts and calls but the loop.
         let unwatched = self.inner.hooks.is_empty();
-        let outside = self.account.outside(&self.state.spent());
         let mut inputs = VecDeque::from([input]);
         let mut events = Vec::new();
         let mut effects = Vec::new();
         while let Some(input) = inputs.pop_front() {
-            self.tell(&outside);
+            self.tell();
             for effect in self.inner.machine.step(self.state, input) {
                 match effect {
                     Effect::Emit(event) => events.push(event),
@@ -199,7 +203,8 @@ impl<'a> Driver<'a> {
                 }
             }
         }
-        self.account.settle(self.state.spent());
+        let ended = std::mem::take(&mut self.ended);
+        self.account.count(&self.state.spent(), ended);
         self.show_notes();
         self.keep_shared();
         for event in events {
@@ -243,11 +248,11 @@ impl<'a> Driver<'a> {
     }
 
     /// The machine has no clock, and does not know who called its session.
-    fn tell(&mut self, outside: &Budget) {
+    fn tell(&mut self) {
         if let Some(turn) = &mut self.state.turn {
             let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             turn.wall_ms = self.before_ms.saturating_add(ms);
-            turn.outside.clone_from(outside);
+            turn.outside.clone_from(self.account.outside());
         }
     }
 
@@ -286,7 +291,7 @@ impl<'a> Driver<'a> {
         match effect {
             Effect::Emit(event) => self.show(event),
             Effect::Prompt => self.spawn_prompt(),
-            Effect::Request { tools } => {
+            Effect::Request { tools, max_output } => {
                 let inner = self.inner;
                 let view = View {
                     policy: &inner.machine.policy,
@@ -296,9 +301,9 @@ impl<'a> Driver<'a> {
                     answer: inner.machine.answer.as_ref(),
                 };
                 let request = context::request(self.state, &view, tools);
-                self.listen(request);
+                self.listen(request, max_output);
             }
-            Effect::Summarise { messages } => self.spawn_summary(messages),
+            Effect::Summarise { messages, max_output } => self.spawn_summary(messages, max_output),
             Effect::Prepare { id, tool, arguments } => self.spawn_prepare(id, tool, arguments),
             Effect::Ask(request) => {
                 self.questions.push_back(request);
@@ -308,7 +313,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn listen(&mut self, request: toolcell_core::provider::Request) {
+    fn listen(&mut self, request: Request, max_output: Option<u64>) {
         let timeout = self.inner.machine.policy.request_timeout_ms;
         let provider = self.inner.provider.as_ref();
         self.model = Some(Listening::new(
@@ -316,24 +321,31 @@ impl<'a> Driver<'a> {
             provider,
             request,
             timeout.map(Duration::from_millis),
+            max_output,
         ));
     }
 
     /// Sends an event on its way.
     fn show(&mut self, event: Event) {
-        // What a hook used counts in the budget; nothing else that comes by this way changes the state.
-        if let Event::HookFinished { .. } = event {
-            self.state.apply(&event);
-        }
         self.record.note(&event);
         self.journal.push(event, self.sink);
     }
 
     /// Shows what calls and hooks have told so far: it comes before what follows from their end.
     fn show_notes(&mut self) {
-        while let Ok(event) = self.notes.1.try_recv() {
-            self.show(event);
+        while let Some(note) = self.notes.1.try_next() {
+            self.show_note(note);
         }
+    }
+
+    /// Shows what a call or a hook has told. What a hook used counts in the budget; nothing else that comes by this way
+    /// changes the state.
+    fn show_note(&mut self, note: Note) {
+        if let Event::HookFinished { .. } = note.event {
+            self.state.apply(&note.event);
+            self.account.count(&self.state.spent(), note.ticket);
+        }
+        self.show(note.event);
     }
 
     /// Drops everything that is under way and collects what is left of it.
@@ -346,14 +358,11 @@ impl<'a> Driver<'a> {
         self.held.clear();
         let mut ended = self.drop_tasks().await;
         self.show_notes();
-        for (id, observer) in std::mem::take(&mut self.running) {
-            let receipt = observer.take_receipt();
-            match ended.get_mut(&id) {
-                Some(outcome) => outcome.receipt = receipt,
-                None => {
-                    ended.insert(id, CallOutcome::cancelled(receipt));
-                }
-            }
+        for (id, RunningCall { observer, ticket }) in std::mem::take(&mut self.running) {
+            self.ended.push(ticket);
+            let outcome = ended.entry(id).or_insert_with(|| CallOutcome::cancelled(None));
+            outcome.receipt = observer.take_receipt();
+            outcome.not_run = !observer.has_begun();
         }
         Input::Stop {
             outcome,
@@ -376,6 +385,10 @@ impl<'a> Driver<'a> {
         };
         let _ = tokio::time::timeout(GRACE, gone).await;
         self.tasks.detach_all();
+        for call in self.running.values() {
+            // What calls inside of a call leave behind is filed with it.
+            call.observer.released(1).await;
+        }
         ended
     }
 

@@ -1,43 +1,69 @@
 //! What a running call tells: logs and progress on their way to the sink, the receipt kept until the call ends.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::mpsc;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
 use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Left, Receipt};
 
+use super::GRACE;
 use super::account::Account;
+use super::notes::Notes;
+use crate::budget::Spent;
 use crate::words;
-
-/// Notes of all calls of a turn that wait for the sink. A tool that floods its log loses lines, which are counted; it
-/// does not fill the host's memory.
-pub(super) const MAX_WAITING: usize = 1_024;
 
 /// Hears one call.
 pub(super) struct Observer {
     id: String,
     tool: String,
     account: Arc<Account>,
-    notes: mpsc::Sender<Event>,
+    notes: Notes,
     lost: AtomicU64,
+    /// The driver knows how the call ended.
+    is_counted: AtomicBool,
+    /// What the call reserved, once it has begun.
+    grant: OnceLock<Left>,
     receipt: Mutex<Option<Receipt>>,
 }
 
 impl Observer {
-    pub(super) fn new(id: String, tool: String, account: Arc<Account>, notes: mpsc::Sender<Event>) -> Self {
+    pub(super) fn new(id: String, tool: String, account: Arc<Account>, notes: Notes) -> Self {
         Self {
             id,
             tool,
             account,
             notes,
             lost: AtomicU64::new(0),
+            is_counted: AtomicBool::new(false),
+            grant: OnceLock::new(),
             receipt: Mutex::default(),
         }
     }
 
+    /// The call begins, with this much as its limit.
+    pub(super) fn begin(&self, grant: Left) {
+        let _ = self.grant.set(grant);
+    }
+
+    /// Waits until a call that was dropped has let go of everything, as an agent whose calls run in tasks of their own;
+    /// at most [`GRACE`]. `holders` are those that keep the observer and are still there.
+    pub(super) async fn released(self: &Arc<Self>, holders: usize) {
+        let released = async {
+            while Arc::strong_count(self) > holders {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(GRACE, released).await;
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.grant.get().is_some()
+    }
+
     /// The receipt, once the call has ended.
     pub(super) fn take_receipt(&self) -> Option<Receipt> {
+        self.is_counted.store(true, Ordering::Relaxed);
         self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -64,8 +90,16 @@ impl Observer {
 
     /// Something that the loop itself says about the call.
     pub(super) fn note(&self, event: Event) {
-        if self.notes.try_send(event).is_err() {
+        if !self.notes.offer(event) {
             self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        if !*self.is_counted.get_mut() && self.has_begun() {
+            self.account.dropped(self.take_receipt());
         }
     }
 }
@@ -94,12 +128,25 @@ impl CallObserver for Observer {
         }
     }
 
+    /// What it reserved, without what earlier attempts used. The call itself has been taken from it.
     fn left(&self) -> Left {
-        self.account.left()
-    }
-
-    fn used_so_far(&self, receipt: &Receipt) {
-        self.account.used_so_far(&self.id, receipt.clone());
+        let Some(grant) = self.grant.get().copied() else {
+            return Left::NOTHING;
+        };
+        let receipt = self.peek_receipt();
+        let prices = self.account.prices();
+        let [fuel, call_ms, calls, bytes, tokens, cost_micros] =
+            Spent::of_call(0, receipt.as_ref(), prices.as_ref());
+        let minus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_sub(used));
+        Left {
+            fuel: minus(grant.fuel, fuel),
+            call_ms: minus(grant.call_ms, call_ms),
+            calls: minus(grant.calls, calls),
+            bytes: minus(grant.bytes, bytes),
+            tokens: minus(grant.tokens, tokens),
+            cost_micros: minus(grant.cost_micros, cost_micros),
+            ..grant
+        }
     }
 
     fn nested(&self, event: &Event) {
@@ -127,17 +174,18 @@ impl CallObserver for Observer {
 mod tests {
     use super::*;
     use crate::Agent;
+    use crate::driver::notes::{MAX_WAITING, notes};
     use crate::testing::Script;
 
-    fn observer(notes: mpsc::Sender<Event>) -> Observer {
+    fn observer(notes: Notes) -> Observer {
         let agent = Agent::builder(Script::new([])).build().unwrap();
-        let account = Account::new(agent.inner().clone(), None, crate::budget::Spent::default());
+        let account = Account::new(agent.inner().clone(), None, &Spent::default());
         Observer::new("1".into(), "t".into(), Arc::new(account), notes)
     }
 
     #[test]
     fn a_flood_is_cut_at_its_limit_and_what_is_lost_is_counted() {
-        let (notes, mut waiting) = mpsc::channel(MAX_WAITING);
+        let (notes, _waiting) = notes();
         let observer = observer(notes);
         let progress = || Progress {
             done: 1,
@@ -154,12 +202,11 @@ mod tests {
             panic!("nothing was counted")
         };
         assert!(line.message.starts_with("2 lines"), "{}", line.message);
-        waiting.close();
     }
 
     #[test]
     fn the_receipts_of_several_attempts_become_one() {
-        let (notes, _waiting) = mpsc::channel(1);
+        let (notes, _waiting) = notes();
         let observer = observer(notes);
         for (fuel, peak_memory, host) in [(5, 10, "a:1"), (7, 4, "b:1")] {
             let mut receipt = Receipt {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
-use toolcell_core::{Message, Part, Receipt, ToolError};
+use toolcell_core::{Left, Message, Part, ToolError};
 use tracing::Instrument as _;
 
 use super::call::Run;
 use super::observer::Observer;
-use super::{Driver, Summary};
+use super::{Driver, RunningCall, Summary};
 use crate::agent::Inner;
 use crate::approval::Decision;
 use crate::context::normalise;
@@ -43,6 +43,7 @@ pub(super) enum Done {
         removed: usize,
         replaced: Vec<Message>,
         request: Request,
+        max_output: Option<u64>,
     },
     /// A summary is there.
     Summarised {
@@ -51,7 +52,7 @@ pub(super) enum Done {
         usage: Option<Usage>,
     },
     /// No summary.
-    SummaryFailed { reason: String },
+    SummaryFailed { reason: String, usage: Option<Usage> },
 }
 
 impl Driver<'_> {
@@ -107,26 +108,43 @@ impl Driver<'_> {
     }
 
     pub(super) fn spawn_call(&mut self, id: String, tool: String, arguments: Value) {
-        let observer = Observer::new(
+        let observer = Arc::new(Observer::new(
             id.clone(),
             tool.clone(),
             self.account.clone(),
             self.notes.0.clone(),
-        );
-        self.account.used_so_far(&id, Receipt::default());
-        let observer = Arc::new(observer);
-        self.running.insert(id.clone(), observer.clone());
+        ));
+        let found = self.inner.registry.get(&tool);
+        let most = found.map_or(Left::NOTHING, |tool| tool.max_use());
+        let waiting = self.account.reserve(&self.most_of_call(most));
+        let running = RunningCall {
+            observer: observer.clone(),
+            ticket: waiting.ticket(),
+        };
+        self.running.insert(id.clone(), running);
         let call = Run {
             inner: self.inner.clone(),
             shelf: self.shelf.clone(),
             cx: self.hooks.clone(),
             observer,
+            account: self.account.clone(),
             id,
             tool,
             arguments,
         };
         let span = spans::tool(&self.state.session, &call.tool, &call.id);
-        self.tasks.spawn(call.run().instrument(span));
+        self.tasks.spawn(call.run(waiting).instrument(span));
+    }
+
+    /// What a call takes at most: what its tool says, the call itself and its result.
+    fn most_of_call(&self, most: Left) -> Left {
+        let result = self.inner.machine.policy.result_bytes as u64;
+        let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
+        Left {
+            calls: plus(most.calls, 1),
+            bytes: plus(most.bytes, result),
+            ..most
+        }
     }
 
     pub(super) fn spawn_failure(&mut self, phase: FailurePhase, message: String) {
@@ -142,7 +160,7 @@ impl Driver<'_> {
     }
 
     /// Hooks choose what is summarised; then the model is asked.
-    pub(super) fn spawn_summary(&mut self, messages: usize) {
+    pub(super) fn spawn_summary(&mut self, messages: usize, max_output: Option<u64>) {
         let inner = self.inner.clone();
         let cx = self.hooks.clone();
         let messages = messages.min(self.state.messages.len());
@@ -154,7 +172,7 @@ impl Driver<'_> {
         self.tasks.spawn(async move {
             let mut chosen = replaced.clone();
             if let Err(reason) = inner.hooks.before_summary(&mut chosen, &cx).await {
-                return Done::SummaryFailed { reason };
+                return Done::SummaryFailed { reason, usage: None };
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
             chosen.push(Arc::new(Message::user(words::SUMMARISE)));
@@ -171,6 +189,7 @@ impl Driver<'_> {
                 removed: messages,
                 replaced,
                 request,
+                max_output,
             }
         });
     }
@@ -183,6 +202,7 @@ impl Driver<'_> {
             Some(Message::User { .. })
         );
         self.tasks.spawn(async move {
+            let usage = completion.usage;
             let text: String = completion
                 .parts
                 .iter()
@@ -193,7 +213,7 @@ impl Driver<'_> {
                 .collect();
             if text.trim().is_empty() {
                 let reason = "the model wrote none".into();
-                return Done::SummaryFailed { reason };
+                return Done::SummaryFailed { reason, usage };
             }
             let mut replacement = vec![Message::user(words::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
@@ -201,7 +221,7 @@ impl Driver<'_> {
                 .after_summary(&summary.replaced, &mut replacement, &cx)
                 .await
             {
-                return Done::SummaryFailed { reason };
+                return Done::SummaryFailed { reason, usage };
             }
             // The model must not be the one to speak after itself.
             if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
@@ -211,7 +231,7 @@ impl Driver<'_> {
             Done::Summarised {
                 removed: summary.removed,
                 replacement: replacement.iter().map(|m| (**m).clone()).collect(),
-                usage: completion.usage,
+                usage,
             }
         });
     }

@@ -4,8 +4,10 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::{Event, StoreError};
 
 use super::listen::Heard;
+use super::notes::Note;
 use super::tasks::Done;
-use super::{Driver, Summary};
+use super::{Driver, RunningCall, Summary};
+use crate::budget::Budget;
 use crate::error::AgentError;
 use crate::hook::FailurePhase;
 use crate::machine::Input;
@@ -14,7 +16,7 @@ use crate::machine::Input;
 pub(super) enum Happening {
     Cancelled,
     Deadline(TurnOutcome),
-    Note(Event),
+    Note(Note),
     Heard(Heard),
     Done(Done),
     TaskFailed(String),
@@ -56,7 +58,7 @@ impl Driver<'_> {
         let something = async move {
             tokio::select! {
                 stored = stored => Happening::Stored(stored),
-                Some(note) = notes.recv(), if !is_full => Happening::Note(note),
+                Some(note) = notes.next(), if !is_full => Happening::Note(note),
                 happening = done, if !is_full => happening,
                 heard = heard, if !is_full => Happening::Heard(heard),
             }
@@ -83,9 +85,13 @@ impl Driver<'_> {
             Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
             Happening::Deadline(outcome) => Some(self.halt(outcome).await),
             Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
-            Happening::Note(event) => {
-                self.show(event);
+            Happening::Note(note) => {
+                self.show_note(note);
                 None
+            }
+            Happening::Heard(Heard::TooLong { tokens }) => {
+                let reason = Budget::answer_too_long(tokens);
+                Some(self.halt(TurnOutcome::Budget { reason }).await)
             }
             Happening::Heard(heard) => self.heard(heard),
             Happening::Done(done) => self.done(done).await,
@@ -94,7 +100,7 @@ impl Driver<'_> {
 
     fn heard(&mut self, heard: Heard) -> Option<Input> {
         match heard {
-            Heard::Nothing => None,
+            Heard::Nothing | Heard::TooLong { .. } => None,
             Heard::Piece(event) => {
                 // The words of a summary are not for the person.
                 if self.summary.is_none() || matches!(event, Event::Retry { .. }) {
@@ -117,6 +123,7 @@ impl Driver<'_> {
                 match self.summary.take() {
                     Some(_) => Some(Input::SummaryFailed {
                         reason: error.to_string(),
+                        usage: None,
                     }),
                     None => {
                         self.spawn_failure(FailurePhase::Model, error.to_string());
@@ -149,9 +156,10 @@ impl Driver<'_> {
                 removed,
                 replaced,
                 request,
+                max_output,
             } => {
                 self.summary = Some(Summary { removed, replaced });
-                self.listen(request);
+                self.listen(request, max_output);
                 None
             }
             Done::Summarised {
@@ -163,14 +171,15 @@ impl Driver<'_> {
                 replacement,
                 usage,
             }),
-            Done::SummaryFailed { reason } => Some(Input::SummaryFailed { reason }),
+            Done::SummaryFailed { reason, usage } => Some(Input::SummaryFailed { reason, usage }),
             Done::Returned { id, mut outcome } => {
-                let observer = self.running.remove(&id);
-                self.account.ended(&id);
-                if let Some(lost) = observer.as_ref().and_then(|observer| observer.take_lost()) {
-                    self.show(lost);
+                if let Some(RunningCall { observer, ticket }) = self.running.remove(&id) {
+                    self.ended.push(ticket);
+                    if let Some(lost) = observer.take_lost() {
+                        self.show(lost);
+                    }
+                    outcome.receipt = observer.take_receipt();
                 }
-                outcome.receipt = observer.and_then(|observer| observer.take_receipt());
                 Some(Input::Returned {
                     id,
                     outcome: *outcome,

@@ -21,7 +21,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{BoxFuture, Content, Event, Message, Receipt, ToolError};
+use toolcell_core::{BoxFuture, Content, Event, Left, Message, Receipt, ToolError};
+
+use crate::budget::reserve::Exhausted;
+use crate::driver::account::{Account, HookShare};
+use crate::driver::notes::Notes;
 
 use std::future::ready;
 
@@ -78,6 +82,12 @@ pub trait Hook: Send + Sync {
     /// ([`AgentBuilder::hook_timeout`](crate::AgentBuilder::hook_timeout)).
     fn timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// Fuel that it uses at this point at most; 0 for a hook that runs in no cell. It is reserved in the budget of the
+    /// session before the hook runs; [`HookContext::left`] is what it got.
+    fn max_fuel(&self, _point: HookPoint) -> u64 {
+        0
     }
 
     /// Before the first request of a turn.
@@ -165,6 +175,25 @@ pub trait Hook: Send + Sync {
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(ready(Ok(())))
     }
+}
+
+/// A point of a turn at which hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HookPoint {
+    /// [`Hook::before_prompt`].
+    BeforePrompt,
+    /// [`Hook::before_call`].
+    BeforeCall,
+    /// [`Hook::after_call`].
+    AfterCall,
+    /// [`Hook::before_summary`].
+    BeforeSummary,
+    /// [`Hook::after_summary`].
+    AfterSummary,
+    /// [`Hook::after_turn`].
+    AfterTurn,
+    /// [`Hook::on_error`].
+    OnError,
 }
 
 /// When a hook runs. Hooks named in `before` run after it, those in `after` run before it; names that no hook has are
@@ -297,7 +326,25 @@ pub struct HookContext {
     /// Identifier of the session.
     pub session: Arc<str>,
     shared: Arc<Mutex<Map<String, Value>>>,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    notes: Notes,
+    account: Arc<Account>,
+    /// What the hook reserved that this is for.
+    share: Option<Arc<HookShare>>,
+}
+
+impl HookPoint {
+    /// As it stands in events, such as `before_call`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforePrompt => "before_prompt",
+            Self::BeforeCall => "before_call",
+            Self::AfterCall => "after_call",
+            Self::BeforeSummary => "before_summary",
+            Self::AfterSummary => "after_summary",
+            Self::AfterTurn => "after_turn",
+            Self::OnError => "on_error",
+        }
+    }
 }
 
 impl PromptDraft {
@@ -365,28 +412,79 @@ impl HookContext {
     pub(crate) fn new(
         session: &str,
         shared: Arc<Mutex<Map<String, Value>>>,
-        emit: Arc<dyn Fn(Event) + Send + Sync>,
+        notes: Notes,
+        account: Arc<Account>,
     ) -> Self {
         Self {
             session: session.into(),
             shared,
-            emit,
+            notes,
+            account,
+            share: None,
         }
     }
 
-    /// Tells the person something, at once.
-    pub fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
-        let text = text.into();
-        (self.emit)(Event::Notice { level, text });
+    /// The same for a hook that uses at most so much fuel.
+    ///
+    /// # Errors
+    /// When nothing is left.
+    pub(crate) async fn reserve(&self, fuel: u64) -> Result<Self, Exhausted> {
+        let share = match fuel {
+            0 => None,
+            fuel => {
+                let most = Left {
+                    fuel: Some(fuel),
+                    ..Left::NOTHING
+                };
+                Some(Arc::new(self.account.reserve(&most).for_hook().await?))
+            }
+        };
+        Ok(Self {
+            share,
+            ..self.clone()
+        })
     }
 
-    /// Files what a hook used at one moment, such as `before_call`. For hooks that run in a cell.
+    /// The hook has run.
+    pub(crate) fn end(&self) {
+        if let Some(share) = &self.share {
+            share.end();
+        }
+    }
+
+    /// What the hook may use at most, as it was reserved for it. Its time counts in no budget of calls.
+    pub fn left(&self) -> Left {
+        let left = self.share.as_ref().map_or(Left::NOTHING, |share| share.left());
+        Left {
+            fuel: left.fuel,
+            wall_ms: left.wall_ms,
+            ..Left::default()
+        }
+    }
+
+    /// Tells the user something, at once. A hook that floods loses what it says; it does not fill the host's memory.
+    pub fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
+        let text = text.into();
+        self.notes.offer(Event::Notice { level, text });
+    }
+
+    /// Tells the user something that is never lost.
+    pub(crate) fn must_notify(&self, level: NoticeLevel, text: String) {
+        self.notes.tell(Event::Notice { level, text }, None);
+    }
+
+    /// Files what a hook used at one moment, such as `before_call`. For hooks that run in a cell; once each time.
     pub fn receipt(&self, hook: &str, moment: &str, receipt: Receipt) {
-        (self.emit)(Event::HookFinished {
+        if let Some(share) = &self.share {
+            share.note(&receipt);
+        }
+        let event = Event::HookFinished {
             hook: hook.to_owned(),
             moment: moment.to_owned(),
             receipt,
-        });
+        };
+        self.notes
+            .tell(event, self.share.as_ref().map(|share| share.ticket()));
     }
 
     /// A value that this or another hook left in this turn, also before another process took the turn up.

@@ -1,15 +1,19 @@
 //! Running hooks: one after the other, each with its time, each contained.
 
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use toolcell_core::Message;
 use toolcell_core::event::NoticeLevel;
-use toolcell_core::{BoxFuture, Message};
 
 use super::order::sort;
-use super::{CallDraft, CallReport, Failure, Hook, HookContext, HookError, PromptDraft, TurnEnd, Verdict};
+use super::{
+    CallDraft, CallReport, Failure, Hook, HookContext, HookError, HookPoint, PromptDraft, TurnEnd, Verdict,
+};
+use crate::budget::reserve::Exhausted;
 use crate::error::BuildError;
 
 /// All hooks of an agent, in the order in which they run.
@@ -44,9 +48,9 @@ impl Hooks {
 
     pub(crate) async fn before_prompt(&self, prompt: &mut PromptDraft, cx: &HookContext) -> Ruling {
         for hook in &self.hooks {
-            let ruling = self
-                .rule(hook, "before_prompt", hook.before_prompt(prompt, cx), cx)
-                .await;
+            let entered = Entered::new(hook, HookPoint::BeforePrompt, cx).await;
+            let work = async { hook.before_prompt(prompt, entered.cx()?).await };
+            let ruling = self.rule(&entered, work).await;
             if ruling != Ruling::Continue {
                 return ruling;
             }
@@ -56,9 +60,9 @@ impl Hooks {
 
     pub(crate) async fn before_call(&self, call: &mut CallDraft, cx: &HookContext) -> Ruling {
         for hook in &self.hooks {
-            let ruling = self
-                .rule(hook, "before_call", hook.before_call(call, cx), cx)
-                .await;
+            let entered = Entered::new(hook, HookPoint::BeforeCall, cx).await;
+            let work = async { hook.before_call(call, entered.cx()?).await };
+            let ruling = self.rule(&entered, work).await;
             if ruling != Ruling::Continue {
                 return ruling;
             }
@@ -68,19 +72,25 @@ impl Hooks {
 
     pub(crate) async fn after_call(&self, call: &CallReport, cx: &HookContext) {
         for hook in &self.hooks {
-            self.look(hook, "after_call", hook.after_call(call, cx), cx).await;
+            let entered = Entered::new(hook, HookPoint::AfterCall, cx).await;
+            let work = async { hook.after_call(call, entered.cx()?).await };
+            self.look(&entered, work).await;
         }
     }
 
     pub(crate) async fn after_turn(&self, end: &TurnEnd, cx: &HookContext) {
         for hook in &self.hooks {
-            self.look(hook, "after_turn", hook.after_turn(end, cx), cx).await;
+            let entered = Entered::new(hook, HookPoint::AfterTurn, cx).await;
+            let work = async { hook.after_turn(end, entered.cx()?).await };
+            self.look(&entered, work).await;
         }
     }
 
     pub(crate) async fn on_error(&self, failure: &Failure, cx: &HookContext) {
         for hook in &self.hooks {
-            self.look(hook, "on_error", hook.on_error(failure, cx), cx).await;
+            let entered = Entered::new(hook, HookPoint::OnError, cx).await;
+            let work = async { hook.on_error(failure, entered.cx()?).await };
+            self.look(&entered, work).await;
         }
     }
 
@@ -92,8 +102,9 @@ impl Hooks {
         cx: &HookContext,
     ) -> Result<(), String> {
         for hook in &self.hooks {
-            let ran = self.look(hook, "before_summary", hook.before_summary(messages, cx), cx);
-            if !ran.await && hook.is_guard() {
+            let entered = Entered::new(hook, HookPoint::BeforeSummary, cx).await;
+            let work = async { hook.before_summary(messages, entered.cx()?).await };
+            if !self.look(&entered, work).await && hook.is_guard() {
                 return Err(format!("the hook `{}` failed", hook.name()));
             }
         }
@@ -109,13 +120,9 @@ impl Hooks {
         cx: &HookContext,
     ) -> Result<(), String> {
         for hook in &self.hooks {
-            let ran = self.look(
-                hook,
-                "after_summary",
-                hook.after_summary(replaced, messages, cx),
-                cx,
-            );
-            if !ran.await && hook.is_guard() {
+            let entered = Entered::new(hook, HookPoint::AfterSummary, cx).await;
+            let work = async { hook.after_summary(replaced, messages, entered.cx()?).await };
+            if !self.look(&entered, work).await && hook.is_guard() {
                 return Err(format!("the hook `{}` failed", hook.name()));
             }
         }
@@ -124,65 +131,90 @@ impl Hooks {
 
     async fn rule(
         &self,
-        hook: &Arc<dyn Hook>,
-        moment: &str,
-        work: BoxFuture<'_, Result<Verdict, HookError>>,
-        cx: &HookContext,
+        entered: &Entered<'_>,
+        work: impl Future<Output = Result<Verdict, HookError>>,
     ) -> Ruling {
-        let by = hook.name().to_owned();
-        match self.contained(hook, work).await {
+        let by = entered.hook.name().to_owned();
+        match self.contained(entered, work).await {
             Ok(Verdict::Continue) => Ruling::Continue,
             Ok(Verdict::Cancel { reason }) => Ruling::Cancel { by, reason },
             Ok(Verdict::Abort { reason }) => Ruling::Abort { by, reason },
-            Err(reason) => {
-                report(hook, moment, &reason, cx);
-                if hook.is_guard() {
-                    let reason = "a check that must pass could not be made".to_owned();
-                    Ruling::Cancel { by, reason }
-                } else {
-                    Ruling::Continue
-                }
+            Err(_) if entered.hook.is_guard() => {
+                let reason = "a check that must pass could not be made".to_owned();
+                Ruling::Cancel { by, reason }
             }
+            Err(_) => Ruling::Continue,
         }
     }
 
     /// Whether it went well.
-    async fn look(
-        &self,
-        hook: &Arc<dyn Hook>,
-        moment: &str,
-        work: BoxFuture<'_, Result<(), HookError>>,
-        cx: &HookContext,
-    ) -> bool {
-        match self.contained(hook, work).await {
-            Ok(()) => true,
-            Err(reason) => {
-                report(hook, moment, &reason, cx);
-                false
-            }
-        }
+    async fn look(&self, entered: &Entered<'_>, work: impl Future<Output = Result<(), HookError>>) -> bool {
+        self.contained(entered, work).await.is_ok()
     }
 
+    /// Runs a hook within its time; a panic is a failure, whether it comes before the first `await` or after it. Every
+    /// failure is reported.
+    ///
+    /// # Errors
+    /// When the hook failed.
     async fn contained<T>(
         &self,
-        hook: &Arc<dyn Hook>,
-        work: BoxFuture<'_, Result<T, HookError>>,
-    ) -> Result<T, String> {
+        entered: &Entered<'_>,
+        work: impl Future<Output = Result<T, HookError>>,
+    ) -> Result<T, HookFailed> {
         let work = AssertUnwindSafe(work).catch_unwind();
-        let timeout = hook.timeout().unwrap_or(self.timeout);
-        match tokio::time::timeout(timeout, work).await {
-            Ok(Ok(Ok(value))) => Ok(value),
-            Ok(Ok(Err(error))) => Err(error.to_string()),
-            Ok(Err(_)) => Err("it panicked".into()),
-            Err(_) => Err(format!("it did not end within {} ms", timeout.as_millis())),
-        }
+        let timeout = entered.hook.timeout().unwrap_or(self.timeout);
+        let reason = match tokio::time::timeout(timeout, work).await {
+            Ok(Ok(Ok(value))) => return Ok(value),
+            Ok(Ok(Err(error))) => error.to_string(),
+            Ok(Err(_)) => "it panicked".into(),
+            Err(_) => format!("it did not end within {} ms", timeout.as_millis()),
+        };
+        let text = format!(
+            "the hook `{}` failed in `{}`: {reason}",
+            entered.hook.name(),
+            entered.point.as_str()
+        );
+        entered.outer.must_notify(NoticeLevel::Warning, text);
+        Err(HookFailed)
     }
 }
 
-fn report(hook: &Arc<dyn Hook>, moment: &str, reason: &str, cx: &HookContext) {
-    let name = hook.name();
-    cx.notify(
-        NoticeLevel::Warning,
-        format!("the hook `{name}` failed in `{moment}`: {reason}"),
-    );
+/// A hook failed, which was reported.
+struct HookFailed;
+
+/// A hook that is about to run, with what it reserved of the budget.
+struct Entered<'a> {
+    hook: &'a dyn Hook,
+    point: HookPoint,
+    outer: &'a HookContext,
+    own: Result<HookContext, Exhausted>,
+}
+
+impl<'a> Entered<'a> {
+    /// Waits for the reservation of a hook; its time begins afterwards.
+    async fn new(hook: &'a Arc<dyn Hook>, point: HookPoint, cx: &'a HookContext) -> Self {
+        Self {
+            hook: hook.as_ref(),
+            point,
+            outer: cx,
+            own: cx.reserve(hook.max_fuel(point)).await,
+        }
+    }
+
+    /// # Errors
+    /// When there is nothing left that it could use.
+    fn cx(&self) -> Result<&HookContext, HookError> {
+        self.own.as_ref().map_err(|Exhausted(unit)| {
+            HookError(format!("it did not run, because the budget of {unit} is used up"))
+        })
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Ok(own) = &self.own {
+            own.end();
+        }
+    }
 }

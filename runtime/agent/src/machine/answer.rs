@@ -8,6 +8,7 @@ use toolcell_core::{Event, Message, Part, ToolError, json};
 
 use super::state::Stage;
 use super::{Effect, Step};
+use crate::budget::Spent;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
 use crate::{context, dispatch, words};
 
@@ -24,6 +25,7 @@ impl Step<'_> {
         let message = Message::Assistant {
             parts: self.with_unique_ids(parts),
         };
+        let usage = usage.or_else(|| Some(self.estimate(&message)));
         let last_may_be_cut = stop == StopReason::MaxTokens && cut.is_empty();
         self.emit(Event::StepFinished {
             step,
@@ -241,22 +243,54 @@ impl Step<'_> {
     }
 
     /// The part of the budget that is used up, of the session's own or of what a session that called it leaves.
-    pub(super) fn over_budget(&self) -> Option<String> {
+    fn over_budget(&self) -> Option<String> {
+        self.exceeded(&self.state.spent())
+    }
+
+    /// The same for a call that is about to begin: those that run count as calls already.
+    pub(super) fn no_budget_for_call(&self) -> Option<String> {
+        let mut spent = self.state.spent();
+        spent.calls = spent.calls.saturating_add(self.running() as u64);
+        self.exceeded(&spent)
+    }
+
+    fn exceeded(&self, spent: &Spent) -> Option<String> {
+        let own = self.machine.policy.budget.exceeded(spent);
+        own.or_else(|| self.turn().outside.exceeded(spent))
+    }
+
+    /// Most tokens that the budget leaves for the answer to a request with the whole conversation.
+    ///
+    /// # Errors
+    /// The reason, when there is too little left for it.
+    fn output_left(&self) -> Result<Option<u64>, String> {
         let spent = self.state.spent();
-        let own = self.machine.policy.budget.exceeded(&spent);
-        own.or_else(|| self.turn().outside.exceeded(&spent))
+        let input = self.state.request_tokens(self.machine.overhead);
+        let own = self.machine.policy.budget.output_left(&spent, input)?;
+        let outside = self.turn().outside.output_left(&spent, input)?;
+        Ok([own, outside].into_iter().flatten().min())
     }
 
     pub(super) fn request(&mut self, step: u32) {
-        let tools = self.turn().closing.is_none();
-        self.emit(Event::StepStarted { step });
-        self.effects.push(Effect::Request { tools });
+        match self.output_left() {
+            Err(reason) => self.finish(TurnOutcome::Budget { reason }),
+            Ok(max_output) => {
+                let tools = self.turn().closing.is_none();
+                self.emit(Event::StepStarted { step });
+                self.effects.push(Effect::Request { tools, max_output });
+            }
+        }
     }
 
     fn summarise(&mut self, messages: usize) {
-        let tokens = self.state.tokens();
-        self.emit(Event::SummaryStarted { messages, tokens });
-        self.effects.push(Effect::Summarise { messages });
+        match self.output_left() {
+            Err(reason) => self.finish(TurnOutcome::Budget { reason }),
+            Ok(max_output) => {
+                let tokens = self.state.tokens();
+                self.emit(Event::SummaryStarted { messages, tokens });
+                self.effects.push(Effect::Summarise { messages, max_output });
+            }
+        }
     }
 
     fn prune(&mut self) {
@@ -270,7 +304,7 @@ impl Step<'_> {
     /// A summary replaces whole rounds, or nothing.
     pub(super) fn summarised(&mut self, removed: usize, replacement: Vec<Message>, usage: Option<Usage>) {
         if !context::is_boundary(&self.state.messages, removed) {
-            return self.summary_failed("it does not end with a round");
+            return self.summary_failed("it does not end with a round", usage);
         }
         self.emit(Event::Compacted {
             removed,
@@ -281,9 +315,9 @@ impl Step<'_> {
         self.advance();
     }
 
-    pub(super) fn summary_failed(&mut self, reason: &str) {
-        let text = format!("the conversation could not be summarised: {reason}");
-        self.notice(NoticeLevel::Warning, text);
+    pub(super) fn summary_failed(&mut self, reason: &str, usage: Option<Usage>) {
+        let reason = reason.to_owned();
+        self.emit(Event::SummaryFailed { reason, usage });
         self.advance();
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::event::ReminderKind;
+use toolcell_core::provider::Usage;
 use toolcell_core::{Content, Event, Message, ToolError};
 
 use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
@@ -57,7 +58,8 @@ impl LoopState {
                     };
                 }
             }
-            Event::StepInterrupted { message, .. } => {
+            Event::StepInterrupted { message, usage, .. } => {
+                self.count_usage(*usage);
                 if let Some(message) = message {
                     self.answered(message);
                 } else if let Some(turn) = &mut self.turn {
@@ -105,10 +107,11 @@ impl LoopState {
                 structured,
                 error,
                 receipt,
+                not_run,
             } => {
                 let error = error.as_ref();
                 let known = self.call_finished(id, tool, content, structured.as_ref(), error);
-                if known {
+                if known && !not_run {
                     let bytes = content.iter().map(Content::byte_len).sum::<usize>();
                     self.spent.count_call(bytes as u64, receipt.as_ref());
                     let agent = receipt.as_ref().and_then(|receipt| receipt.agent.as_deref());
@@ -135,13 +138,9 @@ impl LoopState {
                 self.messages
                     .splice(..removed, replacement.iter().cloned().map(Arc::new));
                 self.measured = Measured::default();
-                if let Some(usage) = usage {
-                    self.spent.usage.add(*usage);
-                    if let Some(turn) = &mut self.turn {
-                        turn.usage.add(*usage);
-                    }
-                }
+                self.count_usage(*usage);
             }
+            Event::SummaryFailed { usage, .. } => self.count_usage(*usage),
             Event::ValuesShared { values } => {
                 if let Some(turn) = &mut self.turn {
                     turn.shared.clone_from(values);
@@ -153,6 +152,15 @@ impl LoopState {
                 self.spent.wall_ms = self.spent.wall_ms.saturating_add(*wall_ms);
             }
             _ => {}
+        }
+    }
+
+    fn count_usage(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            self.spent.usage.add(usage);
+            if let Some(turn) = &mut self.turn {
+                turn.usage.add(usage);
+            }
         }
     }
 

@@ -115,7 +115,7 @@ impl Step<'_> {
         }
     }
 
-    fn running(&self) -> usize {
+    pub(super) fn running(&self) -> usize {
         let calls = self.turn().calls.iter();
         calls
             .filter(|call| matches!(call.stage, Stage::Running { .. }))
@@ -158,7 +158,7 @@ impl Step<'_> {
     fn start(&mut self, id: &str, arguments: Value, approved: Option<Flow>) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
-        if let Some(reason) = self.over_budget() {
+        if let Some(reason) = self.no_budget_for_call() {
             let message = words::no_budget(&reason);
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
@@ -216,13 +216,7 @@ impl Step<'_> {
             tool,
             arguments,
         });
-        self.finish_call(
-            id,
-            CallOutcome {
-                error: Some(error),
-                ..CallOutcome::default()
-            },
-        );
+        self.finish_call(id, CallOutcome::refused(error));
     }
 
     pub(super) fn refuse_all(&mut self, reason: &str) {
@@ -247,6 +241,7 @@ impl Step<'_> {
             structured,
             error,
             receipt,
+            not_run,
         } = outcome;
         if let Some(error) = &error {
             content = vec![Content::text(error.for_model())];
@@ -258,6 +253,7 @@ impl Step<'_> {
             structured: structured.clone(),
             error: error.clone(),
             receipt,
+            not_run,
         });
         if facts.control == Some(Control::UpdatePlan)
             && error.is_none()

@@ -32,7 +32,7 @@ use toolcell_core::{Content, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::policy::{Control, LoopPolicy};
-use crate::words;
+use crate::{context, words};
 
 /// The rules of a loop: the same for all of its sessions.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +45,8 @@ pub struct Machine {
     pub tools: BTreeMap<String, ToolFacts>,
     /// What an answer in text must fit, as JSON.
     pub answer: Option<Arc<Schema>>,
+    /// Estimated tokens of every request beside the conversation: the system prompt and the tools.
+    pub overhead: u64,
 }
 
 /// What the machine must know of a tool.
@@ -106,6 +108,8 @@ pub enum Input {
     SummaryFailed {
         /// Why.
         reason: String,
+        /// What it cost all the same.
+        usage: Option<Usage>,
     },
     /// The arguments of a call were looked at.
     Prepared {
@@ -161,6 +165,8 @@ pub struct CallOutcome {
     pub error: Option<ToolError>,
     /// What it used.
     pub receipt: Option<Receipt>,
+    /// It was refused or cancelled before the tool ran.
+    pub not_run: bool,
 }
 
 /// What is to be done. The events of one step are stored, all or none, before anything else of that step is done.
@@ -174,11 +180,15 @@ pub enum Effect {
     Request {
         /// Whether it may call tools.
         tools: bool,
+        /// Most tokens that the budget leaves for the answer.
+        max_output: Option<u64>,
     },
     /// Have the first messages summarised; answer with [`Input::Summarised`] or [`Input::SummaryFailed`].
     Summarise {
         /// How many.
         messages: usize,
+        /// Most tokens that the budget leaves for the summary.
+        max_output: Option<u64>,
     },
     /// Look at the arguments of a call; answer with [`Input::Prepared`].
     Prepare {
@@ -203,6 +213,24 @@ pub enum Effect {
 }
 
 impl CallOutcome {
+    /// A call that does not run.
+    pub fn refused(error: ToolError) -> Self {
+        Self {
+            error: Some(error),
+            not_run: true,
+            ..Self::default()
+        }
+    }
+
+    /// Bytes that the model reads of it.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = match &self.error {
+            Some(error) => error.for_model().len(),
+            None => self.content.iter().map(Content::byte_len).sum(),
+        };
+        bytes as u64
+    }
+
     /// A call that was dropped.
     pub fn cancelled(receipt: Option<Receipt>) -> Self {
         Self {
@@ -257,7 +285,9 @@ impl Step<'_> {
                 },
                 Some(Phase::Summarising),
             ) => self.summarised(removed, replacement, usage),
-            (Input::SummaryFailed { reason }, Some(Phase::Summarising)) => self.summary_failed(&reason),
+            (Input::SummaryFailed { reason, usage }, Some(Phase::Summarising)) => {
+                self.summary_failed(&reason, usage);
+            }
             (Input::Prepared { id, arguments }, Some(Phase::Calling)) => self.prepared(&id, arguments),
             (Input::Decided { id, decision }, Some(Phase::Calling)) => self.decided(&id, decision),
             (Input::Returned { id, outcome }, Some(Phase::Calling)) => self.returned(&id, outcome),
@@ -372,11 +402,22 @@ impl Step<'_> {
             parts: vec![Part::text(partial)],
         });
         let step = self.turn().steps;
+        let usage = message.as_ref().map(|message| self.estimate(message));
         self.emit(Event::StepInterrupted {
             step,
             message,
             reason,
+            usage,
         });
+    }
+
+    /// Tokens of the request that is under way and of what there is of its answer, where no provider counted them.
+    fn estimate(&self, answer: &Message) -> Usage {
+        Usage {
+            input: self.state.request_tokens(self.machine.overhead),
+            output: context::estimate_one(answer),
+            ..Usage::default()
+        }
     }
 
     /// The open turn. Only called from the handlers of an open turn.

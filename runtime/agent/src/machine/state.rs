@@ -215,7 +215,16 @@ impl LoopState {
     /// rest.
     pub fn tokens(&self) -> u64 {
         let rest = self.messages.get(self.measured.messages..).unwrap_or_default();
-        self.measured.tokens + crate::context::estimate(rest)
+        self.measured
+            .tokens
+            .saturating_add(crate::context::estimate(rest))
+    }
+
+    /// Estimated length of a request with the whole conversation; `overhead` is what else is in it, which is part of a
+    /// provider's count.
+    pub(crate) fn request_tokens(&self, overhead: u64) -> u64 {
+        let overhead = if self.measured.messages == 0 { overhead } else { 0 };
+        self.tokens().saturating_add(overhead)
     }
 }
 

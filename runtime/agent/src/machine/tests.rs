@@ -103,6 +103,7 @@ fn machine(plot: &Plot) -> Machine {
             concurrency: plot.concurrency,
             ..plot.policy.clone()
         },
+        overhead: 0,
         approvals: Approvals {
             rules: vec![
                 ApprovalRule::tool("asks", Verdict::Ask),
@@ -222,7 +223,7 @@ impl World {
                 instructions: String::new(),
             },
             Effect::Request { .. } => self.model(choice),
-            Effect::Summarise { messages } if choice.is_multiple_of(2) => Input::Summarised {
+            Effect::Summarise { messages, .. } if choice.is_multiple_of(2) => Input::Summarised {
                 removed: *messages,
                 replacement: vec![
                     Message::user("Summary:"),
@@ -231,7 +232,10 @@ impl World {
                 ],
                 usage: None,
             },
-            Effect::Summarise { .. } => Input::SummaryFailed { reason: "no".into() },
+            Effect::Summarise { .. } => Input::SummaryFailed {
+                reason: "no".into(),
+                usage: None,
+            },
             Effect::Prepare { id, .. } => Input::Prepared {
                 id: id.clone(),
                 arguments: if choice.is_multiple_of(5) {
@@ -589,6 +593,7 @@ fn an_event_that_stands_in_a_journal_twice_counts_once() {
         structured: None,
         error: None,
         receipt: None,
+        not_run: false,
     };
     let once = [started, answered, finished("first")];
     let twice = [&once[..], &[finished("second")]].concat();

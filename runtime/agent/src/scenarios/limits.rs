@@ -150,7 +150,7 @@ async fn a_budget_of_calls_refuses_the_next_one_and_ends_the_turn_with_a_reason(
 
 #[tokio::test]
 async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
-    // Each request costs 10 tokens in and 5 out.
+    // Each request costs 10 tokens in and 5 out. What is left after two does not suffice for a third.
     let prices = Prices {
         input: 1_000_000,
         output: 2_000_000,
@@ -158,11 +158,11 @@ async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
     };
     for budget in [
         Budget {
-            tokens: Some(30),
+            tokens: Some(60),
             ..Budget::default()
         },
         Budget {
-            cost_micros: Some(40),
+            cost_micros: Some(80),
             prices: Some(prices),
             ..Budget::default()
         },

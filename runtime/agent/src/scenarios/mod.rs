@@ -2,6 +2,7 @@
 
 mod answers;
 mod approval;
+mod budgets;
 mod calls;
 mod ends;
 mod forge;

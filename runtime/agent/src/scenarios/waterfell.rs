@@ -231,9 +231,12 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
     assert_eq!(script.requests()[2].messages.len(), 3);
-    assert!(heard.all().iter().any(
-        |event| matches!(event, Event::Notice { text, .. } if text.contains("could not be summarised"))
-    ));
+    assert!(
+        heard
+            .all()
+            .iter()
+            .any(|event| matches!(event, Event::SummaryFailed { .. }))
+    );
 }
 
 #[tokio::test]

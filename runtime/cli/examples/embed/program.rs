@@ -20,9 +20,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Event::TextDelta { text } => print!("{text}"),
         _ => {}
     };
-    let turn = agent.session().start("How many words are in README.md?", show);
-    println!("session {}", turn.id());
-    let (mut session, report) = turn.await;
+    let session = agent.session();
+    println!("session {}", session.id());
+    let (mut session, report) = session.start("How many words are in README.md?", show).await;
     println!("\n{} steps", report?.steps);
     println!("{}", session.ask("How many words has CHANGELOG.md?").await?.text);
     Ok(())

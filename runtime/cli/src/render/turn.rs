@@ -207,6 +207,14 @@ impl TurnView {
                     &format!("{removed} older messages were replaced by a summary"),
                 )?;
             }
+            Event::SummaryFailed { reason, .. } => {
+                state.waiting = None;
+                self.mark(
+                    WARN,
+                    "!",
+                    &format!("the conversation could not be summarised: {reason}"),
+                )?;
+            }
             Event::Reminder { text, .. } => {
                 self.mark(FAINT, "…", &format!("the loop to the model: {text}"))?;
             }

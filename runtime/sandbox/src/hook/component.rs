@@ -17,6 +17,7 @@ use crate::component::{Base, Identity};
 use crate::contract::HookProviderPre;
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::state::CellState;
+use crate::tool::within;
 
 /// A component that was loaded as a hook. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -66,6 +67,11 @@ impl CellHook {
     /// What it says of itself.
     pub fn spec(&self) -> &HookSpec {
         &self.hook.spec
+    }
+
+    /// Fuel that it uses at most each time that it is asked.
+    pub fn max_fuel(&self) -> u64 {
+        self.policy.limits.fuel
     }
 
     /// Asks it before a prompt is sent.
@@ -140,9 +146,10 @@ impl CellHook {
         observer: Arc<dyn CallObserver>,
     ) -> Result<<Q::Said as Answer>::Adopted, HookFailure> {
         let work = Work::new(question, turn);
+        let policy = within(&self.policy, observer.left());
         let order = Order {
             pre: &self.hook.pre,
-            policy: &self.policy,
+            policy: &policy,
             egress: &self.egress,
             observer,
             slots: self.hook.base.slots,

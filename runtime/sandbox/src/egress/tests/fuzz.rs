@@ -1,16 +1,13 @@
 //! Fuzz targets for URLs, redirects and the grants that are matched against them. `tests/fuzz` says how they run.
 
-#[path = "../../../../../tests/fuzz/mod.rs"]
-mod runner;
-
 use http::{HeaderValue, Response};
-use runner::Target as Fuzz;
 use toolcell_core::Grant;
 use toolcell_core::policy::HttpGrant;
 
 use crate::egress::redirect::{self, Hop, MAX_HOPS, Redirects};
 use crate::egress::rules::{Rules, grant_for};
 use crate::egress::target::{MAX_URL, Target};
+use crate::fuzz_runner::Target as Fuzz;
 
 const WORDS: &[&str] = &[
     "http://",

@@ -1,13 +1,32 @@
-//! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that a person and a
-//! model can read; it is checked before each request and each call, so that what was begun is finished. Time ends what was
-//! begun, and a call has what is left of fuel and time as its limit, whatever its own limits are. Agents that run as calls
-//! count with all that they use, while they run.
+//! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that the user and the
+//! model can read.
+//!
+//! What can use something reserves the most that it can use before it begins ([`reserve`]), and is charged what it did
+//! use when it ends. So the sum stays within the budget however much runs at the same time. A call gets its reservation
+//! as a limit beside its own limits; an agent that runs as a call gets it as its budget. Requests run one at a time: the
+//! length of the conversation is their estimated input, and what is left beyond it limits the answer.
+//!
+//! | unit | may be exceeded by |
+//! |---|---|
+//! | fuel | nothing |
+//! | calls | nothing; those that waited for their turn when the process was killed count as calls |
+//! | bytes | the mark in the last result that is cut, or the text of its error; what calls are told that were under way when the process was killed |
+//! | call time | what the end of one call takes to be noticed |
+//! | tokens, money | the error of the estimate for one request; what was under way when the process was killed is not known |
+
+pub(crate) mod reserve;
 
 use serde::{Deserialize, Serialize};
+pub use toolcell_core::provider::Prices;
 use toolcell_core::provider::Usage;
 use toolcell_core::{Left, Receipt};
 
-/// What a session may use; `None` means as much as it wants.
+use self::reserve::Amounts;
+
+/// Smallest answer that a request is worth, in tokens. Some providers accept no smaller limit.
+pub(crate) const MIN_OUTPUT_TOKENS: u64 = 16;
+
+/// What a session may use; `None` means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -28,20 +47,6 @@ pub struct Budget {
     pub cost_micros: Option<u64>,
     /// What tokens cost.
     pub prices: Option<Prices>,
-}
-
-/// Prices of one million tokens each, in millionths of a unit of money of the user's choice (3 dollars are 3,000,000).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Prices {
-    /// Input tokens that no cache held.
-    pub input: u64,
-    /// Input tokens read from a cache.
-    pub cache_read: u64,
-    /// Input tokens written to a cache.
-    pub cache_write: u64,
-    /// Output tokens, with those of reasoning.
-    pub output: u64,
 }
 
 /// What a session has used.
@@ -88,6 +93,20 @@ impl Spent {
         }
     }
 
+    /// What a call that ended used, as a reservation counts it. `prices` are those of the session.
+    pub(crate) fn of_call(bytes: u64, receipt: Option<&Receipt>, prices: Option<&Prices>) -> Amounts {
+        let mut spent = Self::default();
+        spent.count_call(bytes, receipt);
+        [
+            spent.fuel,
+            spent.call_us.div_ceil(1_000),
+            spent.calls,
+            spent.bytes,
+            spent.tokens(),
+            prices.map_or(spent.agents_micros, |prices| spent.cost_micros(prices)),
+        ]
+    }
+
     /// Counts the fuel of a hook that ran in a cell.
     pub fn count_hook(&mut self, receipt: &Receipt) {
         self.fuel = self.fuel.saturating_add(receipt.fuel);
@@ -102,23 +121,7 @@ impl Spent {
 
     /// What the tokens cost, in millionths of the unit of the prices.
     pub fn cost_micros(&self, prices: &Prices) -> u64 {
-        let usage = &self.usage;
-        let fresh = usage
-            .input
-            .saturating_sub(usage.cache_read)
-            .saturating_sub(usage.cache_write);
-        let sum = [
-            (fresh, prices.input),
-            (usage.cache_read, prices.cache_read),
-            (usage.cache_write, prices.cache_write),
-            (usage.output, prices.output),
-        ]
-        .into_iter()
-        .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
-        .sum::<u128>();
-        u64::try_from(sum / 1_000_000)
-            .unwrap_or(u64::MAX)
-            .saturating_add(self.agents_micros)
+        prices.cost_micros(&self.usage).saturating_add(self.agents_micros)
     }
 }
 
@@ -128,14 +131,18 @@ impl Budget {
         format!("the budget of {limit} ms of time is used up")
     }
 
+    /// The reason for which a turn ends when an answer is longer than what was left.
+    pub(crate) fn answer_too_long(tokens: u64) -> String {
+        format!("the answer is longer than the {tokens} tokens that the budget left for it")
+    }
+
     /// What is left of it.
     pub fn left(&self, spent: &Spent) -> Left {
         let minus = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let wall = minus(self.wall_ms, spent.wall_ms);
-        let call = minus(self.call_ms, spent.call_us / 1_000);
         Left {
             fuel: minus(self.fuel, spent.fuel),
-            wall_ms: wall.map_or(call, |wall| Some(call.map_or(wall, |call| call.min(wall)))),
+            wall_ms: minus(self.wall_ms, spent.wall_ms),
+            call_ms: minus(self.call_ms, spent.call_us / 1_000),
             calls: minus(self.calls, spent.calls),
             bytes: minus(self.bytes, spent.bytes),
             tokens: minus(self.tokens, spent.tokens()),
@@ -143,30 +150,63 @@ impl Budget {
                 self.cost_micros,
                 self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
             ),
+            prices: self.prices,
         }
     }
 
-    /// The budget of a session that has spent this much, and of which others leave it that much more. `prices` are its own.
-    pub(crate) fn of_what_others_leave(left: Left, spent: &Spent, prices: Option<Prices>) -> Self {
+    /// The budget of a session that has spent this much, and to which others leave that much more. `own` are its own
+    /// prices; without them its tokens are counted by those of the session that called it.
+    pub(crate) fn of_what_others_leave(left: Left, spent: &Spent, own: Option<Prices>) -> Self {
         let plus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_add(used));
-        let (cost_micros, prices) = match (left.cost_micros, prices) {
-            // Without prices of its own its tokens are counted by those of the session that asked.
-            (Some(0), None) => (Some(0), Some(Prices::default())),
-            (Some(left), Some(prices)) => (
-                Some(left.saturating_add(spent.cost_micros(&prices))),
-                Some(prices),
-            ),
-            _ => (None, None),
-        };
+        let prices = own.or(left.prices).unwrap_or_default();
         Self {
             fuel: plus(left.fuel, spent.fuel),
             wall_ms: plus(left.wall_ms, spent.wall_ms),
-            call_ms: None,
+            call_ms: plus(left.call_ms, spent.call_us / 1_000),
             bytes: plus(left.bytes, spent.bytes),
             calls: plus(left.calls, spent.calls),
             tokens: plus(left.tokens, spent.tokens()),
-            cost_micros,
-            prices,
+            cost_micros: plus(left.cost_micros, spent.cost_micros(&prices)),
+            prices: left.cost_micros.map(|_| prices),
+        }
+    }
+
+    /// Most tokens that the answer to a request with an input of so many tokens may have; `None` is unlimited.
+    ///
+    /// # Errors
+    /// The reason, when what is left does not suffice for such a request.
+    pub(crate) fn output_left(&self, spent: &Spent, input: u64) -> Result<Option<u64>, String> {
+        let left = self.left(spent);
+        let by_tokens = left.tokens.map(|left| left.checked_sub(input));
+        let by_cost = left.cost_micros.zip(self.prices).map(|(left, prices)| {
+            // No more can be said of what a cache will hold.
+            let dearest = prices.input.max(prices.cache_write);
+            let micros = u128::from(left) * 1_000_000;
+            let rest = micros.checked_sub(u128::from(input) * u128::from(dearest))?;
+            let output = rest.checked_div(u128::from(prices.output));
+            Some(output.map_or(u64::MAX, |output| u64::try_from(output).unwrap_or(u64::MAX)))
+        });
+        let enough = |output: Option<u64>| output.filter(|output| *output >= MIN_OUTPUT_TOKENS);
+        let of = |what: String| {
+            Err(format!(
+                "the budget of {what} does not suffice for another request of some {input} tokens"
+            ))
+        };
+        match (by_tokens, by_cost) {
+            (Some(by_tokens), _) if enough(by_tokens).is_none() => of(format!(
+                "{} tokens ({} were used)",
+                self.tokens.unwrap_or_default(),
+                spent.tokens()
+            )),
+            (_, Some(by_cost)) if enough(by_cost).is_none() => of(format!(
+                "{} in money ({} were used)",
+                units(self.cost_micros.unwrap_or_default()),
+                units(self.prices.map_or(0, |prices| spent.cost_micros(&prices)))
+            )),
+            (by_tokens, by_cost) => Ok([by_tokens.flatten(), by_cost.flatten()]
+                .into_iter()
+                .flatten()
+                .min()),
         }
     }
 

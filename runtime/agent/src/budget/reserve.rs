@@ -1,0 +1,326 @@
+//! Reservations: what runs at the same time never uses more together than there is.
+//!
+//! Whatever can use something of the budget asks first, and says the most that it can use. Requests are granted in the
+//! order in which they came. One that does not fit waits until something that runs has ended; when nothing is reserved of
+//! what it lacks, it gets what there is, and is refused where that is nothing. Those that were granted something never
+//! wait for others, so that all come to an end.
+//!
+//! A reservation passes three stages: it waits, it is held, and what was used is charged until the session's own account
+//! ([`super::Spent`]) has it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use toolcell_core::Left;
+
+/// Number of a reservation.
+pub(crate) type Ticket = u64;
+
+/// What is summed up over everything that runs, in words.
+const UNITS: [&str; 6] = [
+    "fuel",
+    "tool time",
+    "calls",
+    "bytes of results",
+    "tokens",
+    "money",
+];
+
+/// The amount of each of [`UNITS`].
+pub(crate) type Amounts = [u64; UNITS.len()];
+
+/// A bound for each of [`UNITS`]; `None` is unlimited or unknown.
+type Bounds = [Option<u64>; UNITS.len()];
+
+/// Nothing is left of something, and nothing will be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exhausted(pub(crate) &'static str);
+
+/// A decision on a reservation: what it may use, or why it may not begin.
+pub(crate) type Grant = Result<Left, Exhausted>;
+
+/// All reservations of one session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reservations {
+    /// What the budget leaves of what was counted so far, without regard to reservations.
+    left: Left,
+    waiting: VecDeque<(Ticket, Bounds)>,
+    held: BTreeMap<Ticket, Amounts>,
+    charged: BTreeMap<Ticket, Amounts>,
+    next: Ticket,
+}
+
+impl Reservations {
+    pub(crate) fn new(left: Left) -> Self {
+        Self {
+            left,
+            ..Self::default()
+        }
+    }
+
+    /// Asks for as much as `most` says. [`Reservations::decide`] tells when it is granted.
+    pub(crate) fn ask(&mut self, most: &Left) -> Ticket {
+        self.next += 1;
+        self.waiting.push_back((self.next, bounds(most)));
+        self.next
+    }
+
+    /// Decides on those that need not wait any longer, in their order.
+    pub(crate) fn decide(&mut self) -> Vec<(Ticket, Grant)> {
+        let mut decided = Vec::new();
+        while let Some((ticket, most)) = self.waiting.front() {
+            let ticket = *ticket;
+            let Some(grant) = self.try_grant(most) else {
+                break;
+            };
+            self.waiting.pop_front();
+            let grant = grant.map(|bounds| {
+                self.held
+                    .insert(ticket, bounds.map(|bound| bound.unwrap_or_default()));
+                self.as_left(bounds)
+            });
+            decided.push((ticket, grant));
+        }
+        decided
+    }
+
+    /// What somebody gets who needs at most so much; `None` while it has to wait.
+    fn try_grant(&self, most: &Bounds) -> Option<Result<Bounds, Exhausted>> {
+        let free = self.free();
+        let held = sum(self.held.values());
+        let mut grant = Bounds::default();
+        for (i, unit) in UNITS.into_iter().enumerate() {
+            let Some(free) = free[i] else { continue };
+            let wants = most[i].unwrap_or(u64::MAX);
+            if wants > free && held[i] > 0 {
+                return None;
+            }
+            if wants > 0 && free == 0 {
+                return Some(Err(Exhausted(unit)));
+            }
+            grant[i] = Some(wants.min(free));
+        }
+        Some(Ok(grant))
+    }
+
+    /// What is neither used nor reserved.
+    fn free(&self) -> Bounds {
+        let taken = sum(self.held.values().chain(self.charged.values()));
+        let mut free = bounds(&self.left);
+        for (free, taken) in free.iter_mut().zip(taken) {
+            *free = free.map(|free| free.saturating_sub(taken));
+        }
+        free
+    }
+
+    fn as_left(&self, [fuel, call_ms, calls, bytes, tokens, cost_micros]: Bounds) -> Left {
+        Left {
+            fuel,
+            wall_ms: self.left.wall_ms,
+            call_ms,
+            calls,
+            bytes,
+            tokens,
+            cost_micros,
+            prices: self.left.prices,
+        }
+    }
+
+    /// It has ended and used so much, which is charged until it is counted.
+    pub(crate) fn end(&mut self, ticket: Ticket, used: Amounts) {
+        if self.held.remove(&ticket).is_some() {
+            self.charged.insert(ticket, used);
+        }
+    }
+
+    /// The session's own account has what these used: so much is left after them.
+    pub(crate) fn count(&mut self, left: Left, tickets: impl IntoIterator<Item = Ticket>) {
+        self.left = left;
+        for ticket in tickets {
+            self.forget(ticket);
+        }
+    }
+
+    /// It does not begin, or it used nothing.
+    pub(crate) fn forget(&mut self, ticket: Ticket) {
+        self.waiting.retain(|(waiting, _)| *waiting != ticket);
+        self.held.remove(&ticket);
+        self.charged.remove(&ticket);
+    }
+
+    /// Whether nothing waits, is held or charged.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.held.is_empty() && self.charged.is_empty()
+    }
+}
+
+fn bounds(left: &Left) -> Bounds {
+    [
+        left.fuel,
+        left.call_ms,
+        left.calls,
+        left.bytes,
+        left.tokens,
+        left.cost_micros,
+    ]
+}
+
+fn sum<'a>(amounts: impl Iterator<Item = &'a Amounts>) -> Amounts {
+    let mut sum = Amounts::default();
+    for amounts in amounts {
+        for (sum, amount) in sum.iter_mut().zip(amounts) {
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fuel(fuel: u64) -> Left {
+        Left {
+            fuel: Some(fuel),
+            ..Left::default()
+        }
+    }
+
+    fn need(fuel: u64) -> Left {
+        Left {
+            fuel: Some(fuel),
+            ..Left::NOTHING
+        }
+    }
+
+    fn used(fuel: u64) -> Amounts {
+        [fuel, 0, 0, 0, 0, 0]
+    }
+
+    fn granted(decided: &[(Ticket, Grant)]) -> Vec<Option<u64>> {
+        decided
+            .iter()
+            .map(|(_, grant)| grant.ok().and_then(|grant| grant.fuel))
+            .collect()
+    }
+
+    #[test]
+    fn what_fits_runs_at_once_and_what_does_not_waits() {
+        let mut all = Reservations::new(fuel(100));
+        let first = all.ask(&need(60));
+        all.ask(&need(40));
+        all.ask(&need(1));
+        assert_eq!(granted(&all.decide()), [Some(60), Some(40)]);
+        all.end(first, used(59));
+        assert_eq!(granted(&all.decide()), [Some(1)]);
+    }
+
+    #[test]
+    fn the_last_one_gets_what_is_left_or_is_refused() {
+        let mut all = Reservations::new(fuel(100));
+        let first = all.ask(&need(1_000));
+        let second = all.ask(&need(1_000));
+        all.ask(&need(1_000));
+        assert_eq!(granted(&all.decide()), [Some(100)]);
+        all.end(first, used(30));
+        assert_eq!(granted(&all.decide()), [Some(70)]);
+        all.end(second, used(70));
+        assert_eq!(all.decide(), [(3, Err(Exhausted("fuel")))]);
+    }
+
+    #[test]
+    fn what_needs_nothing_of_it_does_not_wait() {
+        let mut all = Reservations::new(fuel(100));
+        all.ask(&Left::default());
+        all.ask(&need(0));
+        assert_eq!(granted(&all.decide()), [Some(100), Some(0)]);
+    }
+
+    #[test]
+    fn without_a_budget_everything_runs() {
+        let mut all = Reservations::new(Left::default());
+        for _ in 0..9 {
+            all.ask(&Left::default());
+        }
+        assert_eq!(granted(&all.decide()), [None; 9]);
+    }
+
+    #[test]
+    fn what_was_used_is_charged_until_it_is_counted() {
+        let mut all = Reservations::new(fuel(100));
+        let first = all.ask(&need(50));
+        all.decide();
+        all.end(first, used(20));
+        all.ask(&need(90));
+        assert_eq!(granted(&all.decide()), [Some(80)]);
+        all.count(fuel(80), [first]);
+        assert_eq!(all.free()[0], Some(0));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Move {
+        Ask(Option<u64>),
+        /// One of those that run ends and has used this share, in percent.
+        End(usize, u64),
+        Count,
+        Cancel(usize),
+    }
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let one = prop_oneof![
+            4 => proptest::option::of(0..60_u64).prop_map(Move::Ask),
+            3 => (any::<usize>(), 0..=100_u64).prop_map(|(which, share)| Move::End(which, share)),
+            2 => Just(Move::Count),
+            1 => any::<usize>().prop_map(Move::Cancel),
+        ];
+        proptest::collection::vec(one, 0..80)
+    }
+
+    proptest! {
+        /// Starts, ends, failures, cancellations and kills in any order.
+        #[test]
+        fn no_interleaving_uses_more_than_the_budget(budget in 0..200_u64, moves in moves()) {
+            let mut all = Reservations::new(fuel(budget));
+            let (mut spent, mut waiting, mut running, mut ended) = (0, Vec::new(), Vec::new(), Vec::new());
+            let mut uncounted = 0;
+            let end = moves.len();
+            // At last everything that runs ends, until nothing waits any more.
+            let rest = std::iter::repeat_n([Move::End(0, 100), Move::Count], 2 * end).flatten();
+            for step in moves.into_iter().chain(rest) {
+                match step {
+                    Move::Ask(most) => {
+                        waiting.push(all.ask(&Left { fuel: most, ..Left::default() }));
+                    }
+                    Move::End(which, share) if !running.is_empty() => {
+                        let (ticket, grant): (Ticket, u64) = running.remove(which % running.len());
+                        let fuel = grant * share / 100;
+                        all.end(ticket, used(fuel));
+                        uncounted += fuel;
+                        ended.push(ticket);
+                    }
+                    Move::Count => {
+                        spent += std::mem::take(&mut uncounted);
+                        all.count(fuel(budget.saturating_sub(spent)), ended.drain(..));
+                    }
+                    Move::Cancel(which) if !waiting.is_empty() => {
+                        all.forget(waiting.remove(which % waiting.len()));
+                    }
+                    _ => {}
+                }
+                for (ticket, grant) in all.decide() {
+                    prop_assert_eq!(waiting.remove(0), ticket, "in their order");
+                    match grant {
+                        Ok(grant) => running.push((ticket, grant.fuel.unwrap())),
+                        Err(Exhausted(unit)) => prop_assert_eq!(unit, "fuel"),
+                    }
+                }
+                let reserved: u64 = running.iter().map(|(_, fuel)| fuel).sum();
+                prop_assert!(spent + uncounted + reserved <= budget);
+                prop_assert!(waiting.is_empty() || !running.is_empty(), "nobody waits for nothing");
+            }
+            prop_assert!(waiting.is_empty() && running.is_empty());
+            prop_assert!(all.is_empty(), "nothing leaks");
+        }
+    }
+}

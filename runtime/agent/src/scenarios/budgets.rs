@@ -1,0 +1,712 @@
+//! What runs at the same time stays within the budget together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::provider::Usage;
+use toolcell_core::{
+    BoxFuture, CallContext, Content, Event, Left, Message, Receipt, Tool, ToolCall, ToolError, ToolOutput,
+    ToolSpec,
+};
+
+use super::{Heard, agent};
+use crate::budget::{Budget, Prices};
+use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, HookPoint, TurnEnd, Verdict};
+use crate::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
+use crate::testing::{Closure, Say, Script, call, tool};
+use crate::{Agent, Session};
+
+/// A tool that uses a share of whatever it is allowed, as its arguments say, and counts what it really used.
+#[derive(Clone)]
+struct Greedy {
+    spec: Arc<ToolSpec>,
+    most: Left,
+    used: Arc<AtomicU64>,
+    ran: Arc<AtomicU64>,
+}
+
+impl Greedy {
+    /// With a limit of its own.
+    fn new(fuel: u64) -> Self {
+        let closure = Closure::new(
+            "greedy",
+            r#"{"type":"object"}"#,
+            toolcell_core::tool::Hints::default(),
+            |_| Ok(String::new()),
+        );
+        Self {
+            spec: Arc::new(closure.spec().clone()),
+            most: Left {
+                fuel: Some(fuel),
+                call_ms: None,
+                ..Left::NOTHING
+            },
+            used: Arc::default(),
+            ran: Arc::default(),
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::SeqCst)
+    }
+
+    fn ran(&self) -> u64 {
+        self.ran.load(Ordering::SeqCst)
+    }
+}
+
+/// Files what was used when the call ends, in whatever way.
+struct Filing {
+    cx: CallContext,
+    fuel: u64,
+    used: Arc<AtomicU64>,
+}
+
+impl Drop for Filing {
+    fn drop(&mut self) {
+        self.used.fetch_add(self.fuel, Ordering::SeqCst);
+        self.cx.observer.receipt(Receipt {
+            fuel: self.fuel,
+            ..Receipt::default()
+        });
+    }
+}
+
+impl Tool for Greedy {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn max_use(&self) -> Left {
+        self.most
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            self.ran.fetch_add(1, Ordering::SeqCst);
+            let number = |name: &str| call.arguments.get(name).and_then(Value::as_u64);
+            let limit = self.most.fuel.unwrap_or(0);
+            let left = cx.observer.left().fuel.map_or(limit, |left| left.min(limit));
+            let _filing = Filing {
+                cx,
+                fuel: left * number("share").unwrap_or(100) / 100,
+                used: self.used.clone(),
+            };
+            tokio::time::sleep(Duration::from_millis(number("ms").unwrap_or(1))).await;
+            match call.arguments.get("end").and_then(Value::as_str) {
+                Some("fail") => Err(ToolError::Failed { message: "no".into() }),
+                Some("panic") => panic!("out of luck"),
+                Some("hang") => std::future::pending().await,
+                _ => Ok(ToolOutput::text(
+                    "x".repeat(number("bytes").unwrap_or(1) as usize),
+                )),
+            }
+        })
+    }
+}
+
+fn policy(budget: Budget) -> LoopPolicy {
+    LoopPolicy {
+        budget,
+        repeats: Repeats { warn: 0, stop: 0 },
+        error_breaker: 0,
+        ..LoopPolicy::default()
+    }
+}
+
+const IDS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+/// One answer with so many calls of the greedy tool.
+fn calls(count: usize, arguments: &Value) -> Say {
+    let call = |id: &&'static str| (*id, "greedy", arguments.to_string());
+    Say::Calls("On it.", IDS[..count].iter().map(call).collect())
+}
+
+fn session(script: &Arc<Script>, tool: &Greedy, budget: Budget) -> Session {
+    agent(script)
+        .tool(tool.clone())
+        .policy(policy(budget))
+        .build()
+        .unwrap()
+        .session()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_one_time_use_no_more_fuel_than_there_is() {
+    for share in [100, 50, 0] {
+        let tool = Greedy::new(1_000);
+        let script = Script::new([calls(6, &json!({"share": share})), Say::Text("Done.")]);
+        let mut session = session(
+            &script,
+            &tool,
+            Budget {
+                fuel: Some(100),
+                ..Budget::default()
+            },
+        );
+        session.ask("Go").await.unwrap();
+        // Each gets what those before it left.
+        let (used, ran) = match share {
+            100 => (100, 1),
+            50 => (50 + 25 + 12 + 6 + 3 + 2, 6),
+            _ => (0, 6),
+        };
+        assert_eq!((tool.used(), tool.ran()), (used, ran), "{share}");
+        assert_eq!(session.state().spent().fuel, used);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_fit_together_run_at_one_time() {
+    let tool = Greedy::new(25);
+    let script = Script::new([calls(4, &json!({"ms": 1_000})), Say::Text("Done.")]);
+    let budget = Budget {
+        fuel: Some(100),
+        ..Budget::default()
+    };
+    let begun = tokio::time::Instant::now();
+    session(&script, &tool, budget).ask("Go").await.unwrap();
+    assert_eq!((tool.used(), tool.ran()), (100, 4));
+    assert!(
+        begun.elapsed() < Duration::from_millis(1_900),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_run_than_the_budget_has() {
+    let tool = Greedy::new(0);
+    let heard = Heard::default();
+    let script = Script::new([calls(9, &json!({}))]);
+    let budget = Budget {
+        calls: Some(2),
+        ..Budget::default()
+    };
+    let mut session = session(&script, &tool, budget);
+    let report = session
+        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .await
+        .unwrap();
+    assert_eq!((tool.ran(), session.state().spent().calls), (2, 2));
+    let ran: Vec<bool> = heard
+        .all()
+        .iter()
+        .filter_map(|event| match event {
+            Event::CallFinished { not_run, .. } => Some(!not_run),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ran.iter().filter(|ran| **ran).count(), 2);
+    let answered = report.calls.iter().filter(|call| call.error.is_none());
+    let answered: Vec<&str> = answered.map(|call| call.id.as_str()).collect();
+    assert_eq!(answered, ["1", "2"], "the first ones");
+    let TurnOutcome::Budget { reason } = report.outcome else {
+        panic!("{:?}", report.outcome)
+    };
+    assert_eq!(reason, "the budget of 2 calls is used up (2 were used)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_at_one_time_have_no_more_bytes_than_are_left() {
+    let tool = Greedy::new(0);
+    let script = Script::new([calls(9, &json!({"bytes": 1_000})), Say::Text("Done.")]);
+    let budget = Budget {
+        bytes: Some(2_500),
+        ..Budget::default()
+    };
+    let mut session = session(&script, &tool, budget);
+    let report = session.ask("Go").await.unwrap();
+    // Two whole ones, and one that is cut.
+    assert_eq!(tool.ran(), 3);
+    let spent = session.state().spent().bytes;
+    let mark = "\n[... 500 bytes cut; read them with `read_result`, call `3` ...]\n".len() as u64;
+    assert_eq!(spent, 2_500 + mark);
+    assert!(matches!(report.outcome, TurnOutcome::Budget { .. }));
+}
+
+#[tokio::test]
+async fn a_picture_that_the_budget_has_no_room_for_is_left_out() {
+    let picture = |bytes| {
+        Content::Blob(toolcell_core::Blob {
+            media_type: "image/png".into(),
+            data: vec![0; bytes],
+        })
+    };
+    for (bytes, kept) in [(984, true), (1_000, false)] {
+        let shown = crate::FnTool::new("draw", "", json!({"type": "object"}), move |_, _| async move {
+            Ok(ToolOutput {
+                content: vec![picture(bytes)],
+                structured: None,
+            })
+        });
+        let script = Script::new([call("1", "draw", &json!({})), Say::Text("Done.")]);
+        let budget = Budget {
+            bytes: Some(picture(984).byte_len() as u64),
+            ..Budget::default()
+        };
+        let mut session = agent(&script)
+            .tool(shown.unwrap())
+            .policy(policy(budget))
+            .build()
+            .unwrap()
+            .session();
+        let report = session.ask("Go").await.unwrap();
+        let is_picture = matches!(report.calls[0].content[0], Content::Blob(_));
+        assert_eq!(is_picture, kept, "{bytes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_at_one_time_use_no_more_together_than_is_left() {
+    let tool = Greedy::new(40);
+    let inner = || {
+        Script::new([
+            calls(2, &json!({})),
+            calls(2, &json!({})),
+            Say::Text("That is all."),
+        ])
+    };
+    let script = Script::new([
+        Say::Calls(
+            "",
+            vec![
+                ("a", "one", json!({"task": "Go"}).to_string()),
+                ("b", "two", json!({"task": "Go"}).to_string()),
+                ("c", "greedy", "{}".into()),
+            ],
+        ),
+        Say::Text("Done."),
+    ]);
+    let mut builder = agent(&script).tool(tool.clone());
+    for name in ["one", "two"] {
+        let inner = agent(&inner())
+            .tool(tool.clone())
+            .policy(policy(Budget::default()));
+        builder = builder.agent(name, "Works", &inner.build().unwrap()).unwrap();
+    }
+    let budget = Budget {
+        fuel: Some(200),
+        ..Budget::default()
+    };
+    let mut session = builder.policy(policy(budget)).build().unwrap().session();
+    session.ask("Go").await.unwrap();
+    assert_eq!((tool.used(), session.state().spent().fuel), (200, 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_with_budgets_that_fit_together_run_at_one_time() {
+    let inner = |fuel| {
+        let tool = Greedy::new(fuel);
+        let script = Script::new([calls(1, &json!({"ms": 1_000})), Say::Text("Done.")]);
+        let budget = Budget {
+            fuel: Some(fuel),
+            ..Budget::default()
+        };
+        agent(&script).tool(tool).policy(policy(budget)).build().unwrap()
+    };
+    let script = Script::new([
+        Say::Calls(
+            "",
+            vec![
+                ("a", "one", json!({"task": "Go"}).to_string()),
+                ("b", "two", json!({"task": "Go"}).to_string()),
+            ],
+        ),
+        Say::Text("Done."),
+    ]);
+    let budget = Budget {
+        fuel: Some(100),
+        ..Budget::default()
+    };
+    let mut session = agent(&script)
+        .agent("one", "Works", &inner(50))
+        .unwrap()
+        .agent("two", "Works", &inner(50))
+        .unwrap()
+        .policy(policy(budget))
+        .build()
+        .unwrap()
+        .session();
+    let begun = tokio::time::Instant::now();
+    session.ask("Go").await.unwrap();
+    assert_eq!(session.state().spent().fuel, 100);
+    assert!(
+        begun.elapsed() < Duration::from_millis(1_900),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn an_agent_without_prices_spends_no_more_money_than_is_left() {
+    let prices = Prices {
+        input: 1_000_000,
+        output: 2_000_000,
+        ..Prices::default()
+    };
+    let answers = (0..50).map(|_| calls(1, &json!({})));
+    let inner = agent(&Script::new(answers)).tool(Greedy::new(0));
+    let inner = inner.policy(policy(Budget::default())).build().unwrap();
+    let script = Script::new([call("a", "one", &json!({"task": "Go"})), Say::Text("Done.")]);
+    let budget = Budget {
+        cost_micros: Some(1_000),
+        prices: Some(prices),
+        ..Budget::default()
+    };
+    let mut session = agent(&script)
+        .agent("one", "Works", &inner)
+        .unwrap()
+        .policy(policy(budget))
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    let spent = session.state().spent().cost_micros(&prices);
+    assert!((500..=1_000).contains(&spent), "{spent}");
+    let error = report.calls[0].error.as_ref().unwrap().to_string();
+    assert!(error.contains("in money"), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_asks_for_no_longer_answer_than_the_budget_leaves() {
+    for (own, limit, tokens, asked) in [
+        (None, None, Some(1_004), Some(1_000)),
+        (Some(300), None, Some(1_004), Some(300)),
+        (Some(2_000), None, Some(1_004), Some(1_000)),
+        // Not every model accepts a larger limit.
+        (None, None, Some(10_000), None),
+        (Some(2_000), None, None, Some(2_000)),
+        // Four tokens of input at 1 each, and 2 for each of the answer.
+        (None, Some(104), None, Some(50)),
+    ] {
+        let script = Script::new([Say::Text("Hi.")]);
+        let budget = Budget {
+            tokens,
+            cost_micros: limit,
+            prices: limit.map(|_| Prices {
+                input: 1_000_000,
+                output: 2_000_000,
+                ..Prices::default()
+            }),
+            ..Budget::default()
+        };
+        let model = ModelSettings {
+            max_output_tokens: own,
+            ..ModelSettings::default()
+        };
+        let agent = agent(&script)
+            .model(model)
+            .policy(policy(budget))
+            .build()
+            .unwrap();
+        agent.session().ask("Go").await.unwrap();
+        assert_eq!(script.requests()[0].max_output_tokens, asked);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_the_budget_has_no_room_for_is_not_sent() {
+    // An input of four tokens and an answer of sixteen.
+    for (tokens, sent) in [(20, 1), (19, 0)] {
+        let script = Script::new([Say::Text("Hi.")]);
+        let budget = Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        };
+        let agent = agent(&script).policy(policy(budget)).build().unwrap();
+        let report = agent.session().ask("Go").await.unwrap();
+        script.assert_asked(sent);
+        assert_eq!(report.outcome == TurnOutcome::Completed, sent == 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_budget_is_ended_while_it_comes() {
+    const LONG: &str =
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567";
+    // Of 26 tokens four are for the input; an answer of 88 bytes counts for 22.
+    for (tokens, ended) in [(26, false), (25, true)] {
+        let script = Script::new([Say::Text(LONG)]);
+        let budget = Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        };
+        let agent = agent(&script).policy(policy(budget)).build().unwrap();
+        let mut session = agent.session();
+        let report = session.ask("Go").await.unwrap();
+        assert_eq!(
+            matches!(report.outcome, TurnOutcome::Budget { .. }),
+            ended,
+            "{tokens}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_no_provider_counted_are_estimated() {
+    let agent = |script: &Arc<Script>| agent(script).policy(policy(Budget::default())).build().unwrap();
+    let script = Script::new([Say::Truncate("01234567")]);
+    let mut session = agent(&script).session();
+    session.ask("Go").await.unwrap();
+    let of_interrupted = Usage {
+        input: 4,
+        output: 6,
+        ..Usage::default()
+    };
+    assert_eq!(session.state().spent().usage, of_interrupted);
+}
+
+#[tokio::test]
+async fn a_summary_that_fails_costs_what_it_cost() {
+    let script = Script::new([call("1", "t", &json!({})), Say::Text(" "), Say::Text("Done.")]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(10),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..policy(Budget::default())
+    };
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    script.assert_played();
+    assert_eq!((session.state().spent().tokens(), report.usage.output), (45, 15));
+}
+
+/// A hook that uses all that it may before and after each call.
+struct Hungry {
+    most: u64,
+    used: Arc<AtomicU64>,
+    told: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Hungry {
+    fn eat(&self, point: HookPoint, cx: &HookContext) {
+        let fuel = cx.left().fuel.unwrap_or(u64::MAX).min(self.most);
+        self.used.fetch_add(fuel, Ordering::SeqCst);
+        self.told.lock().unwrap().push(point.as_str());
+        // A flood that fills whatever may be lost.
+        for _ in 0..2_000 {
+            cx.notify(NoticeLevel::Info, "hungry");
+        }
+        let receipt = Receipt {
+            fuel,
+            ..Receipt::default()
+        };
+        cx.receipt("hungry", point.as_str(), receipt);
+    }
+}
+
+impl Hook for Hungry {
+    fn name(&self) -> &str {
+        "hungry"
+    }
+
+    fn max_fuel(&self, point: HookPoint) -> u64 {
+        match point {
+            HookPoint::BeforeCall | HookPoint::AfterCall | HookPoint::AfterTurn => self.most,
+            _ => 0,
+        }
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        _call: &'a mut CallDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        self.eat(HookPoint::BeforeCall, cx);
+        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+    }
+
+    fn after_call<'a>(
+        &'a self,
+        _call: &'a CallReport,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.eat(HookPoint::AfterCall, cx);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn after_turn<'a>(
+        &'a self,
+        _end: &'a TurnEnd,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.eat(HookPoint::AfterTurn, cx);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_and_calls_stay_within_the_fuel_together() {
+    for budget in [0, 10, 25, 60, 1_000] {
+        let tool = Greedy::new(20);
+        let hook = Arc::new(Hungry {
+            most: 10,
+            used: Arc::default(),
+            told: Arc::default(),
+        });
+        let script = Script::new([calls(3, &json!({})), Say::Text("Done.")]);
+        let heard = Heard::default();
+        let mut session = agent(&script)
+            .tool(tool.clone())
+            .hook(hook.clone())
+            .policy(policy(Budget {
+                fuel: Some(budget),
+                ..Budget::default()
+            }))
+            .build()
+            .unwrap()
+            .session();
+        session
+            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .await
+            .unwrap();
+        let used = tool.used() + hook.used.load(Ordering::SeqCst);
+        // Three calls with a hook before and after each, and one after the turn.
+        assert_eq!(used, budget.min(3 * 40 + 10), "{budget}");
+        assert_eq!(session.state().spent().fuel, used, "no receipt is lost");
+        let not_run = |event: &Event| matches!(event, Event::Notice { text, .. } if text.contains("the budget of fuel is used up"));
+        assert_eq!(heard.all().iter().any(not_run), budget < 130, "{budget}");
+    }
+}
+
+/// One call of a step: how long it takes, what it uses, how it ends, and whether an agent makes two such calls.
+#[derive(Debug, Clone)]
+struct Planned {
+    ms: u64,
+    share: u64,
+    bytes: u64,
+    end: &'static str,
+    by_agent: bool,
+}
+
+fn planned() -> impl Strategy<Value = Planned> {
+    let end = prop_oneof![Just("ok"), Just("ok"), Just("fail"), Just("panic"), Just("hang")];
+    (0..50_u64, 0..=100_u64, 0..200_u64, end, any::<bool>()).prop_map(|(ms, share, bytes, end, by_agent)| {
+        Planned {
+            ms,
+            share,
+            bytes,
+            end,
+            by_agent,
+        }
+    })
+}
+
+impl Planned {
+    fn arguments(&self) -> String {
+        json!({"ms": self.ms, "share": self.share, "bytes": self.bytes, "end": self.end}).to_string()
+    }
+
+    fn say(calls: &[Self]) -> Say {
+        let call = |(id, call): (&&'static str, &Self)| match call.by_agent {
+            true => (*id, "helper", json!({"task": call.arguments()}).to_string()),
+            false => (*id, "greedy", call.arguments()),
+        };
+        Say::Calls("", IDS.iter().zip(calls).map(call).collect())
+    }
+}
+
+/// A session of two steps with these calls, and a helper that makes two calls itself.
+fn random_session(tool: &Greedy, steps: &[Vec<Planned>], budget: &Budget, concurrency: usize) -> Session {
+    let helper = Script::new(steps.iter().flatten().flat_map(|call| {
+        let inner = Planned {
+            by_agent: false,
+            ..call.clone()
+        };
+        [Planned::say(&[inner.clone(), inner]), Say::Text("Done.")]
+    }));
+    let helper: Agent = agent(&helper)
+        .tool(tool.clone())
+        .policy(policy(Budget::default()))
+        .build()
+        .unwrap();
+    let script = Script::new(steps.iter().map(|calls| Planned::say(calls)));
+    agent(&script)
+        .tool(tool.clone())
+        .agent("helper", "Helps", &helper)
+        .unwrap()
+        .policy(LoopPolicy {
+            concurrency,
+            deadline_ms: Some(10_000),
+            ..policy(budget.clone())
+        })
+        .build()
+        .unwrap()
+        .session()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Calls and agents that succeed, fail, panic and hang, cancelled or killed at any time, and gone on with.
+    #[test]
+    fn no_order_of_events_uses_more_than_the_budget(
+        steps in proptest::collection::vec(proptest::collection::vec(planned(), 1..9), 1..3),
+        (fuel, calls, bytes) in (0..500_u64, 0..20_u64, 0..2_000_u64),
+        concurrency in 1..9_usize,
+        stop in proptest::option::of((0..200_u64, any::<bool>())),
+    ) {
+        let tool = Greedy::new(120);
+        let budget = Budget {
+            fuel: Some(fuel),
+            calls: Some(calls),
+            bytes: Some(bytes),
+            ..Budget::default()
+        };
+        let mut session = random_session(&tool, &steps, &budget, concurrency);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let mut kills = 0;
+        runtime.block_on(async {
+            let cancel = CancellationToken::new();
+            let silent = crate::Silent;
+            let turn = session.run(Message::user("Go"), &silent, cancel.clone());
+            match stop {
+                None => drop(turn.await.unwrap()),
+                Some((ms, true)) => {
+                    let (report, ()) = tokio::join!(turn, async {
+                        tokio::time::sleep(Duration::from_millis(ms)).await;
+                        cancel.cancel();
+                    });
+                    report.unwrap();
+                }
+                Some((ms, false)) => {
+                    let ended = tokio::time::timeout(Duration::from_millis(ms), turn).await;
+                    if ended.is_err() && session.is_open() {
+                        kills = 1;
+                        session.resume(&silent, CancellationToken::new()).await.unwrap();
+                    }
+                }
+            }
+        });
+        prop_assert!(!session.is_open());
+        let spent = session.state().spent();
+        prop_assert!(spent.fuel <= fuel, "{spent:?}");
+        // Calls that waited at a kill may have run, as far as anybody knows.
+        prop_assert!(spent.calls <= calls + 9 * kills, "{spent:?}");
+        prop_assert!(tool.ran() <= calls * (kills + 1));
+        // The mark or the error of one call, and what is said of each that was under way at a kill.
+        prop_assert!(spent.bytes <= bytes + 200 * (1 + 9 * kills), "{spent:?}");
+        // What was under way at a kill is not known.
+        prop_assert!(tool.used() <= fuel * (kills + 1));
+        if kills == 0 {
+            prop_assert!(tool.used() == spent.fuel && tool.ran() <= spent.calls);
+        }
+    }
+}

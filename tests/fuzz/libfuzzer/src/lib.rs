@@ -1,0 +1,1 @@
+//! Nothing by itself: brings `libfuzzer-sys`, whose build script compiles libFuzzer.
