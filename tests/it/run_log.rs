@@ -35,13 +35,15 @@ fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_
     let names = names(&dir);
     assert_eq!(names.len(), 2, "{names:?}");
     let id = names[0].strip_suffix(".log").unwrap();
+    assert!(id.starts_with("toolcell-"), "{id}");
     assert_eq!(names[1], format!("{id}.reasoning.log"));
     let general = std::fs::read_to_string(dir.join(&names[0])).unwrap();
     let lines: Vec<Value> = general
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(lines[0]["event"]["type"], "turn_started");
+    assert_eq!(format!("toolcell-{}", lines[0]["session"].as_str().unwrap()), id);
+    assert_eq!(lines[1]["event"]["type"], "turn_started");
     assert_eq!(lines.last().unwrap()["event"]["type"], "turn_finished");
     let reasoning = std::fs::read_to_string(dir.join(&names[1])).unwrap();
     assert!(
@@ -71,6 +73,13 @@ fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_
     }
 }
 
+/// Makes a file look as if nobody had written to it for eight days.
+fn make_old(path: &std::path::Path) {
+    let file = std::fs::File::options().append(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60))
+        .unwrap();
+}
+
 #[test]
 fn logs_are_removed_that_are_older_than_they_shall_be() {
     for (retention, kept) in [
@@ -79,16 +88,27 @@ fn logs_are_removed_that_are_older_than_they_shall_be() {
         ("retention = \"0s\"\n", true),
     ] {
         let person = person(&format!("[log]\ndir = \"~/log\"\n{retention}"));
-        let dir = person.home().join("log");
-        std::fs::create_dir(&dir).unwrap();
-        let old = dir.join("old.log");
-        std::fs::write(&old, "").unwrap();
-        let file = std::fs::File::options().append(true).open(&old).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60))
-            .unwrap();
         person.run_script(&[]).ended(0);
-        assert_eq!(old.exists(), kept, "{retention:?}");
+        let dir = person.home().join("log");
+        let old: Vec<_> = names(&dir).iter().map(|name| dir.join(name)).collect();
+        old.iter().for_each(|log| make_old(log));
+        person.run_script(&[]).ended(0);
+        assert_eq!((old.len(), names(&dir).len()), (2, if kept { 4 } else { 2 }));
+        assert!(old.iter().all(|log| log.exists() == kept), "{retention:?}");
     }
+}
+
+#[test]
+fn files_of_others_in_the_log_directory_stay() {
+    let person = person("[log]\ndir = \"~/log\"\n");
+    let dir = person.home().join("log");
+    std::fs::create_dir(&dir).unwrap();
+    for name in ["other-program.log", "toolcell-notes.log", "old.reasoning.log"] {
+        std::fs::write(dir.join(name), "mine\n").unwrap();
+        make_old(&dir.join(name));
+    }
+    person.run_script(&[]).ended(0);
+    assert_eq!(names(&dir).len(), 5, "{:?}", names(&dir));
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Log files of sessions: one of everything that happens, one of the model's reasoning alone.
 //!
-//! `NAME.log` has one JSON object a line (`ms` since 1970-01-01 UTC, `level`, `event`); `NAME.reasoning.log` has the
-//! reasoning of each step in plain text. Control characters are escaped in both.
+//! `toolcell-SESSION.log` has one JSON object a line (`ms` since 1970-01-01 UTC, `level`, `event`);
+//! `toolcell-SESSION.reasoning.log` has the reasoning of each step in plain text. Control characters are escaped in both.
+//!
+//! The first line of each names the session. It is how a log is known as one: a file without it, or with the line of another
+//! session, is neither written to nor removed, whatever it is called.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,8 +22,18 @@ pub const MAX_LOG_BYTES: u64 = 64 << 20;
 /// Ages at which log files are usually removed.
 pub const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-const GENERAL: &str = ".log";
-const REASONING: &str = ".reasoning.log";
+/// How the names of log files begin.
+const PREFIX: &str = "toolcell-";
+
+/// Most characters of a session's name in the name of its files.
+const MAX_NAME: usize = 100;
+
+/// What a file holds; the endings of the names tell them apart.
+#[derive(Clone, Copy)]
+enum Kind {
+    General,
+    Reasoning,
+}
 
 /// Writes the two files of one session. A file that cannot be written to does not disturb the session;
 /// [`LogFiles::error`] says what went wrong first.
@@ -44,11 +57,11 @@ impl LogFiles {
     /// digits, `-` or `_` become `_`.
     ///
     /// # Errors
-    /// When a file cannot be opened.
+    /// When a file cannot be opened, or is there and was not written for this session.
     pub fn open(dir: &Path, session: &str) -> io::Result<Self> {
         let name: String = session
             .chars()
-            .take(100)
+            .take(MAX_NAME)
             .map(|c| {
                 if c.is_ascii_alphanumeric() || c == '-' {
                     c
@@ -57,29 +70,40 @@ impl LogFiles {
                 }
             })
             .collect();
-        let open = |ending: &str| Capped::open(&dir.join(format!("{name}{ending}"))).map(Mutex::new);
+        let open = |kind: Kind| Capped::open(dir, kind, &name).map(Mutex::new);
         Ok(Self {
-            general: open(GENERAL)?,
-            reasoning: open(REASONING)?,
+            general: open(Kind::General)?,
+            reasoning: open(Kind::Reasoning)?,
         })
     }
 
     /// Removes log files in a directory that nobody has written to for that long. Returns how many.
     ///
+    /// Only files that [`LogFiles`] made are removed: regular files of this user, by name and by the session in their first
+    /// line. Everything else in the directory stays, however old it is.
+    ///
     /// # Errors
-    /// When the directory cannot be read, or a file cannot be removed.
+    /// When the directory cannot be read, or a log file cannot be removed.
     pub fn clean(dir: &Path, older_than: Duration) -> io::Result<usize> {
         let mut removed = 0;
         for entry in std::fs::read_dir(dir)? {
-            let entry = entry?;
-            let is_log = entry.file_name().to_string_lossy().ends_with(GENERAL);
-            let metadata = entry.metadata()?;
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some((kind, session)) = name.and_then(Kind::of_file) else {
+                continue;
+            };
+            // What cannot be opened cannot be known as a log.
+            let Ok(mut file) = toolcell_fs::open(&path, &toolcell_fs::Rules::own(u64::MAX)) else {
+                continue;
+            };
             // A file from the future is young.
             let age = SystemTime::now()
-                .duration_since(metadata.modified()?)
+                .duration_since(file.metadata()?.modified()?)
                 .unwrap_or_default();
-            if is_log && metadata.is_file() && age > older_than {
-                std::fs::remove_file(entry.path())?;
+            if age > older_than
+                && kind.begins(&mut file, session).unwrap_or(false)
+                && toolcell_fs::remove_if_same(&path, &file)?
+            {
                 removed += 1;
             }
         }
@@ -155,17 +179,63 @@ fn lock(file: &Mutex<Capped>) -> std::sync::MutexGuard<'_, Capped> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Kind {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::General => ".log",
+            Self::Reasoning => ".reasoning.log",
+        }
+    }
+
+    fn file(self, session: &str) -> String {
+        format!("{PREFIX}{session}{}", self.ending())
+    }
+
+    /// Kind and session of the file with this name, if it is one that [`Kind::file`] gives.
+    fn of_file(name: &str) -> Option<(Self, &str)> {
+        let name = name.strip_prefix(PREFIX)?;
+        // No session has a dot in its name.
+        [Self::General, Self::Reasoning].into_iter().find_map(|kind| {
+            let session = name.strip_suffix(kind.ending())?;
+            (!session.contains('.')).then_some((kind, session))
+        })
+    }
+
+    /// The first line of the file of a session.
+    fn first_line(self, session: &str) -> String {
+        match self {
+            Self::General => format!("{}\n", json!({"level": "info", "log": "toolcell", "session": session})),
+            Self::Reasoning => format!("=== toolcell, reasoning of session {session}\n"),
+        }
+    }
+
+    /// Whether a file begins as that of a session does.
+    fn begins(self, file: &mut File, session: &str) -> io::Result<bool> {
+        let line = self.first_line(session);
+        let mut start = Vec::new();
+        file.take(line.len() as u64).read_to_end(&mut start)?;
+        Ok(start == line.as_bytes())
+    }
+}
+
 impl Capped {
-    fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.create(true).append(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(path)?;
-        let left = MAX_LOG_BYTES.saturating_sub(file.metadata()?.len());
+    fn open(dir: &Path, kind: Kind, session: &str) -> io::Result<Self> {
+        let path = dir.join(kind.file(session));
+        let (mut file, _) = toolcell_fs::append(&path)?;
+        let mut size = file.metadata()?.len();
+        if size == 0 {
+            let line = kind.first_line(session);
+            file.write_all(line.as_bytes())?;
+            size = line.len() as u64;
+        } else if !kind.begins(&mut file, session)? {
+            return Err(io::Error::other(format!(
+                "`{}` is not a log of this session; nothing is written to it",
+                path.display()
+            )));
+        }
         Ok(Self {
             file,
-            left,
+            left: MAX_LOG_BYTES.saturating_sub(size),
             error: None,
         })
     }
@@ -243,18 +313,19 @@ mod tests {
             level: NoticeLevel::Error,
             text: "broken".into(),
         });
-        let general = read(dir.path(), "___a_b.log");
+        let general = read(dir.path(), "toolcell-___a_b.log");
         let lines: Vec<serde_json::Value> = general
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        assert_eq!(lines.len(), 3);
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[0]["session"], "___a_b");
         assert_eq!(
-            (lines[0]["level"].as_str(), lines[2]["level"].as_str()),
+            (lines[1]["level"].as_str(), lines[3]["level"].as_str()),
             (Some("info"), Some("error"))
         );
-        let reasoning = read(dir.path(), "___a_b.reasoning.log");
-        assert!(reasoning.starts_with("--- "), "{reasoning}");
+        let reasoning = read(dir.path(), "toolcell-___a_b.reasoning.log");
+        assert!(reasoning.starts_with("=== toolcell, reasoning of session ___a_b\n--- "), "{reasoning}");
         assert!(
             reasoning.ends_with(" step 3\nFirst \\u{1b}[2J this.\nThen that. \\u{202e}\n"),
             "{reasoning}"
@@ -262,33 +333,110 @@ mod tests {
         assert!(!general.contains('\u{202e}') && !general.contains('\u{1b}'));
     }
 
+    fn make_old(path: &Path) {
+        let old = SystemTime::now() - KEEP - Duration::from_secs(60);
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(old).unwrap();
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn v04_old_logs_are_removed_and_other_files_stay() {
         let dir = tempfile::tempdir().unwrap();
-        drop(LogFiles::open(dir.path(), "s").unwrap());
-        std::fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+        for session in ["old", "young"] {
+            drop(LogFiles::open(dir.path(), session).unwrap());
+        }
         assert_eq!(LogFiles::clean(dir.path(), KEEP).unwrap(), 0);
-        let old = SystemTime::now() - KEEP - Duration::from_secs(60);
-        for name in ["s.log", "s.reasoning.log", "notes.txt"] {
-            let file = File::options().append(true).open(dir.path().join(name)).unwrap();
-            file.set_modified(old).unwrap();
+        for name in ["toolcell-old.log", "toolcell-old.reasoning.log"] {
+            make_old(&dir.path().join(name));
         }
         assert_eq!(LogFiles::clean(dir.path(), KEEP).unwrap(), 2);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(
+            names(dir.path()),
+            ["toolcell-young.log", "toolcell-young.reasoning.log"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_proved_to_be_a_log_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        drop(LogFiles::open(dir.path(), "s").unwrap());
+        let log = std::fs::read(at("toolcell-s.log")).unwrap();
+        let reasoning = std::fs::read(at("toolcell-s.reasoning.log")).unwrap();
+        for (name, content) in [
+            ("other-program.log", b"{\"level\":\"info\"}\n".as_slice()),
+            // Our name, and not our content.
+            ("toolcell-.log", b""),
+            ("toolcell-a.log", b"2026-01-01 INFO started\n"),
+            ("toolcell-a.reasoning.log", b"why\n"),
+            ("toolcell-b.log", &reasoning),
+            ("toolcell-b.reasoning.log", &log),
+            // Our content, under a name that somebody else gave.
+            ("s.log", &log),
+            ("toolcell-copy.log", &log),
+            ("toolcell-s.old.log", &log),
+            ("toolcell-s.log.1", &log),
+            ("notes.txt", &log),
+        ] {
+            std::fs::write(at(name), content).unwrap();
+        }
+        std::fs::create_dir(at("toolcell-d.log")).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let target = elsewhere.path().join("toolcell-l.log");
+        std::fs::write(&target, Kind::General.first_line("l")).unwrap();
+        std::os::unix::fs::symlink(&target, at("toolcell-l.log")).unwrap();
+        let before = names(dir.path());
+        for name in before.iter().filter(|name| *name != "toolcell-d.log") {
+            make_old(&at(name));
+        }
+        assert_eq!(LogFiles::clean(dir.path(), KEEP).unwrap(), 2);
+        let kept: Vec<String> = before
+            .into_iter()
+            .filter(|name| name != "toolcell-s.log" && name != "toolcell-s.reasoning.log")
+            .collect();
+        assert_eq!(names(dir.path()), kept);
+        assert!(target.exists());
+    }
+
+    #[test]
+    fn nothing_is_written_to_a_file_that_is_no_log_of_the_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("toolcell-a.log"), "notes\n").unwrap();
+        LogFiles::open(dir.path(), "a").unwrap_err();
+        assert_eq!(read(dir.path(), "toolcell-a.log"), "notes\n");
+        std::fs::write(at("target"), Kind::General.first_line("b")).unwrap();
+        std::os::unix::fs::symlink(at("target"), at("toolcell-b.log")).unwrap();
+        LogFiles::open(dir.path(), "b").unwrap_err();
+        // A file that was made and not begun is begun.
+        std::fs::write(at("toolcell-c.log"), "").unwrap();
+        drop(LogFiles::open(dir.path(), "c").unwrap());
+        drop(LogFiles::open(dir.path(), "c").unwrap());
+        assert_eq!(read(dir.path(), "toolcell-c.log"), Kind::General.first_line("c"));
     }
 
     #[test]
     fn a_log_is_written_up_to_its_limit_and_says_when_it_is_full() {
         let dir = tempfile::tempdir().unwrap();
-        let mut file = Capped::open(&dir.path().join("s.log")).unwrap();
+        let mut file = Capped::open(dir.path(), Kind::General, "s").unwrap();
+        let begun = read(dir.path(), "toolcell-s.log").len();
         file.left = 10;
         file.write("123456789");
-        assert_eq!((file.left, read(dir.path(), "s.log").len()), (0, 10));
+        assert_eq!((file.left, read(dir.path(), "toolcell-s.log").len() - begun), (0, 10));
         file.left = 9;
         file.write("123456789");
         file.write("1");
-        let text = read(dir.path(), "s.log");
-        assert_eq!(text.lines().count(), 2);
+        let text = read(dir.path(), "toolcell-s.log");
+        assert_eq!(text.lines().count(), 3);
         assert!(text.ends_with("\"log\":\"full: 67108864 bytes\"}\n"), "{text}");
     }
 }

@@ -97,7 +97,7 @@ pub(crate) struct LogTable {
     /// The directory, made where it does not exist. Relative paths start at the directory of this file.
     #[schemars(with = "Option<String>")]
     pub(crate) dir: Option<Spanned<String>>,
-    /// How long a file is kept that nobody writes to (default 7d). `0s` keeps all.
+    /// How long a log is kept that nobody writes to (default 7d). `0s` keeps all. Other files in the directory stay.
     #[schemars(with = "Option<Span>")]
     pub(crate) retention: Option<Spanned<Span>>,
 }
