@@ -204,7 +204,10 @@ impl Kind {
     /// The first line of the file of a session.
     fn first_line(self, session: &str) -> String {
         match self {
-            Self::General => format!("{}\n", json!({"level": "info", "log": "toolcell", "session": session})),
+            Self::General => format!(
+                "{}\n",
+                json!({"level": "info", "log": "toolcell", "session": session})
+            ),
             Self::Reasoning => format!("=== toolcell, reasoning of session {session}\n"),
         }
     }
@@ -325,7 +328,10 @@ mod tests {
             (Some("info"), Some("error"))
         );
         let reasoning = read(dir.path(), "toolcell-___a_b.reasoning.log");
-        assert!(reasoning.starts_with("=== toolcell, reasoning of session ___a_b\n--- "), "{reasoning}");
+        assert!(
+            reasoning.starts_with("=== toolcell, reasoning of session ___a_b\n--- "),
+            "{reasoning}"
+        );
         assert!(
             reasoning.ends_with(" step 3\nFirst \\u{1b}[2J this.\nThen that. \\u{202e}\n"),
             "{reasoning}"
@@ -431,7 +437,10 @@ mod tests {
         let begun = read(dir.path(), "toolcell-s.log").len();
         file.left = 10;
         file.write("123456789");
-        assert_eq!((file.left, read(dir.path(), "toolcell-s.log").len() - begun), (0, 10));
+        assert_eq!(
+            (file.left, read(dir.path(), "toolcell-s.log").len() - begun),
+            (0, 10)
+        );
         file.left = 9;
         file.write("123456789");
         file.write("1");

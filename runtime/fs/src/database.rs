@@ -1,15 +1,13 @@
 //! Files that a database library opens by their path.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{FileError, Refusal};
-use crate::write;
-
-/// Endings of the files that SQLite keeps beside a database (<https://www.sqlite.org/tempfiles.html>).
-const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+use crate::write::{self, PRIVATE};
 
 /// Makes sure that a database is a regular file of this user, and so are the files that SQLite keeps beside it; makes it
 /// where it does not exist, for its owner alone. Returns its path without symbolic links, for opening without following
@@ -29,7 +27,21 @@ pub fn database(path: &Path) -> Result<PathBuf, FileError> {
         .file_name()
         .ok_or_else(|| FileError::refused(path, Refusal::NotAFile("a directory")))?;
     let real = directory.join(name);
-    for ending in BESIDE {
+    // A file that is there is not opened: closing it again would give up the locks that this process holds on it
+    // (<https://www.sqlite.org/howtocorrupt.html>, 2.2).
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(PRIVATE)
+        .open(&real);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(FileError::io("make", path)(error));
+        }
+        _ => {}
+    }
+    // The database, and what SQLite keeps beside it (<https://www.sqlite.org/tempfiles.html>).
+    for ending in ["", "-wal", "-shm", "-journal"] {
         let mut beside = OsString::from(&real);
         beside.push(ending);
         let beside = PathBuf::from(beside);
@@ -41,6 +53,5 @@ pub fn database(path: &Path) -> Result<PathBuf, FileError> {
             }
         }
     }
-    write::append(&real)?;
     Ok(real)
 }

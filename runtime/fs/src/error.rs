@@ -36,10 +36,10 @@ pub enum Refusal {
     #[error("it is a symbolic link")]
     Link,
     /// A directory, pipe, socket or device in the place of a file.
-    #[error("it is {0} and not a regular file")]
+    #[error("it is no regular file but {0}")]
     NotAFile(&'static str),
     /// Something else in the place of a directory.
-    #[error("it is {0} and not a directory")]
+    #[error("it is no directory but {0}")]
     NotADirectory(&'static str),
     /// It belongs to a user who is not trusted with it.
     #[error("it belongs to another user (uid {0})")]
@@ -51,11 +51,20 @@ pub enum Refusal {
     #[error("it is a hard link: the same file has {0} names")]
     HardLink(u64),
     /// It has more bytes than are read.
-    #[error("it has more than {0} bytes")]
+    #[error("it has more than {}", size(*.0))]
     TooLarge(u64),
     /// The bytes are not UTF-8 from this one on.
     #[error("byte {0} is no UTF-8")]
     NotUtf8(usize),
+}
+
+/// A limit in the largest unit in which it is a whole number.
+fn size(bytes: u64) -> String {
+    match bytes {
+        bytes if bytes > 0 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
+        bytes if bytes > 0 && bytes % (1 << 10) == 0 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} bytes"),
+    }
 }
 
 impl FileError {

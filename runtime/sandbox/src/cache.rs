@@ -26,7 +26,7 @@ use crate::hook::Claims;
 const FORMAT: &str = "toolcell cache 1";
 
 /// How the names of files begin that are not finished.
-const TEMPORARY: &str = ".new-";
+const TEMPORARY: &str = ".toolcell-new-";
 
 /// Name of the file that holds the key.
 const KEY_FILE: &str = "key";
@@ -271,7 +271,7 @@ impl Cache {
     }
 }
 
-/// Removes abandoned files, and the entries that were not used for longest until `most` bytes are left. A file that is
+/// Removes abandoned files, and the entries that were not used for longest until `most` bytes are left. Other files stay. A file that is
 /// mapped at the moment lives on without its name.
 fn prune(dir: &Path, most: u64) -> io::Result<()> {
     let now = SystemTime::now();
@@ -279,10 +279,13 @@ fn prune(dir: &Path, most: u64) -> io::Result<()> {
     for file in fs::read_dir(dir)? {
         let file = file?;
         let path = file.path();
+        // Of the entry itself, and not of what a link leads to.
         let Ok(metadata) = file.metadata() else { continue };
+        if !metadata.is_file() || check_private(&metadata).is_err() {
+            continue;
+        }
         let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        let extension = path.extension().and_then(|e| e.to_str());
-        if matches!(extension, Some("code" | "tools" | "hook")) {
+        if is_entry(&path) {
             entries.push((used, metadata.len(), path));
         } else if file
             .file_name()
@@ -306,6 +309,19 @@ fn prune(dir: &Path, most: u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file has the name of an entry, as [`EntryName`] gives it. A cache may lie in a directory with other files.
+fn is_entry(path: &Path) -> bool {
+    let extension = path.extension().and_then(|e| e.to_str());
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let Some((component, engine)) = stem.and_then(|stem| stem.split_once('-')) else {
+        return false;
+    };
+    let is_hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    matches!(extension, Some("code" | "tools" | "hook")) && is_hex(component, 64) && is_hex(engine, 32)
 }
 
 /// Opens a file without following a link at its end, and refuses it where somebody else could have written it.
@@ -382,6 +398,7 @@ mod tests {
     /// A file of `size` bytes that was used `age` hours ago.
     fn file(dir: &Path, name: &str, size: usize, age: u64) {
         let file = File::create(dir.join(name)).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
         (&file).write_all(&vec![0; size]).unwrap();
         let used = SystemTime::now() - Duration::from_secs(age * 60 * 60);
         file.set_modified(used).unwrap();
@@ -396,17 +413,24 @@ mod tests {
         names
     }
 
+    /// The name of an entry.
+    fn entry(letter: char, ending: &str) -> String {
+        let hex = |length| letter.to_string().repeat(length);
+        format!("{}-{}.{ending}", hex(64), hex(32))
+    }
+
     #[test]
     fn entries_are_kept_up_to_the_limit_and_the_oldest_go_first_beyond() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, age) in [("a.code", 3), ("b.code", 1), ("c.tools", 2)] {
+        let [a, b, c] = [entry('a', "code"), entry('b', "code"), entry('c', "tools")];
+        for (name, age) in [(&a, 3), (&b, 1), (&c, 2)] {
             file(dir.path(), name, 100, age);
         }
         file(dir.path(), "key", 32, 1_000);
         prune(dir.path(), 300).unwrap();
-        assert_eq!(names(dir.path()), ["a.code", "b.code", "c.tools", "key"]);
+        assert_eq!(names(dir.path()), [&a, &b, &c, "key"]);
         prune(dir.path(), 299).unwrap();
-        assert_eq!(names(dir.path()), ["b.code", "c.tools", "key"]);
+        assert_eq!(names(dir.path()), [&b, &c, "key"]);
         prune(dir.path(), 0).unwrap();
         assert_eq!(names(dir.path()), ["key"]);
     }
@@ -414,9 +438,30 @@ mod tests {
     #[test]
     fn files_that_a_dead_process_left_behind_are_removed_after_a_day() {
         let dir = tempfile::tempdir().unwrap();
-        file(dir.path(), ".new-1", 1, 25);
-        file(dir.path(), ".new-2", 1, 23);
+        file(dir.path(), ".toolcell-new-1", 1, 25);
+        file(dir.path(), ".toolcell-new-2", 1, 23);
         prune(dir.path(), 0).unwrap();
-        assert_eq!(names(dir.path()), [".new-2"]);
+        assert_eq!(names(dir.path()), [".toolcell-new-2"]);
+    }
+
+    #[test]
+    fn files_of_others_in_the_directory_of_the_cache_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = vec!["notes.code", "a-b.tools", "my.hook", ".new-1", ".new-file"];
+        let (short, long) = (
+            entry('a', "code").replacen('a', "", 1),
+            entry('a', "code") + ".bak",
+        );
+        let upper = entry('A', "code");
+        let link = entry('d', "code");
+        all.extend([&*short, &*long, &*upper]);
+        for name in &all {
+            file(dir.path(), name, 100, 1_000);
+        }
+        std::os::unix::fs::symlink(dir.path().join("notes.code"), dir.path().join(&link)).unwrap();
+        fs::create_dir(dir.path().join(entry('e', "code"))).unwrap();
+        let before = names(dir.path());
+        prune(dir.path(), 0).unwrap();
+        assert_eq!(names(dir.path()), before);
     }
 }

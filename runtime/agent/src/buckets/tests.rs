@@ -251,7 +251,7 @@ async fn a_file_of_something_else_is_refused() {
     let error = SqliteBuckets::open(path(&dir), SMALL).unwrap_err().to_string();
     assert!(error.contains("a database of another program"), "{error}");
     let error = SqliteBuckets::open(dir.path().join("no/such/dir"), SMALL).unwrap_err();
-    assert!(error.to_string().contains("cannot be opened"), "{error}");
+    assert!(error.to_string().contains("could not open"), "{error}");
 }
 
 #[cfg(unix)]
@@ -262,4 +262,99 @@ async fn the_file_is_for_its_owner_alone() {
     let _store = open(&dir, SMALL);
     let mode = std::fs::metadata(path(&dir)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Everything that the file of buckets and the files beside it hold.
+fn bytes_on_disk(dir: &TempDir) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+    }
+    bytes
+}
+
+fn holds(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_gone_from_the_file_when_that_is_said() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let notes = bucket(&store, "notes").await;
+    let secret = "the-secret-value-".repeat(1_000);
+    notes
+        .set(vec![
+            pair("the-secret-key", &secret),
+            pair("kept-key", "kept-value"),
+        ])
+        .await
+        .unwrap();
+    assert!(holds(&bytes_on_disk(&dir), "the-secret-value"));
+    notes.delete(vec!["the-secret-key".into()]).await.unwrap();
+    let bytes = bytes_on_disk(&dir);
+    assert!(!holds(&bytes, "the-secret-value") && !holds(&bytes, "the-secret-key"));
+    assert!(holds(&bytes, "kept-value"));
+}
+
+#[tokio::test]
+async fn nothing_that_was_deleted_or_replaced_is_left_in_a_closed_file() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let notes = bucket(&store, "notes").await;
+    // Deterministic, and of sizes that distribute pages anew again and again.
+    let mut random = 1_u64;
+    let mut next = |below: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
+    };
+    let (mut live, mut gone): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
+    for step in 0..700 {
+        let fresh = format!("<{step}-{}>", next(1_000_000_000));
+        let value = fresh.repeat([1, 2, 10, 100, 400][next(5)]);
+        match next(10) {
+            0..5 => {
+                let key = format!("key{fresh}");
+                notes.set(vec![pair(&key, &value)]).await.unwrap();
+                live.push((key, fresh));
+            }
+            5..7 if !live.is_empty() => {
+                let at = next(live.len());
+                notes.set(vec![pair(&live[at].0, &value)]).await.unwrap();
+                gone.push(std::mem::replace(&mut live[at].1, fresh));
+            }
+            _ if !live.is_empty() => {
+                let (key, value) = live.swap_remove(next(live.len()));
+                notes.delete(vec![key.clone()]).await.unwrap();
+                gone.extend([key, value]);
+            }
+            _ => {}
+        }
+    }
+    drop((notes, store));
+    let bytes = bytes_on_disk(&dir);
+    // Each text has its own number between the marks, so that one pass finds them all.
+    let found: std::collections::HashSet<&[u8]> = bytes
+        .split(|byte| *byte == b'<')
+        .filter_map(|rest| rest.split(|byte| *byte == b'>').next())
+        .collect();
+    let is_found = |text: &str| {
+        let number = text.trim_start_matches("key").trim_matches(['<', '>']);
+        found.contains(number.as_bytes())
+    };
+    let in_use: Vec<&str> = live.iter().flat_map(|(key, value)| [&**key, value]).collect();
+    let left: Vec<_> = gone
+        .iter()
+        .filter(|text| is_found(text))
+        // A number names a key and a value of one step.
+        .filter(|text| {
+            !in_use
+                .iter()
+                .any(|known| known.trim_start_matches("key") == text.trim_start_matches("key"))
+        })
+        .collect();
+    assert!(gone.len() > 200 && live.iter().all(|(key, _)| is_found(key)));
+    assert_eq!(left, Vec::<&String>::new());
 }

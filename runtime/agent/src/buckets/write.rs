@@ -8,6 +8,7 @@ use toolcell_core::KeyValueError;
 use toolcell_core::keyvalue::Quota;
 
 use super::{BucketLimits, failed};
+use crate::sqlite::Removal;
 
 /// Most operations of one transaction.
 const MAX_GROUP: usize = 256;
@@ -28,6 +29,7 @@ pub(super) enum Op {
 
 /// Writes until nobody is left who could ask for it.
 pub(super) fn run(mut connection: Connection, limits: BucketLimits, writes: &mpsc::Receiver<Write>) {
+    let mut removal = Removal::default();
     while let Ok(first) = writes.recv() {
         let mut group = vec![first];
         while group.len() < MAX_GROUP
@@ -35,11 +37,12 @@ pub(super) fn run(mut connection: Connection, limits: BucketLimits, writes: &mps
         {
             group.push(next);
         }
-        commit(&mut connection, limits, group);
+        commit(&mut connection, limits, group, &mut removal);
     }
+    removal.closing(&connection);
 }
 
-fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>) {
+fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>, removal: &mut Removal) {
     let mut work = || -> rusqlite::Result<Vec<Result<u64, KeyValueError>>> {
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut results = Vec::with_capacity(group.len());
@@ -59,6 +62,10 @@ fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>) 
         let error = failed(error);
         group.iter().map(|_| Err(error.clone())).collect()
     });
+    let mut done = group.iter().zip(&results);
+    if done.any(|(write, result)| matches!(write.op, Op::Delete(_)) && result.is_ok()) {
+        removal.committed(connection);
+    }
     for (write, result) in group.into_iter().zip(results) {
         // Whoever asked may have stopped waiting; it is written all the same.
         let _ = write.reply.send(result);

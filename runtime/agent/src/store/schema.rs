@@ -83,7 +83,11 @@ pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()
                 row.get(0)
             })?;
         if forks > 0 {
-            transaction.execute("UPDATE sessions SET id = NULL WHERE key = ?1", [key])?;
+            transaction.execute("UPDATE sessions SET id = NULL, title = '' WHERE key = ?1", [key])?;
+            // What came after the last fork is nobody's any more.
+            let sql = "DELETE FROM entries WHERE session = ?1 \
+                       AND number >= (SELECT max(base) FROM sessions WHERE parent = ?1)";
+            transaction.execute(sql, [key])?;
             return Ok(());
         }
         transaction.execute("DELETE FROM sessions WHERE key = ?1", [key])?;

@@ -272,7 +272,7 @@ async fn a_file_that_is_no_store_or_a_newer_one_is_refused_and_left_as_it_is() {
     let error = SqliteStore::open(dir.path().join("no/such/dir.db"))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("cannot be opened"), "{error}");
+    assert!(error.contains("could not open"), "{error}");
 }
 
 #[tokio::test]
@@ -304,4 +304,39 @@ async fn a_new_file_is_for_its_owner_alone() {
         let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{}", entry.path().display());
     }
+}
+
+#[tokio::test]
+async fn what_a_deleted_session_said_is_gone_from_the_file() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    let holds = |text: &str| {
+        let mut files = std::fs::read_dir(dir.path()).unwrap();
+        files.any(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        })
+    };
+    for session in ["deleted", "forked", "kept"] {
+        let events = vec![
+            started(&format!("title-{session}")),
+            note(&format!("before-{session}")),
+        ];
+        store.append(session, 0, events).await.unwrap();
+    }
+    store.fork("forked", "fork", None).await.unwrap();
+    store
+        .append("forked", 2, vec![note("after-forked")])
+        .await
+        .unwrap();
+    for session in ["deleted", "forked"] {
+        store.delete(session).await.unwrap();
+    }
+    for gone in ["title-deleted", "before-deleted", "after-forked"] {
+        assert!(!holds(gone), "{gone}");
+    }
+    // The fork goes on from what was said before it.
+    assert_eq!(texts(&store.load("fork").await.unwrap()), ["?", "before-forked"]);
+    drop(store);
+    assert!(!holds("before-deleted") && holds("before-kept"));
 }

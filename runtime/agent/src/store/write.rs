@@ -9,6 +9,7 @@ use toolcell_core::StoreError;
 
 use super::failed;
 use super::schema::{find, remove};
+use crate::sqlite::Removal;
 
 /// Most operations of one transaction.
 const MAX_GROUP: usize = 512;
@@ -44,6 +45,7 @@ pub(super) enum Op {
 
 /// Writes until nobody is left who could ask for it.
 pub(super) fn run(mut connection: Connection, writes: &mpsc::Receiver<Write>) {
+    let mut removal = Removal::default();
     while let Ok(first) = writes.recv() {
         let mut group = vec![first];
         while group.len() < MAX_GROUP
@@ -51,11 +53,12 @@ pub(super) fn run(mut connection: Connection, writes: &mpsc::Receiver<Write>) {
         {
             group.push(next);
         }
-        commit(&mut connection, group);
+        commit(&mut connection, group, &mut removal);
     }
+    removal.closing(&connection);
 }
 
-fn commit(connection: &mut Connection, group: Vec<Write>) {
+fn commit(connection: &mut Connection, group: Vec<Write>, removal: &mut Removal) {
     let mut work = || -> rusqlite::Result<Vec<Result<u64, StoreError>>> {
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut results = Vec::with_capacity(group.len());
@@ -76,6 +79,10 @@ fn commit(connection: &mut Connection, group: Vec<Write>) {
         let error = failed(&error);
         group.iter().map(|_| Err(error.clone())).collect()
     });
+    let mut done = group.iter().zip(&results);
+    if done.any(|(write, result)| matches!(write.op, Op::Delete { .. }) && result.is_ok()) {
+        removal.committed(connection);
+    }
     for (write, result) in group.into_iter().zip(results) {
         // Whoever asked may have stopped waiting; it is written all the same.
         let _ = write.reply.send(result);

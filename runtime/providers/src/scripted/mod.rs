@@ -47,11 +47,15 @@ use std::time::Duration;
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, ProviderInfo, Request, StopReason};
 use toolcell_core::{BoxStream, Part, Provider, ProviderError};
+use toolcell_fs::{FileError, Rules};
 
 pub use script::{Expect, Failure, Position, Script, ScriptedCall, Step};
 
 use crate::emit::{self, Emitter};
 use crate::{SetupError, opaque};
+
+/// Largest script that is read, in bytes: a thousand long turns.
+const MAX_SCRIPT_BYTES: u64 = 64 << 20;
 
 /// A provider that answers from a script.
 #[derive(Debug)]
@@ -93,7 +97,14 @@ impl Scripted {
         let refused = |why: String| SetupError::Script {
             reason: format!("{}: {why}", path.display()),
         };
-        let text = std::fs::read_to_string(path).map_err(|e| refused(e.to_string()))?;
+        let text = toolcell_fs::read_text(path, &Rules::named(MAX_SCRIPT_BYTES)).map_err(|e| {
+            refused(match e {
+                FileError::Io { source, .. } => source.to_string(),
+                e => e
+                    .refusal()
+                    .map_or_else(|| e.to_string(), |reason| reason.to_string()),
+            })
+        })?;
         let script = Script::parse(&text).map_err(|e| match e {
             SetupError::Script { reason } => refused(reason),
             other => other,

@@ -249,20 +249,33 @@ fn carry(upper: &Dir, lower: &Dir, at: &Path) -> io::Result<()> {
             remove(lower, &path)?;
         }
         // Beside its place first, so that nobody sees half a file.
-        let beside = beside(&path);
-        remove(lower, &beside)?;
-        if kind.is_symlink() {
-            lower.symlink_contents(upper.read_link_contents(&path)?, &beside)?;
-        } else {
-            upper.copy(&path, lower, &beside)?;
-        }
-        lower.rename(&beside, lower, &path)?;
+        let beside = beside(lower, &path)?;
+        let put = || -> io::Result<()> {
+            if kind.is_symlink() {
+                lower.symlink_contents(upper.read_link_contents(&path)?, &beside)?;
+            } else {
+                upper.copy(&path, lower, &beside)?;
+            }
+            lower.rename(&beside, lower, &path)
+        };
+        put().inspect_err(|_| {
+            let _ = lower.remove_file(&beside);
+        })?;
     }
     Ok(())
 }
 
-fn beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!(".toolcell-commit-{}", std::process::id()))
+/// A name beside a path that nothing has. What has a name like it was made by somebody else, and stays.
+fn beside(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
+    let name = format!(".toolcell-commit-{:032x}", u128::from_ne_bytes(random));
+    let beside = path.with_file_name(name);
+    match dir.symlink_metadata(&beside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(beside),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+    }
 }
 
 fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
