@@ -209,7 +209,7 @@ fn every_kind_of_file_that_is_no_tool_is_refused_with_a_reason() {
       why: the component is cut short: it ends inside a section
      hint: the download or copy was perhaps not complete; fetch it again
     error: the component `dir.wasm` cannot be read
-      why: it is no regular file
+      why: it is no regular file but a directory
      hint: name the `.wasm` file itself
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)

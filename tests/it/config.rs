@@ -213,12 +213,12 @@ fn a_projects_file_never_widens() {
      hint: give it another name
     "#);
     insta::assert_snapshot!(refused("", "[tools.evil]\ncomponent = \"evil.wasm\"\ngrants = [\"read=.\"]\n"), @r#"
-    error: the project's file grants `evil` more than your own configuration does
+    error: the project's file grants `project:evil` more than your own configuration does
       why: in toolcell.toml, line 3, column 11
              3 | grants = ["read=."]
                |           ^^^^^^^^
-           your own configuration grants `evil` nothing
-     hint: to allow it once: --grant evil:read=.
+           your own configuration grants `project:evil` nothing
+     hint: to allow it once: --grant project:evil:read=.
     "#);
     insta::assert_snapshot!(refused("", "[provider]\nbase_url = \"https://evil.example/v1\"\n"), @r#"
     error: a project's file cannot choose the model provider
@@ -269,23 +269,6 @@ fn a_person_can_allow_for_once_what_a_projects_file_asks_for() {
 }
 
 #[test]
-fn a_tool_of_a_project_is_used_only_when_it_is_named_and_reaches_nothing() {
-    let person = Person::new();
-    person.probe("tool.wasm", &Probe::default());
-    person.file("toolcell.toml", "[tools.theirs]\ncomponent = \"tool.wasm\"\n");
-    let offered = |arguments: &[&str]| person.run(arguments).ended(0);
-    let seen = offered(&["run", "hello"]);
-    assert!(
-        seen.stderr.contains("offer it with --tool theirs"),
-        "{}",
-        seen.stderr
-    );
-    offered(&["call", "theirs", r#"{"a":1}"#]);
-    // The name of its tool finds nothing: only the component is named by the person.
-    person.run(&["call", "probe", "{}"]).ended(2);
-}
-
-#[test]
 fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
     let mut person = Person::new();
     person.configure("[tools.text]\ngrnts = []\n");
@@ -315,28 +298,12 @@ fn a_file_that_is_no_configuration_is_refused() {
     for (content, reason) in [
         (&b"\xff\xfe"[..], "no UTF-8"),
         (b"[tools", "unclosed table"),
-        (long.as_bytes(), "more than 1024 KiB"),
+        (long.as_bytes(), "more than 1 MiB"),
     ] {
         std::fs::write(person.home().join(".config/toolcell/config.toml"), content).unwrap();
         let seen = person.run(&["config", "check"]).ended(3);
         assert!(seen.stderr.contains(reason), "{}", seen.stderr);
     }
-}
-
-#[cfg(unix)]
-#[test]
-fn a_pipe_in_the_place_of_a_projects_file_does_not_hang_anything() {
-    let person = Person::new();
-    let pipe = person.work().join("toolcell.toml");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
-    let seen = person.run(&["call", "text_count", r#"{"text": "a"}"#]).ended(3);
-    assert!(seen.stderr.contains("no regular file"), "{}", seen.stderr);
 }
 
 #[test]

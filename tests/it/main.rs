@@ -21,7 +21,9 @@ mod model_server;
 #[cfg(feature = "otel")]
 mod otel;
 mod planted;
+mod planted_files;
 mod prebuilt;
+mod project_tools;
 mod promises;
 mod readme;
 mod run_agents;

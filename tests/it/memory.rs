@@ -429,3 +429,25 @@ async fn fill(person: &Person) {
             .unwrap();
     }
 }
+
+#[test]
+fn a_task_that_was_deleted_is_nowhere_on_disk() {
+    let person = Person::new();
+    person.configure(ENABLED);
+    let data = person.home().join(".local/share/toolcell");
+    let holds = |text: &str| {
+        crate::planted::files_below(&data).into_iter().any(|file| {
+            let bytes = std::fs::read(file).unwrap();
+            bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        })
+    };
+    let create = |title: &str| {
+        let task = json!({ "action": "create", "title": title });
+        call(&person, "memory_task", task).ended(0).json()["task"]["id"].clone()
+    };
+    let id = create("Bury the treasure");
+    create("Water the plants");
+    assert!(holds("treasure"));
+    call(&person, "memory_task", json!({ "action": "delete", "id": id })).ended(0);
+    assert!(!holds("treasure") && holds("plants"));
+}

@@ -46,7 +46,7 @@ pub(crate) enum Command {
     /// List, show, go on with, fork, export and delete sessions.
     #[command(subcommand)]
     Session(commands::session::Session),
-    /// List and inspect tools.
+    /// List and inspect tools, and trust those of a project.
     #[command(subcommand)]
     Tool(commands::tool::Tool),
     /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
@@ -75,7 +75,7 @@ pub(crate) struct PolicyFlags {
     /// Allow something (may be repeated), such as `read=.`, `write=out`, `env=LANG`, `http=example.com`.
     ///
     /// Nothing is granted otherwise, except what your own configuration grants. A grant holds for every component that
-    /// takes part, or for the one named in front: `files:read=.`.
+    /// takes part and is not of a project, or for the one named in front: `files:read=.`, `project:linter:read=.`.
     #[arg(long = "grant", value_name = "[COMPONENT:]GRANT")]
     pub(crate) grants: Vec<FlagGrant>,
 

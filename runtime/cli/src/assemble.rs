@@ -248,7 +248,7 @@ pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionSto
     let path = store_path(environment).ok_or_else(|| fail().why("there is no home directory"))?;
     let open = || -> anyhow::Result<SqliteStore> {
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir)?;
+            toolcell_fs::private_dir(dir)?;
         }
         Ok(SqliteStore::open(&path)?)
     };
@@ -344,7 +344,7 @@ async fn load_all(
         for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
             if tool.is_of_project() {
                 console.note(&format!(
-                    "the project brings the tool `{0}`; offer it with --tool {0}",
+                    "this project brings the component `{0}`; offer it with --tool {0}",
                     tool.name
                 ));
             } else {

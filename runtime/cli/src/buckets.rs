@@ -32,7 +32,7 @@ impl Buckets {
         let path = self.path.as_ref();
         let path = path.ok_or_else(|| fail("there is no home directory".into()))?;
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(|e| fail(format!("`{}`: {e}", dir.display())))?;
+            toolcell_fs::private_dir(dir).map_err(|e| fail(format!("{:#}", anyhow::Error::new(e))))?;
         }
         let opened = Arc::new(SqliteBuckets::open(path, BucketLimits::default())?);
         *store = Some(opened.clone());

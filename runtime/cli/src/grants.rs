@@ -8,6 +8,7 @@ use toolcell_core::policy::{BucketGrant, DirAccess, DirGrant, Grants, HttpGrant}
 use toolcell_core::{Grant, grant::InvalidGrant};
 
 use crate::config::Origin;
+use crate::config::names::PROJECT;
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
 
@@ -42,13 +43,20 @@ pub(crate) struct FlagGrant {
 impl std::str::FromStr for FlagGrant {
     type Err = InvalidGrant;
 
-    /// Reads `[COMPONENT:]GRANT`. The name of a component has no `=`, and a grant has one before any colon.
+    /// Reads `[COMPONENT:]GRANT`, where a component may be `project:NAME`. The name of a component has no `=`, and a grant has one before any colon.
     fn from_str(text: &str) -> Result<Self, InvalidGrant> {
-        let (component, grant) = match text.split_once(':') {
-            Some((component, grant)) if !component.contains('=') && grant.contains('=') => {
-                (Some(component.trim().to_owned()), grant)
-            }
-            _ => (None, text),
+        // A component of a project has a colon in its name.
+        let before_grant = |rest: &str| {
+            rest.find(':')
+                .filter(|at| !rest[..*at].contains('=') && rest[*at..].contains('='))
+        };
+        let of_project = text.strip_prefix(PROJECT).and_then(before_grant);
+        let at = of_project
+            .map(|at| at + PROJECT.len())
+            .or_else(|| before_grant(text));
+        let (component, grant) = match at {
+            Some(at) => (Some(text[..at].trim().to_owned()), &text[at + 1..]),
+            None => (None, text),
         };
         Ok(Self {
             component,
@@ -352,6 +360,12 @@ mod tests {
             (Some("fetch".into()), "http=http://localhost:80".into())
         );
         assert_eq!(parse("http=localhost:80"), (None, "http=localhost:80".into()));
+        let named = |name: &str, grant: &str| (Some(name.to_owned()), grant.to_owned());
+        assert_eq!(parse("project:x:read=."), named("project:x", "read=."));
+        assert_eq!(parse("project:x:read=a:/b"), named("project:x", "read=a:/b"));
+        // A component of the user may be called so.
+        assert_eq!(parse("project:read=."), named("project", "read=."));
+        assert_eq!(parse("project:read=a:/b"), named("project", "read=a:/b"));
         assert!("files:.".parse::<FlagGrant>().is_err());
     }
 

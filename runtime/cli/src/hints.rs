@@ -9,6 +9,7 @@ use toolcell_core::{Grant, Limit, Receipt, ToolError};
 use toolcell_sandbox::Ability;
 
 use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::names::PROJECT;
 use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
 use crate::quote;
@@ -89,6 +90,11 @@ impl AllowHints {
         {
             let flag = value.replace(' ', "");
             hints.push(match file {
+                // What a flag says without a name is not for a component of a project.
+                None if component.starts_with(PROJECT) => format!(
+                    "allow more with --limit {}",
+                    quote::shell(&format!("{component}:{name}={flag}"))
+                ),
                 None => format!(
                     "allow more with --limit {}",
                     quote::shell(&format!("{name}={flag}"))

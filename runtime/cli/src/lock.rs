@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolcell_core::{Grant, ToolSpec};
+use toolcell_fs::Rules;
 use toolcell_sandbox::{Digest, Identity};
 
 use crate::config::ToolSettings;
 use crate::environment::Environment;
+use crate::files;
 use crate::hook::is_guard;
 use crate::report::{Exit, Failure};
 use crate::toolbox::{Loaded, LoadedHook};
@@ -109,10 +111,19 @@ impl LockFile {
     /// Writes it.
     ///
     /// # Errors
-    /// When the file cannot be written.
-    pub(crate) fn write(&self, path: &Path) -> std::io::Result<()> {
-        let text = toml::to_string(self).map_err(std::io::Error::other)?;
-        std::fs::write(path, format!("{HEADER}{text}"))
+    /// When the file cannot be written, or something else than a file of this user stands in its place.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let fail = || Failure::new(Exit::Config, format!("`{FILE}` cannot be written"));
+        let text = toml::to_string(self).map_err(|e| fail().because(e))?;
+        toolcell_fs::replace(path, format!("{HEADER}{text}").as_bytes(), toolcell_fs::SHARED).map_err(
+            |error| {
+                let hint = error
+                    .refusal()
+                    .is_none()
+                    .then(|| "change into a directory that you may write to".to_owned());
+                files::because(fail(), error).hints(hint)
+            },
+        )
     }
 
     /// What is in it, for a person.
@@ -288,15 +299,13 @@ pub(crate) fn path(environment: &Environment) -> PathBuf {
 pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     let path = path(environment);
     let fail = || Failure::new(Exit::Config, format!("`{FILE}` cannot be used"));
-    let metadata = std::fs::metadata(&path).map_err(|e| {
-        fail()
-            .because(e)
-            .hint("`toolcell lock` writes it, once you have looked at the tools with `toolcell tool inspect`")
+    let text = toolcell_fs::read_text(&path, &Rules::found(MAX_BYTES)).map_err(|error| {
+        let hint = error.is_not_found().then(|| {
+            "`toolcell lock` writes it, once you have looked at the tools with `toolcell tool inspect`"
+                .to_owned()
+        });
+        files::because(fail(), error).hints(hint)
     })?;
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        return Err(fail().why("it is no lock file"));
-    }
-    let text = std::fs::read_to_string(&path).map_err(|e| fail().because(e))?;
     let lock: LockFile = toml::from_str(&text).map_err(|e| fail().why(e.to_string()))?;
     if lock.version != VERSION {
         return Err(fail()

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,10 @@ use serde_json::Value;
 use toolcell_agent::{ApprovalRule, Verdict};
 
 use crate::environment::Environment;
+use crate::files;
 
 /// Name of the file, in the state directory.
 const FILE: &str = "approvals.json";
-
-/// Largest such file that is read, in bytes.
-const MAX_BYTES: u64 = 4 << 20;
 
 /// Something that a person allowed for always.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -160,37 +158,15 @@ pub(crate) fn file(environment: &Environment) -> Option<PathBuf> {
 /// # Errors
 /// When the file cannot be read or is no such file.
 pub(crate) fn read(file: &Path) -> io::Result<Vec<Remembered>> {
-    match std::fs::metadata(file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_BYTES => {
-            return Err(io::Error::other(format!(
-                "`{}` is no file of approvals",
-                file.display()
-            )));
-        }
-        Ok(_) => {}
-    }
-    serde_json::from_slice(&std::fs::read(file)?).map_err(io::Error::other)
+    files::read_list(file)
 }
 
-/// Writes the whole list to a new file and puts it in the place of the old one, so that no reader sees half of it.
+/// Writes the whole list.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write(file: &Path, remembered: &[Remembered]) -> io::Result<()> {
-    if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    let text = serde_json::to_vec_pretty(remembered).map_err(io::Error::other)?;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    // What a person allowed is nobody else's business.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(&new)?.write_all(&text)?;
-    std::fs::rename(&new, file)
+    files::write_list(file, remembered)
 }
 
 #[cfg(test)]

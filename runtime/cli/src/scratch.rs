@@ -6,16 +6,21 @@
 //! that path.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use toolcell_core::policy::DirGrant;
+use toolcell_fs::Rules;
 use toolcell_sandbox::Digest;
 use toolcell_sandbox::overlay::{self, Change, ChangeKind, CommitError, OnConflict};
 
 use crate::config::Settings;
 use crate::environment::Environment;
+use crate::files;
 use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
@@ -28,6 +33,9 @@ const ENDING: &str = "path";
 
 /// Characters of a digest that name an overlay.
 const NAME_LENGTH: usize = 16;
+
+/// Longest path of a granted directory, in bytes: `PATH_MAX` of Linux.
+const MAX_PATH: u64 = 4096;
 
 /// Most changes that are listed when a command ends; `toolcell scratch diff` lists all.
 const MAX_TOLD: usize = 20;
@@ -65,22 +73,40 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
             format!("`{}` cannot be the scratch directory", scratch.display()),
         )
     };
-    std::fs::create_dir_all(scratch).map_err(|e| fail().because(e))?;
+    // A new one is for its owner alone: copies of files lie in it. One that is there stays as the user made it.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(scratch)
+        .map_err(|e| fail().because(e))?;
     let scratch = scratch.canonicalize().map_err(|e| fail().because(e))?;
     if scratch.starts_with(&grant.host) {
         return Err(fail()
             .why(format!("it lies in `{}`, which is granted", grant.host.display()))
             .hint("name a directory outside, such as /tmp/scratch"));
     }
-    let name: String = Digest::of(grant.host.as_os_str().as_bytes())
-        .hex()
-        .chars()
-        .take(NAME_LENGTH)
-        .collect();
-    let path = scratch.join(&name).with_extension(ENDING);
-    std::fs::write(path, grant.host.as_os_str().as_bytes()).map_err(|e| fail().because(e))?;
-    grant.overlay = Some(scratch.join(name));
+    let overlay = scratch.join(overlay_name(&grant.host));
+    toolcell_fs::private_dir(&overlay).map_err(|e| files::because(fail(), e))?;
+    let path = overlay.with_extension(ENDING);
+    toolcell_fs::replace(&path, grant.host.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
+        .map_err(|e| files::because(fail(), e))?;
+    grant.overlay = Some(overlay);
     Ok(())
+}
+
+/// The name of the overlay of a granted directory.
+fn overlay_name(directory: &Path) -> String {
+    let digest = Digest::of(directory.as_os_str().as_bytes());
+    digest.hex().chars().take(NAME_LENGTH).collect()
+}
+
+/// The granted directory whose overlay has its path in this file; `None` for a file that [`divert`] did not write: what
+/// lies beside it is nobody's overlay, and is neither carried out nor removed.
+fn directory_of(path: &Path) -> Option<PathBuf> {
+    let bytes = toolcell_fs::read(path, &Rules::own(MAX_PATH)).ok()?;
+    let directory = PathBuf::from(OsString::from_vec(bytes));
+    let is_ours = path.file_stem()? == OsStr::new(&overlay_name(&directory));
+    (is_ours && directory.is_absolute()).then_some(directory)
 }
 
 /// Lists at most `most` changes, with the lines that they change if `lines`, and says how many more there are.
@@ -140,7 +166,9 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
         if path.extension().is_none_or(|ending| ending != ENDING) {
             continue;
         }
-        let directory = PathBuf::from(std::ffi::OsString::from_vec(std::fs::read(&path)?));
+        let Some(directory) = directory_of(&path) else {
+            continue;
+        };
         let overlay = path.with_extension("");
         let changes = overlay::changes(&directory, &overlay)?;
         let conflicts = overlay::conflicts(&directory, &overlay)?;
@@ -240,5 +268,43 @@ impl Changed {
     /// When something cannot be removed.
     pub(crate) fn discard(&self) -> io::Result<()> {
         overlay::discard(&self.overlay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_overlays_that_divert_made_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let granted = tempfile::tempdir().unwrap();
+        let host = granted.path().canonicalize().unwrap();
+        let mut grant = DirGrant {
+            host: host.clone(),
+            guest: "/".into(),
+            access: toolcell_core::policy::DirAccess::WRITE,
+            overlay: None,
+        };
+        divert(&mut grant, dir.path()).unwrap();
+        let overlay = grant.overlay.unwrap();
+        std::fs::create_dir_all(overlay.join("upper")).unwrap();
+        std::fs::write(overlay.join("upper/new"), "x").unwrap();
+        // Somebody else's directory, with names like ours.
+        for name in ["project", "0123456789abcdef"] {
+            std::fs::create_dir_all(at(name).join("upper")).unwrap();
+            std::fs::write(at(name).join("upper/precious"), "mine").unwrap();
+            std::fs::write(at(&format!("{name}.path")), host.as_os_str().as_bytes()).unwrap();
+        }
+        let linked = overlay_name(Path::new("/elsewhere"));
+        std::fs::write(at("target"), "/elsewhere").unwrap();
+        std::os::unix::fs::symlink(at("target"), at(&format!("{linked}.path"))).unwrap();
+        let all = read(dir.path()).unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!((&all[0].directory, count(&all)), (&host, 1));
+        all[0].discard().unwrap();
+        assert!(!overlay.join("upper").exists());
+        assert!(at("project/upper/precious").exists());
     }
 }

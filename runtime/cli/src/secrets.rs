@@ -4,6 +4,7 @@
 //! tool that is bound to it.
 
 use toolcell_core::{SecretBinding, Secrets};
+use toolcell_fs::{FileError, Rules};
 
 use crate::config::Settings;
 use crate::config::file::SecretTable;
@@ -86,17 +87,9 @@ pub(crate) fn with_keyring(
     Ok(secrets)
 }
 
-fn read_file(written: &str, environment: &Environment) -> std::io::Result<String> {
+fn read_file(written: &str, environment: &Environment) -> Result<String, FileError> {
     let path = environment.path(written, &environment.cwd);
-    let metadata = std::fs::metadata(&path)?;
-    if !metadata.is_file() || metadata.len() > MAX_BYTES {
-        return Err(std::io::Error::other(format!(
-            "`{}` is no file of at most {} KiB",
-            path.display(),
-            MAX_BYTES >> 10
-        )));
-    }
-    std::fs::read_to_string(path)
+    toolcell_fs::read_text(&path, &Rules::named(MAX_BYTES))
 }
 
 #[cfg(test)]

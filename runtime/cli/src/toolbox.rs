@@ -2,25 +2,29 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::{Policy, Secrets, Tool};
+use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    CellHook, CompileCommand, CompileEvent, Compiler, Component, HookComponent, Identity, InvalidBinding,
-    LoadError, Sandbox, SandboxOptions,
+    CellHook, CompileCommand, CompileEvent, Compiler, Component, Digest, HookComponent, Identity,
+    InvalidBinding, LoadError, Sandbox, SandboxOptions,
 };
 
 use crate::buckets::{self, Buckets};
+use crate::config::names::{PROJECT, TakenNames};
 use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
 use crate::environment::{COMPILE_CHILD, Environment};
+use crate::files;
 use crate::keyring::Keyring;
 use crate::near::nearest;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch;
 use crate::secrets;
+use crate::shipped;
+use crate::trust::Trust;
 
 /// Loads components for one run of the command line.
 pub(crate) struct Toolbox<'a> {
@@ -28,6 +32,7 @@ pub(crate) struct Toolbox<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) sandbox: Sandbox,
     secrets: Secrets,
+    trust: Trust,
 }
 
 /// A component with its policy.
@@ -93,10 +98,12 @@ impl<'a> Toolbox<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        Self::with(environment, settings, sandbox(environment, console)?)
+        let mut toolbox = Self::with(environment, settings, sandbox(environment, console)?)?;
+        toolbox.trust = Trust::new(environment, Some(console));
+        Ok(toolbox)
     }
 
-    /// Uses a sandbox that was started already.
+    /// Uses a sandbox that was started already. The user is asked nothing.
     ///
     /// # Errors
     /// When a secret has a value that cannot be kept secret.
@@ -110,10 +117,12 @@ impl<'a> Toolbox<'a> {
             settings,
             sandbox,
             secrets: secrets::read(settings, environment)?,
+            trust: Trust::new(environment, None),
         })
     }
 
-    /// Finds what a person named: `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool.
+    /// Finds what a person named: `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. What a project
+    /// brings is found as `project:NAME` alone.
     ///
     /// # Errors
     /// When there is no such tool, with the names that come near.
@@ -128,7 +137,7 @@ impl<'a> Toolbox<'a> {
                 tool,
             });
         }
-        if is_path(component) {
+        if is_path(component) && !component.starts_with(PROJECT) {
             return Ok(Wanted {
                 settings: self.file(component),
                 tool,
@@ -154,7 +163,12 @@ impl<'a> Toolbox<'a> {
             .values()
             .filter(|c| c.is_usable() && !c.is_of_project())
             .collect();
-        candidates.sort_by_key(|candidate| !tool.starts_with(candidate.name.as_str()));
+        // What ships has its names before anything else.
+        let shipped = shipped::component_with_tool(tool);
+        candidates.sort_by_key(|candidate| {
+            let is_shipped = shipped == Some(candidate.name.as_str());
+            (!is_shipped, !tool.starts_with(candidate.name.as_str()))
+        });
         for candidate in candidates {
             let component = self.component(candidate).await?;
             if component
@@ -181,6 +195,12 @@ impl<'a> Toolbox<'a> {
     }
 
     async fn unknown(&self, name: &str) -> Failure {
+        let of_project = format!("{PROJECT}{name}");
+        if self.settings.tools.contains_key(&of_project) {
+            return Failure::new(Exit::Usage, format!("there is no tool `{name}`"))
+                .why("this project brings a component of that name, which is found by its origin only")
+                .hint(format!("name it so: {of_project}"));
+        }
         let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
         names.extend(self.tool_names().await);
         names.dedup();
@@ -282,7 +302,8 @@ impl<'a> Toolbox<'a> {
         })
     }
 
-    /// Loads a component as whatever it is.
+    /// Loads a component as whatever it is, also one of a project that is not trusted: to look at it is how trust begins,
+    /// and what runs of it are its definitions, in a bare cell.
     ///
     /// # Errors
     /// When it cannot be loaded.
@@ -325,11 +346,62 @@ impl<'a> Toolbox<'a> {
     /// Loads a component, whether it is switched on or not.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// When it cannot be loaded, or comes from a project and is not trusted or has tools whose names are taken.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
         let (label, bytes) = self.bytes(settings)?;
+        self.trust.check(settings, &bytes, self.environment).await?;
         let loaded = self.load_tools(settings, &label, &bytes).await;
-        loaded.map_err(|error| cannot_load(&label, error))
+        let component = loaded.map_err(|error| cannot_load(&label, error))?;
+        if settings.is_of_project() {
+            self.check_names(settings, &component).await?;
+        }
+        Ok(component)
+    }
+
+    /// Whether a component may run: it is not of a project, or trusted. One that cannot be read is not.
+    pub(crate) fn is_trusted(&self, settings: &ToolSettings) -> bool {
+        !settings.is_of_project()
+            || (self.bytes(settings))
+                .is_ok_and(|(_, bytes)| self.trust.is_trusted(settings, &bytes).unwrap_or(false))
+    }
+
+    /// The digest of a component.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn digest(settings: &ToolSettings, environment: &Environment) -> Result<Digest, Failure> {
+        bytes(settings, environment).map(|(_, bytes)| Digest::of(&bytes))
+    }
+
+    /// Refuses a component of a project with a tool whose name means something else: rules, approvals and the model know
+    /// tools by their names.
+    async fn check_names(&self, settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
+        let mut taken = TakenNames::of(self.settings);
+        let persons = self.settings.tools.values().filter(|tool| {
+            !tool.is_of_project() && matches!(tool.component, ComponentSource::File(_)) && tool.is_usable()
+        });
+        for tool in persons {
+            // One that cannot be loaded has no tools that could be meant.
+            if let Ok((label, bytes)) = self.bytes(tool)
+                && let Ok(component) = self.load_tools(tool, &label, &bytes).await
+            {
+                let names = component.definitions().iter();
+                taken.add_tools(tool, names.map(|spec| spec.name.as_str()));
+            }
+        }
+        for spec in component.definitions() {
+            if let Some(owner) = taken.taken_by(spec.name.as_str()) {
+                return Err(Failure::new(
+                    Exit::Denied,
+                    format!("a tool of `{}` cannot be called `{}`", settings.name, spec.name),
+                )
+                .why(format!("the name belongs to {owner}"))
+                .hint(
+                    "ask its author for another name; without the project's file you can use it by its path",
+                ));
+            }
+        }
+        Ok(())
     }
 
     async fn load_tools(
@@ -344,16 +416,8 @@ impl<'a> Toolbox<'a> {
         }
     }
 
-    /// What people call a component, and its bytes.
     fn bytes(&self, settings: &ToolSettings) -> Result<(String, Cow<'static, [u8]>), Failure> {
-        Ok(match &settings.component {
-            ComponentSource::Shipped(shipped) => (settings.name.clone(), shipped.bytes.into()),
-            ComponentSource::File(path) => {
-                let label = self.environment.shown(&path.value);
-                let bytes = read_component(path, &label)?;
-                (label, bytes.into())
-            }
-        })
+        bytes(settings, self.environment)
     }
 
     /// Refuses grants and limits of the command line that are for a component which takes no part.
@@ -399,6 +463,21 @@ impl<'a> Toolbox<'a> {
         }
         Ok(())
     }
+}
+
+/// What people call a component, and its bytes.
+fn bytes(
+    settings: &ToolSettings,
+    environment: &Environment,
+) -> Result<(String, Cow<'static, [u8]>), Failure> {
+    Ok(match &settings.component {
+        ComponentSource::Shipped(shipped) => (settings.name.clone(), shipped.bytes.into()),
+        ComponentSource::File(path) => {
+            let label = environment.shown(&path.value);
+            let bytes = read_component(path, &label)?;
+            (label, bytes.into())
+        }
+    })
 }
 
 /// Starts the sandbox with the person's cache.
@@ -492,25 +571,16 @@ fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec
             _ => failure,
         }
     };
-    let metadata = std::fs::metadata(&path.value).map_err(|e| {
-        let missing = e.kind() == std::io::ErrorKind::NotFound;
-        let failure = fail().because(e);
-        if missing {
-            failure.hint("check the path; relative paths start at the working directory")
-        } else {
-            failure
-        }
-    })?;
-    if !metadata.is_file() {
-        return Err(fail()
-            .why("it is no regular file")
-            .hint("name the `.wasm` file itself"));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(&path.value)
-        .and_then(|file| file.take(MAX_COMPONENT_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|e| fail().because(e))?;
-    Ok(bytes)
+    toolcell_fs::read(&path.value, &Rules::named(MAX_COMPONENT_BYTES)).map_err(|error| {
+        let hint = match error.refusal() {
+            Some(Refusal::NotAFile(_)) => Some("name the `.wasm` file itself"),
+            None if error.is_not_found() => {
+                Some("check the path; relative paths start at the working directory")
+            }
+            _ => None,
+        };
+        files::because(fail(), error).hints(hint.map(str::to_owned))
+    })
 }
 
 fn cannot_load(label: &str, error: LoadError) -> Failure {

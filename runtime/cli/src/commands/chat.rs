@@ -1,11 +1,10 @@
 //! `toolcell chat`: turn after turn, until the person leaves.
 
 use std::io;
-use std::path::PathBuf;
 
 use clap::Args;
 use rustyline::error::ReadlineError;
-use rustyline::history::FileHistory;
+use rustyline::history::MemHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use toolcell_agent::Session;
@@ -13,14 +12,12 @@ use toolcell_agent::Session;
 use crate::assemble::{self, AgentFlags};
 use crate::config::Overrides;
 use crate::environment::Environment;
+use crate::history::{self, History};
 use crate::near::nearest;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::terminal::{FAINT, NAME, STRONG};
 use crate::turns::{Turns, store_failure};
-
-/// Longest history that is kept, in lines.
-const MAX_HISTORY: usize = 1_000;
 
 /// What a person can say to `toolcell` instead of to the model.
 const COMMANDS: [(&str, &str); 6] = [
@@ -78,7 +75,7 @@ impl Chat {
             Some(id) => turns.agent().load(id).await.map_err(store_failure)?,
             None => turns.agent().session(),
         };
-        let mut lines = Lines::new(environment)?;
+        let mut lines = Lines::new(environment, console)?;
         if lines.is_terminal() {
             console.note("/help shows what can be said; Ctrl-D leaves");
         }
@@ -154,8 +151,8 @@ fn answer(command: &str, turns: &Turns, session: &Session, console: &Console) ->
 /// Where lines come from.
 enum Lines {
     Terminal {
-        editor: Box<Editor<MultiLine, FileHistory>>,
-        history: Option<PathBuf>,
+        editor: Box<Editor<MultiLine, MemHistory>>,
+        history: Option<History>,
     },
     Pipe(io::Lines<io::StdinLock<'static>>),
 }
@@ -186,23 +183,28 @@ impl Validator for MultiLine {
 }
 
 impl Lines {
-    fn new(environment: &Environment) -> Result<Self, Failure> {
+    fn new(environment: &Environment, console: &Console) -> Result<Self, Failure> {
         if !environment.terminals.stdin || !environment.terminals.stderr {
             return Ok(Self::Pipe(io::stdin().lines()));
         }
         let fail = |e: ReadlineError| Failure::new(Exit::Internal, "the terminal cannot be used").because(e);
         let config = rustyline::Config::builder()
-            .max_history_size(MAX_HISTORY)
+            .max_history_size(history::MAX_ENTRIES)
             .map_err(fail)?
             .auto_add_history(true)
             .behavior(rustyline::Behavior::PreferTerm)
             .build();
-        let mut editor = Editor::with_config(config).map_err(fail)?;
+        let kept = MemHistory::with_config(&config);
+        let mut editor = Editor::with_history(config, kept).map_err(fail)?;
         editor.set_helper(Some(MultiLine));
-        let history = environment.state_dir.as_ref().map(|dir| dir.join("history"));
-        if let Some(history) = &history {
-            // The first time there is none.
-            let _ = editor.load_history(history);
+        let history = environment.state_dir.as_deref().map(History::new);
+        let entries = history.as_ref().map(History::read).transpose();
+        let entries = entries.unwrap_or_else(|error| {
+            console.note(&format!("the history is not used: {error}"));
+            None
+        });
+        for entry in entries.into_iter().flatten() {
+            let _ = editor.add_history_entry(entry);
         }
         Ok(Self::Terminal {
             editor: Box::new(editor),
@@ -234,7 +236,7 @@ impl Lines {
                     Ok(line) => {
                         if let Some(history) = history {
                             // A history that is not kept is no reason to stop.
-                            let _ = editor.append_history(history);
+                            let _ = history.add(&line);
                         }
                         return Ok(Some(line.replace("\\\n", "\n")));
                     }

@@ -75,6 +75,11 @@ impl Doctor {
                 show("cache", cache(&sandbox, environment))?;
                 let toolbox = Toolbox::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
+                    if !toolbox.is_trusted(tool) {
+                        let words = "comes from this project and is not trusted, so that it does not run";
+                        show(&tool.name, Finding::Note(words.into()))?;
+                        continue;
+                    }
                     let finding = match toolbox.load(tool).await {
                         Ok(_) if !tool.enabled.value => Finding::Note("off unless you switch it on".into()),
                         Ok(loaded) => Finding::Good(format!(

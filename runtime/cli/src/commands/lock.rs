@@ -58,11 +58,7 @@ impl Lock {
             console.note(&format!("look out: {suspicion}"));
         }
         let lock = LockFile::of(&loaded, &hooks);
-        lock.write(&lock::path(environment)).map_err(|e| {
-            Failure::new(Exit::Config, format!("`{}` cannot be written", lock::FILE))
-                .because(e)
-                .hint("change into a directory that you may write to")
-        })?;
+        lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();
         console.note(&format!("`{}` holds {}", lock::FILE, names.join(", ")));
         Ok(Exit::Ok)

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use toml::Spanned;
 use toolcell_core::secret::SecretPlacement;
 use toolcell_core::{Grant, SecretBinding};
+use toolcell_fs::Rules;
 
 use super::agents;
 use super::budget::{self, SourcedBudget};
 use super::file::{BindingTable, DenyLine, File, FlowRule, LogTable, ToolTable};
 use super::hooks;
 use super::limits;
+use super::names::{self, TakenNames};
 use super::narrow;
 use super::parse::{self, Parsed};
 use super::provider::ProviderSettings;
@@ -95,7 +97,7 @@ fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Opti
             Some((environment.path(path, &environment.cwd), "TOOLCELL_CONFIG"))
         });
     if let Some((path, by)) = named {
-        return match parse::read(&path, Layer::User, environment)? {
+        return match parse::read(&path, Layer::User, Rules::named(parse::MAX_BYTES), environment)? {
             Some(parsed) => Ok(Some(parsed)),
             None => Err(Failure::new(
                 Exit::Config,
@@ -106,7 +108,14 @@ fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Opti
         };
     }
     match user_file(environment) {
-        Some(path) => parse::read(&path, Layer::User, environment),
+        Some(path) => {
+            // Where files of configuration are kept elsewhere, a link leads there.
+            let rules = Rules {
+                follow: true,
+                ..Rules::found(parse::MAX_BYTES)
+            };
+            parse::read(&path, Layer::User, rules, environment)
+        }
         None => Ok(None),
     }
 }
@@ -125,9 +134,13 @@ pub(crate) fn user_file_shown(environment: &Environment) -> String {
 }
 
 /// The nearest `toolcell.toml`, from the working directory upwards, not above the home directory.
+///
+/// Anyone may have put it there. A link in its place could have any file of the user shown in an error; a file of another
+/// user, in a directory above such as `/tmp`, has no say here at all.
 fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failure> {
     for dir in environment.cwd.ancestors() {
-        if let Some(parsed) = parse::read(&dir.join(PROJECT_FILE), Layer::Project, environment)? {
+        let rules = Rules::found(parse::MAX_BYTES);
+        if let Some(parsed) = parse::read(&dir.join(PROJECT_FILE), Layer::Project, rules, environment)? {
             return Ok(Some(parsed));
         }
         if environment.home.as_deref() == Some(dir) {
@@ -177,8 +190,9 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
         .iter()
         .map(|(model, table)| (model.get_ref().clone(), budget::prices(table)))
         .collect();
+    let taken = TakenNames::default();
     for (name, table) in tools {
-        let tool = declare(settings, name, table, source, environment)?;
+        let tool = declare(settings, &taken, name, table, source, environment)?;
         if let Some(enabled) = &table.enabled {
             tool.enabled = Sourced {
                 value: *enabled.get_ref(),
@@ -222,9 +236,11 @@ fn log_settings(table: &LogTable, source: &Arc<Source>, environment: &Environmen
     })
 }
 
-/// The tool that a table is about; a table with a component makes a new one.
+/// The tool that a table is about; a table with a component makes a new one. That of a project has a name of its own
+/// ([`names::PROJECT`]).
 pub(super) fn declare<'a>(
     settings: &'a mut Settings,
+    taken: &TakenNames,
     name: &Spanned<String>,
     table: &ToolTable,
     source: &Arc<Source>,
@@ -233,19 +249,31 @@ pub(super) fn declare<'a>(
     let key = name.get_ref();
     let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
     let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
-    match (&table.component, settings.tools.get(key)) {
-        (Some(component), None) if well_formed => {
+    let declared = match (&table.component, settings.tools.get(key)) {
+        (Some(_), None) if !well_formed => {
+            return Err(fail(format!("`{}` is no name of a tool", key.escape_debug()))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+        }
+        (Some(component), None) => {
+            let declared = match source.layer {
+                Layer::User => key.clone(),
+                Layer::Project => match taken.taken_by(key) {
+                    None => names::of_project(key),
+                    Some(owner) => {
+                        return Err(fail(format!("a component of a project cannot be called `{key}`"))
+                            .why(format!("the name belongs to {owner}"))
+                            .hint("give it a name that means nothing else"));
+                    }
+                },
+            };
             let base = source.path.parent().unwrap_or(&environment.cwd);
             let path = Sourced {
                 value: environment.path(component.get_ref(), base),
                 origin: origin(source, component),
             };
-            let tool = ToolSettings::new(key.clone(), ComponentSource::File(path));
-            settings.tools.insert(key.clone(), tool);
-        }
-        (Some(_), None) => {
-            return Err(fail(format!("`{key}` is no name of a tool"))
-                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+            let tool = ToolSettings::new(declared.clone(), ComponentSource::File(path));
+            settings.tools.insert(declared.clone(), tool);
+            declared
         }
         (Some(component), Some(known)) => {
             let why = source.point_at(&component.span());
@@ -258,7 +286,7 @@ pub(super) fn declare<'a>(
             }
             .hint("give it another name"));
         }
-        (None, Some(_)) => {}
+        (None, Some(_)) => key.clone(),
         (None, None) => {
             let names: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
             let fail = fail(format!("there is no tool `{key}`"));
@@ -269,10 +297,10 @@ pub(super) fn declare<'a>(
                 }
             });
         }
-    }
+    };
     Ok(settings
         .tools
-        .get_mut(key)
+        .get_mut(&declared)
         .expect("it was there, or it was just put there"))
 }
 

@@ -52,7 +52,7 @@ impl std::str::FromStr for FlagLimit {
         let (left, value) = text
             .split_once('=')
             .ok_or("a limit has the form NAME=VALUE, such as `wall=60s` or `memory=1 GiB`")?;
-        let (component, name) = match left.split_once(':') {
+        let (component, name) = match left.rsplit_once(':') {
             Some((component, name)) => (Some(component.to_owned()), name),
             None => (None, left),
         };

@@ -8,6 +8,7 @@
 //! | the model, and agents that are tools | [`provider`], [`agents`] |
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
+//! | names, and who has them | [`names`] |
 //! | finding the files and putting the layers together | [`layers`], [`settings`] |
 //! | hooks | [`hooks`] |
 //! | what a project's file may narrow, and what it must not have | [`narrow`], [`forbid`] |
@@ -20,6 +21,7 @@ pub(crate) mod hooks;
 pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod money;
+pub(crate) mod names;
 pub(crate) mod narrow;
 pub(crate) mod parse;
 pub(crate) mod provider;

@@ -1,8 +1,9 @@
 //! What a project's file may do. It comes with the files of the project, so anybody may have written it.
 //!
-//! It may switch tools off, take grants away, deny more (`deny`), and lower limits and budgets. It may bring tools of its own, which are used only when a
-//! person names them, and which reach nothing unless a person grants it. It may not: choose to whom the conversation is
-//! sent, or with which key; grant what the person's file does not grant, or under another name than its own; raise a limit or a budget, or say
+//! It may switch tools off, take grants away, deny more (`deny`), and lower limits and budgets. It may bring components of
+//! its own, which are used only when the user names them as `project:NAME` and trusts them, and which reach nothing unless
+//! the user grants it by that name. It may not: choose to whom the conversation is sent, or with which key; grant what the
+//! person's file does not grant, or under another name than its own; raise a limit or a budget, or say
 //! what a model costs; switch on what the person has
 //! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
 //! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
@@ -21,6 +22,7 @@ use super::forbid::{
 };
 use super::layers::{declare, deny_lines, grant_lines, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
+use super::names::TakenNames;
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
 use super::source::{Origin, Source, Sourced};
@@ -81,6 +83,7 @@ pub(super) fn apply_project(
         narrow_budget(settings, budget, place, &user_file)?;
     }
     settings.deny.extend(deny_lines(deny, source, &base));
+    let taken = TakenNames::of(settings);
     for (name, table) in tools {
         let ToolTable {
             component: _, // Read by `declare`.
@@ -92,7 +95,9 @@ pub(super) fn apply_project(
             secrets: _, // Refused above.
         } = table;
         forbid_scratch(scratch.as_ref(), source)?;
-        let tool = declare(settings, name, table, source, environment)?.name.clone();
+        let tool = declare(settings, &taken, name, table, source, environment)?
+            .name
+            .clone();
         let Settings { tools, overrides, .. } = settings;
         let tool = tools.get_mut(&tool).expect("it was just declared");
         if let Some(enabled) = enabled {
@@ -324,10 +329,10 @@ fn narrow_limit(
     user_file: &str,
 ) -> Result<(), Failure> {
     let allowed = limits::get(&tool.limits.limits, limit.name);
-    let of_flags = overrides
-        .limits_for(&tool.name)
-        .filter(|flag| flag.name == limit.name);
-    if limit.value > allowed && !of_flags.into_iter().any(|flag| flag.value >= limit.value) {
+    let flag_allows = overrides
+        .limits_for(tool)
+        .any(|flag| flag.name == limit.name && flag.value >= limit.value);
+    if limit.value > allowed && !flag_allows {
         let shown = |value| limits::shown(limit.name, value);
         let once = format!(
             "--limit {}:{}={}",
@@ -335,13 +340,16 @@ fn narrow_limit(
             limit.name,
             shown(limit.value).replace(' ', "")
         );
-        return Err(raised(
+        let failure = raised(
             &format!("{}.limits.{}", tool.name, limit.name),
             &place,
             &shown(allowed),
             &tool.limits.origin(limit.name),
-        )
-        .hint(format!(
+        );
+        if tool.is_of_project() {
+            return Err(failure.hint(format!("to allow it once: {once}")));
+        }
+        return Err(failure.hint(format!(
             "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}.limits] {} = {}",
             tool.name,
             limit.name,

@@ -1,21 +1,22 @@
 //! Reads one configuration file: size, encoding, TOML, unknown keys, types.
 
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toolcell_fs::Rules;
 
 use super::file::File;
 use super::source::{Layer, Source};
 use crate::environment::Environment;
+use crate::files;
 use crate::near::nearest;
 use crate::report::{Exit, Failure};
 
 /// Largest configuration file, in bytes. A thousand tools fit; a device or a mistake does not.
-const MAX_BYTES: u64 = 1 << 20;
+pub(super) const MAX_BYTES: u64 = 1 << 20;
 
 /// A file of the configuration, read.
 #[derive(Debug)]
@@ -26,39 +27,29 @@ pub(crate) struct Parsed {
     pub(crate) file: File,
 }
 
-/// Reads and checks the file at `path`; `None` when there is none.
+/// Reads and checks the file at `path`; `None` when there is none. `rules` say what it must be: lines of it are shown where
+/// it cannot be used.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file, is larger than [`MAX_BYTES`], is no TOML, or says something that
-/// Toolcell does not know.
-pub(crate) fn read(path: &Path, layer: Layer, environment: &Environment) -> Result<Option<Parsed>, Failure> {
+/// When it cannot be read, is not what `rules` ask for, is no TOML, or says something that Toolcell does not know.
+pub(crate) fn read(
+    path: &Path,
+    layer: Layer,
+    rules: Rules,
+    environment: &Environment,
+) -> Result<Option<Parsed>, Failure> {
     let shown = environment.shown(path);
-    let fail = || {
-        Failure::new(
-            Exit::Config,
-            format!("the {layer} configuration `{shown}` cannot be read"),
-        )
+    let text = match toolcell_fs::read_text(path, &rules) {
+        Ok(text) => text,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => {
+            let fail = Failure::new(
+                Exit::Config,
+                format!("the {layer} configuration `{shown}` cannot be read"),
+            );
+            return Err(files::because(fail, error));
+        }
     };
-    // The kind of file is asked before it is opened: opening a pipe would wait for its writer.
-    match std::fs::metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(fail().because(e)),
-        Ok(metadata) if !metadata.is_file() => return Err(fail().why("it is no regular file")),
-        Ok(_) => {}
-    }
-    let file = std::fs::File::open(path).map_err(|e| fail().because(e))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| fail().because(e))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(fail().why(format!("it has more than {} KiB", MAX_BYTES >> 10)));
-    }
-    let text = String::from_utf8(bytes).map_err(|e| {
-        fail()
-            .why(format!("byte {} is no UTF-8", e.utf8_error().valid_up_to()))
-            .hint("save it as UTF-8")
-    })?;
     let source = Source {
         layer,
         path: path.to_owned(),

@@ -14,7 +14,7 @@ use toolcell_core::{Grant, Policy, SecretBinding};
 use super::agents::AgentSettings;
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
-use super::limits::{FlagLimit, NamedLimit, SourcedLimits};
+use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
 use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
@@ -179,19 +179,30 @@ impl Settings {
 }
 
 impl Overrides {
-    /// The limits of the command line for one component.
-    pub(crate) fn limits_for<'a>(&'a self, component: &'a str) -> impl Iterator<Item = NamedLimit> + 'a {
+    /// The limits of the command line for one component. What is written without a name only lowers those of a component
+    /// of a project.
+    pub(crate) fn limits_for<'a>(&'a self, tool: &'a ToolSettings) -> impl Iterator<Item = NamedLimit> + 'a {
         self.limits
             .iter()
-            .filter(move |flag| flag.component.as_ref().is_none_or(|name| name == component))
+            .filter(move |flag| match &flag.component {
+                Some(name) => *name == tool.name,
+                None if tool.is_of_project() => {
+                    flag.limit.value <= limits::get(&tool.limits.limits, flag.limit.name)
+                }
+                None => true,
+            })
             .map(|flag| flag.limit)
     }
 
-    /// The grants of the command line for one component.
-    pub(crate) fn grants_for<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Grant> + 'a {
+    /// The grants of the command line for one component. What is written without a name gives nothing to one of a project,
+    /// and denies it.
+    pub(crate) fn grants_for<'a>(&'a self, tool: &'a ToolSettings) -> impl Iterator<Item = &'a Grant> + 'a {
         self.grants
             .iter()
-            .filter(move |flag| flag.component.as_ref().is_none_or(|name| name == component))
+            .filter(move |flag| match &flag.component {
+                Some(name) => *name == tool.name,
+                None => !tool.is_of_project() || flag.grant.is_denial(),
+            })
             .map(|flag| &flag.grant)
     }
 }
@@ -291,15 +302,16 @@ impl ToolSettings {
 
     /// Adds what the command line says for this component.
     pub(crate) fn apply(&mut self, overrides: &Overrides, environment: &Environment) {
-        for grant in overrides.grants_for(&self.name) {
-            self.grants.push(GrantLine {
-                grant: grant.clone(),
-                base: environment.cwd.clone(),
-                origin: Origin::Flag("--grant"),
-            });
-        }
+        let of_flag = |grant: &Grant| GrantLine {
+            grant: grant.clone(),
+            base: environment.cwd.clone(),
+            origin: Origin::Flag("--grant"),
+        };
+        let grants: Vec<GrantLine> = overrides.grants_for(self).map(of_flag).collect();
+        self.grants.extend(grants);
         self.dangerous = overrides.dangerous;
-        for limit in overrides.limits_for(&self.name) {
+        let limits: Vec<NamedLimit> = overrides.limits_for(self).collect();
+        for limit in limits {
             self.limits.set(limit, Origin::Flag("--limit"));
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use toolcell_core::{Grant, Receipt};
 
+use crate::config::names::PROJECT;
 use crate::config::units::{Bytes, Count, Span};
 use crate::quote;
 
@@ -92,6 +93,11 @@ pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Opt
 pub(crate) fn allow(grant: &Grant, component: &str, configuration: Option<&str>) -> String {
     let grant = grant.to_string();
     match configuration {
+        // What a flag says without a name is not for a component of a project.
+        None if component.starts_with(PROJECT) => format!(
+            "allow it with --grant {}",
+            quote::shell(&format!("{component}:{grant}"))
+        ),
         None => format!("allow it with --grant {}", quote::shell(&grant)),
         Some(path) => format!(
             "allow it with --grant {}\nor, in {path}: [tools.{component}] grants = [{}]",

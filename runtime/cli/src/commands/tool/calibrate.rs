@@ -8,11 +8,14 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use toolcell_core::json::parse_value;
 use toolcell_core::{Limits, Receipt};
+use toolcell_fs::Rules;
 
 use crate::args::PolicyFlags;
 use crate::commands::call;
+use crate::config::names::PROJECT;
 use crate::config::{self, Overrides, limits};
 use crate::environment::Environment;
+use crate::files;
 use crate::quote;
 use crate::render::{Console, receipt};
 use crate::report::{Exit, Failure};
@@ -143,7 +146,10 @@ impl Calibrate {
                 }
             }
         }
-        self.show(&loaded.settings.name, &most, answered, &failed, console)?;
+        let name = &loaded.settings.name;
+        // A project's file calls its own component without the prefix.
+        let name = name.strip_prefix(PROJECT).unwrap_or(name);
+        self.show(name, &most, answered, &failed, console)?;
         Ok(if answered == 0 { Exit::Failed } else { Exit::Ok })
     }
 
@@ -216,14 +222,8 @@ fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
             format!("the samples `{}` cannot be used", path.display()),
         )
     };
-    let metadata = std::fs::metadata(path).map_err(|e| fail().because(e))?;
-    if !metadata.is_file() || metadata.len() > MAX_SAMPLES_BYTES {
-        return Err(fail().why(format!(
-            "it is no file of at most {} MiB",
-            MAX_SAMPLES_BYTES >> 20
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| fail().because(e))?;
+    let text = toolcell_fs::read_text(path, &Rules::named(MAX_SAMPLES_BYTES))
+        .map_err(|e| files::because(fail(), e))?;
     let values = match parse_value(&text) {
         Ok(Value::Array(values)) => values,
         Ok(other) => vec![other],

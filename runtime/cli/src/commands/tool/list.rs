@@ -39,6 +39,10 @@ impl List {
         let mut listed = Vec::new();
         let mut failures = Vec::new();
         for tool in settings.tools.values() {
+            if !toolbox.is_trusted(tool) {
+                listed.push((tool, None));
+                continue;
+            }
             match toolbox.component(tool).await {
                 Ok(component) => listed.push((tool, Some(component))),
                 Err(failure) => {
@@ -108,7 +112,7 @@ fn source(tool: &ToolSettings, environment: &Environment) -> String {
         ComponentSource::Shipped(_) => "shipped".into(),
         ComponentSource::File(path) if tool.is_of_project() => {
             format!(
-                "{} of this project, used only when named",
+                "{} of this project, used only when named and trusted",
                 environment.shown(&path.value)
             )
         }

@@ -3,6 +3,7 @@
 pub(crate) mod calibrate;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod trust;
 
 use clap::Subcommand;
 
@@ -11,12 +12,15 @@ use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 
-/// List and inspect tools.
+/// List and inspect tools, and trust those of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     List(list::List),
     Inspect(inspect::Inspect),
     Calibrate(calibrate::Calibrate),
+    Trust(trust::Trust),
+    Trusted(trust::Trusted),
+    Forget(trust::Forget),
 }
 
 impl Tool {
@@ -30,6 +34,9 @@ impl Tool {
             Self::List(command) => command.run(overrides, environment, console).await,
             Self::Inspect(command) => command.run(overrides, environment, console).await,
             Self::Calibrate(command) => command.run(overrides, environment, console).await,
+            Self::Trust(command) => command.run(overrides, environment, console),
+            Self::Trusted(command) => command.run(environment, console),
+            Self::Forget(command) => command.run(environment, console),
         }
     }
 }

@@ -1,0 +1,162 @@
+//! `toolcell tool trust`, `trusted` and `forget`: components of projects that may run.
+
+use std::io::Write as _;
+
+use clap::Args;
+
+use crate::config::names::PROJECT;
+use crate::config::{self, Overrides};
+use crate::environment::Environment;
+use crate::render::Console;
+use crate::report::{Exit, Failure};
+use crate::terminal::{FAINT, NAME, STRONG};
+use crate::toolbox::Toolbox;
+use crate::trust;
+
+/// Let a component run that this project brings (`project:NAME`).
+///
+/// It is trusted by the digest of its file: when the file changes, you are asked again. It is granted nothing by that.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Examples:
+  toolcell tool inspect project:linter
+  toolcell tool trust project:linter
+  toolcell call project:linter '{{}}' --grant project:linter:read=.
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Trust {
+    /// The component, `project:NAME`.
+    #[arg(value_name = "NAME")]
+    component: String,
+
+    /// Trust it only if this is its digest.
+    #[arg(long, value_name = "SHA256")]
+    digest: Option<String>,
+}
+
+/// List the components of projects that you trust.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell tool trusted
+  toolcell tool trusted --json")]
+pub(crate) struct Trusted {
+    /// Print one JSON array.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Trust a component of a project no longer.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell tool forget 2
+  toolcell tool forget --all
+
+Exit codes:
+    0   it is forgotten
+    2   there is no such number
+    3   the file cannot be used")]
+pub(crate) struct Forget {
+    /// The number that `toolcell tool trusted` shows.
+    #[arg(required_unless_present = "all", value_parser = clap::value_parser!(u32).range(1..))]
+    number: Option<u32>,
+
+    /// Forget everything.
+    #[arg(long, conflicts_with = "number")]
+    all: bool,
+}
+
+impl Trust {
+    pub(crate) fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let settings = config::load(environment, overrides)?;
+        let name = self.component.strip_prefix(PROJECT).unwrap_or(&self.component);
+        let Some(component) = settings.tools.get(&format!("{PROJECT}{name}")) else {
+            return Err(
+                Failure::new(Exit::Usage, format!("this project brings no component `{name}`"))
+                    .hint("only components of a project need to be trusted; `toolcell tool list` shows all"),
+            );
+        };
+        let digest = Toolbox::digest(component, environment)?;
+        if let Some(expected) = &self.digest
+            && *expected != digest.to_string()
+            && *expected != digest.hex()
+        {
+            return Err(Failure::new(
+                Exit::Denied,
+                format!("`{}` is not the file that was meant", component.name),
+            )
+            .why(format!("its digest is {digest}"))
+            .hint("look at it with `toolcell tool inspect`"));
+        }
+        let trusted = trust::Trusted::new(component, &digest, environment);
+        console.note(&format!(
+            "`{}` may run from now on: `{}`, {digest}",
+            component.name, trusted.path
+        ));
+        trust::add(trusted, environment)?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Trusted {
+    pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let all = read(environment)?;
+        if self.json {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer_pretty(&mut out, &all).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            out.flush()?;
+            return Ok(Exit::Ok);
+        }
+        if all.is_empty() {
+            console.note("no component of a project is trusted");
+        }
+        console.write(|s| {
+            for (i, known) in all.iter().enumerate() {
+                s.out.styled(NAME, &format!("{:>3}  ", i + 1))?;
+                s.out.styled(STRONG, &known.component)?;
+                s.out.text(&format!("  {}", known.path))?;
+                s.out.styled(FAINT, &format!("  {}", known.digest))?;
+                s.out.end_line()?;
+            }
+            s.out.flush()
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Forget {
+    pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+        let mut all = read(environment)?;
+        match self.number {
+            None => all.clear(),
+            Some(number) if number as usize <= all.len() => {
+                all.remove(number as usize - 1);
+            }
+            Some(number) => {
+                return Err(
+                    Failure::new(Exit::Usage, format!("there is no number {number} in the list"))
+                        .hint("`toolcell tool trusted` shows them"),
+                );
+            }
+        }
+        if let Some(file) = trust::file(environment) {
+            trust::write(&file, &all)?;
+        }
+        console.note("forgotten; you will be asked again");
+        Ok(Exit::Ok)
+    }
+}
+
+fn read(environment: &Environment) -> Result<Vec<trust::Trusted>, Failure> {
+    match trust::file(environment) {
+        Some(file) => trust::read(&file),
+        None => Ok(Vec::new()),
+    }
+}

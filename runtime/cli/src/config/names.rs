@@ -1,0 +1,134 @@
+//! Names that mean something: components, their tools, agents and hooks share one space, so that none passes for another.
+//!
+//! What comes from a project has names of its own, which begin with [`PROJECT`]. A bare name never means it, nor does a grant,
+//! a limit or a rule that is written without that prefix.
+
+use std::collections::BTreeMap;
+
+use toolcell_agent::Control;
+
+use super::settings::{Settings, ToolSettings};
+use crate::shipped;
+
+/// How the names of components begin that a project's file brings. No other name has a colon.
+pub(crate) const PROJECT: &str = "project:";
+
+/// The name of a component that a project's file calls `key`.
+pub(super) fn of_project(key: &str) -> String {
+    format!("{PROJECT}{key}")
+}
+
+/// The names that are taken, whatever their case and however their words are joined.
+#[derive(Debug, Default)]
+pub(crate) struct TakenNames {
+    /// By folded name: what has it, for an error.
+    names: BTreeMap<String, String>,
+    /// Components in lower case, the names of whose tools begin with theirs.
+    components: BTreeMap<String, String>,
+}
+
+impl TakenNames {
+    /// What is known without loading anything: what ships, what belongs to the loop, and what the user has configured.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let mut taken = Self::default();
+        for (component, tools) in shipped::TOOLS {
+            taken.add_component(
+                component,
+                &format!("the component `{component}`, which ships with Toolcell"),
+            );
+            for tool in tools {
+                taken.add(
+                    tool,
+                    &format!("a tool of `{component}`, which ships with Toolcell"),
+                );
+            }
+        }
+        for control in Control::ALL {
+            taken.add(control.name(), "a tool of the loop");
+        }
+        for tool in settings.tools.values().filter(|tool| !tool.is_of_project()) {
+            taken.add_component(
+                &tool.name,
+                &format!("the component `{}` of your own configuration", tool.name),
+            );
+        }
+        for agent in settings.agents.keys() {
+            taken.add(agent, &format!("the agent `{agent}` of your own configuration"));
+        }
+        for hook in settings.hooks.keys() {
+            taken.add(hook, &format!("the hook `{hook}` of your own configuration"));
+        }
+        taken
+    }
+
+    /// Takes the names of the tools of a component of the user.
+    pub(crate) fn add_tools<'a>(
+        &mut self,
+        component: &ToolSettings,
+        tools: impl IntoIterator<Item = &'a str>,
+    ) {
+        for tool in tools {
+            self.add(tool, &format!("a tool of your component `{}`", component.name));
+        }
+    }
+
+    /// What has a name already, or all names that begin like this one; `None` if it is free.
+    pub(crate) fn taken_by(&self, name: &str) -> Option<&str> {
+        if let Some(owner) = self.names.get(&folded(name)) {
+            return Some(owner);
+        }
+        name.match_indices(['_', '-'])
+            .find_map(|(at, _)| self.components.get(&name[..at].to_ascii_lowercase()))
+            .map(String::as_str)
+    }
+
+    fn add_component(&mut self, name: &str, owner: &str) {
+        self.add(name, owner);
+        self.components
+            .entry(name.to_ascii_lowercase())
+            .or_insert_with(|| owner.to_owned());
+    }
+
+    fn add(&mut self, name: &str, owner: &str) {
+        let folded = folded(name);
+        self.names.entry(folded).or_insert_with(|| owner.to_owned());
+    }
+}
+
+/// A name without what readers overlook: case, and how its words are joined.
+fn folded(name: &str) -> String {
+    name.chars()
+        .filter(|c| !matches!(c, '_' | '-'))
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_in_every_spelling_and_with_its_tools() {
+        let mut taken = TakenNames::default();
+        taken.add_component("text", "text");
+        taken.add("text_count", "count");
+        taken.add("read_result", "loop");
+        for (name, owner) in [
+            ("text", Some("text")),
+            ("TEXT", Some("text")),
+            ("t-ext", Some("text")),
+            ("text_count", Some("count")),
+            ("Text-Count", Some("count")),
+            ("textcount", Some("count")),
+            ("text_other", Some("text")),
+            ("text-other", Some("text")),
+            ("Text_Other", Some("text")),
+            ("readResult", Some("loop")),
+            ("texts", None),
+            ("textual_count", None),
+            ("my_text", None),
+        ] {
+            assert_eq!(taken.taken_by(name), owner, "{name}");
+        }
+    }
+}
