@@ -140,6 +140,21 @@ fn the_doctor_finds_a_sound_house() {
 }
 
 #[test]
+fn doctor_says_how_the_compiling_process_is_confined() {
+    let seen = Person::new().run(&["doctor"]).ended(0);
+    let line = seen.stdout.lines().find(|line| line.contains(" compiler "));
+    let line = line.unwrap_or_else(|| panic!("{}", seen.stdout));
+    assert!(line.contains("limits of memory, time and files"), "{line}");
+    for protection in ["seccomp", "Landlock"] {
+        assert!(line.contains(protection), "{line}");
+        // What is off is said with its reason, and stands out.
+        if line.contains(&format!("without {protection}")) {
+            assert!(line.starts_with('!'), "{line}");
+        }
+    }
+}
+
+#[test]
 fn the_doctor_says_what_is_broken() {
     let person = Person::new();
     person.configure("[tools.text]\ngrants = [\"read=gone\"]\n");

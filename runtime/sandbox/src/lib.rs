@@ -86,7 +86,9 @@ mod tool;
 mod voice;
 
 pub use cache::CacheError;
-pub use compile::{CompileCommand, CompileLimits, Compiler, compile_child_main};
+pub use compile::{
+    CompileCommand, CompileLimits, Compiler, CompilerIsolation, Protection, compile_child_main,
+};
 pub use component::{Component, Digest, Identity, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;

@@ -13,7 +13,7 @@ use wasmtime::component::{InstancePre, Linker};
 
 use crate::cache::{Cache, CacheError, EntryName};
 use crate::cell::{Cells, Job, Order};
-use crate::compile::{self, Artefact, CompileLimits, Compiler};
+use crate::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
 use crate::component::{Base, Component, Digest, Identity, Loaded};
 use crate::contract::{HookProviderPre, ProviderPre, Role, split_version};
 use crate::definitions::{self, Ask};
@@ -260,6 +260,20 @@ impl Sandbox {
     /// Why the cache directory is not used, if it is not.
     pub fn cache_error(&self) -> Option<&CacheError> {
         self.0.cache_error.as_ref()
+    }
+
+    /// How the kernel confines the processes that compile components: starts one and asks it. `None` where components are
+    /// compiled in this process.
+    ///
+    /// # Errors
+    /// When the process does not start or does not answer.
+    pub async fn compiler_isolation(&self) -> Result<Option<CompilerIsolation>, LoadError> {
+        match &self.0.options.compiler {
+            Compiler::InProcess => Ok(None),
+            Compiler::Child(command) => compile::isolation_of_child(command, &self.0.options.compile_limits)
+                .await
+                .map(Some),
+        }
     }
 
     /// Whether calls take their memory from a pool. Without, each costs some 20 microseconds more.

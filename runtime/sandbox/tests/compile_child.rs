@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use support::{Probe, call, load, only_tool};
 use toolcell_sandbox::{
-    CompileCommand, CompileLimit, CompileLimits, Compiler, LoadError, Sandbox, SandboxOptions,
+    CompileCommand, CompileLimit, CompileLimits, Compiler, LoadError, Protection, Sandbox, SandboxOptions,
     compile_child_main,
 };
 
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         a_panic_of_the_compiler_is_an_error_of_the_component
         memory_that_the_system_refuses_is_the_limit_of_memory
         a_child_gives_up_what_compiling_does_not_need
+        a_child_says_how_the_kernel_confines_it
         a_child_does_not_outlive_its_parent
         a_trusted_component_needs_no_child
     }
@@ -280,6 +281,42 @@ async fn a_child_gives_up_what_compiling_does_not_need() {
         child.wait().unwrap().success(),
         "no bytes are no component, and that is its answer"
     );
+}
+
+async fn a_child_says_how_the_kernel_confines_it() {
+    let sandbox = sandbox(own_child(), CompileLimits::default());
+    let isolation = sandbox.compiler_isolation().await.unwrap().unwrap();
+    // Linux says of a process whether its system calls are filtered; what the child says of itself is compared with it.
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(CHILD)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "{WAITING}").unwrap();
+    if cfg!(target_os = "linux") {
+        let path = format!("/proc/{}/status", child.id());
+        let status = until("the child confines itself", || {
+            // The second thread is started when nothing is left to give up.
+            std::fs::read_to_string(&path)
+                .ok()
+                .filter(|status| status.contains("Threads:\t2"))
+        });
+        let is_filtered = status.contains("Seccomp:\t2");
+        assert_eq!(
+            isolation.seccomp == Protection::On(None),
+            is_filtered,
+            "{isolation:?}\n{status}"
+        );
+    } else {
+        assert!(matches!(isolation.seccomp, Protection::Off(_)), "{isolation:?}");
+        assert!(matches!(isolation.landlock, Protection::Off(_)), "{isolation:?}");
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    let inside = support::sandbox();
+    assert_eq!(inside.compiler_isolation().await.unwrap(), None);
 }
 
 async fn a_child_does_not_outlive_its_parent() {

@@ -7,6 +7,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Message, Provider};
+use toolcell_sandbox::{Protection, Sandbox};
 
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
@@ -72,6 +73,7 @@ impl Doctor {
         match toolbox::sandbox(environment, console) {
             Ok(sandbox) => {
                 show("engine", engine(&sandbox))?;
+                show("compiler", compiler(&sandbox).await)?;
                 show("cache", cache(&sandbox, environment))?;
                 let toolbox = Toolbox::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
@@ -169,7 +171,7 @@ fn hook_words(loaded: &LoadedHook) -> String {
     words
 }
 
-fn engine(sandbox: &toolcell_sandbox::Sandbox) -> Finding {
+fn engine(sandbox: &Sandbox) -> Finding {
     if sandbox.has_pool() {
         Finding::Good("starts, with a pool of memories".into())
     } else {
@@ -180,7 +182,37 @@ fn engine(sandbox: &toolcell_sandbox::Sandbox) -> Finding {
     }
 }
 
-fn cache(sandbox: &toolcell_sandbox::Sandbox, environment: &Environment) -> Finding {
+/// How the process is confined that compiles components, as such a process says itself.
+async fn compiler(sandbox: &Sandbox) -> Finding {
+    let isolation = match sandbox.compiler_isolation().await {
+        Ok(Some(isolation)) => isolation,
+        Ok(None) => return Finding::Note("in this process, without limits".into()),
+        Err(error) => {
+            let failure = Failure::new(Exit::Component, "the compiling process does not work");
+            return Finding::Bad(failure.why(error.to_string()));
+        }
+    };
+    let mut words = "a process with limits of memory, time and files".to_owned();
+    let mut is_whole = true;
+    for (name, protection) in [("seccomp", &isolation.seccomp), ("Landlock", &isolation.landlock)] {
+        match protection {
+            Protection::On(None) => words.push_str(&format!(", {name}")),
+            Protection::On(Some(version)) => words.push_str(&format!(", {name} (ABI {version})")),
+            Protection::Off(reason) => {
+                is_whole = false;
+                words.push_str(&format!("; without {name}: {reason}"));
+            }
+            _ => {}
+        }
+    }
+    if is_whole {
+        Finding::Good(words)
+    } else {
+        Finding::Note(words)
+    }
+}
+
+fn cache(sandbox: &Sandbox, environment: &Environment) -> Finding {
     match (sandbox.cache_error(), &environment.cache_dir) {
         (Some(error), _) => Finding::Note(format!("{error}; every start compiles anew")),
         (None, Some(dir)) => Finding::Good(environment.shown(dir)),

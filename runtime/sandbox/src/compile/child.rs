@@ -2,16 +2,19 @@
 //! cannot use more than it was told it may.
 //!
 //! The parent sends one line of JSON (`Task`) and then the bytes of the component. The answer is one byte, then the
-//! compiled code (after `OK`) or an error as JSON (after `REFUSED`). Anything else, and every other way to end, is an
-//! error of the parent's making from the exit status.
+//! compiled code (after `OK`), an error as JSON (after `REFUSED`), or how the kernel confines the process, as JSON (after
+//! `ISOLATION`). Anything else, and every other way to end, is an error of the parent's making from the exit status.
 
+use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
+use std::os::unix::fs::FileExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getppid, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::isolation::{CompilerIsolation, isolate};
 use crate::error::LoadError;
 use crate::{compile, engine};
 
@@ -21,12 +24,21 @@ pub(super) const OK: u8 = 0;
 /// First byte of an answer with an error.
 pub(super) const REFUSED: u8 = 1;
 
+/// First byte of an answer with a [`CompilerIsolation`].
+pub(super) const ISOLATION: u8 = 2;
+
 /// Exit status of a process that saw itself use too much memory.
 pub(super) const OUT_OF_MEMORY: u8 = 70;
 
 /// How often the process looks at its own memory and for its parent. It can pass its limit by what it touches in that
 /// time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What Linux says of this process, proc_pid_status(5). Other systems have no such file.
+const STATUS: &str = "/proc/self/status";
+
+/// Most bytes of [`STATUS`]: it has some 1,500.
+const MAX_STATUS: usize = 8 << 10;
 
 /// Most open files: the three that it is started with, the one in which it reads how much memory it has, and some for
 /// the standard library.
@@ -43,6 +55,9 @@ pub(super) struct Task {
     pub(super) memory: u64,
     /// Seconds of processor time.
     pub(super) cpu_seconds: u64,
+    /// Only says how the kernel confines it, and compiles nothing.
+    #[serde(default)]
+    pub(super) only_isolation: bool,
 }
 
 /// An error that the child can explain better than its exit status.
@@ -89,7 +104,12 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut line = Vec::new();
     (&mut input).take(4096).read_until(b'\n', &mut line)?;
     let task: Task = serde_json::from_slice(&line)?;
-    confine(&task)?;
+    let isolation = confine(&task)?;
+    if task.only_isolation {
+        output.write_all(&[ISOLATION])?;
+        serde_json::to_writer(&mut output, &isolation)?;
+        return output.flush();
+    }
     let mut bytes = Vec::new();
     input.take(task.size).read_to_end(&mut bytes)?;
     let compiled = engine::compiler(task.optimize)
@@ -111,7 +131,7 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
 }
 
 /// Gives up what compiling does not need, before the first byte of the component is read.
-fn confine(task: &Task) -> io::Result<()> {
+fn confine(task: &Task) -> io::Result<CompilerIsolation> {
     let limit = |resource, most: u64| {
         // What the parent gave up already cannot be taken back.
         let had = getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -135,17 +155,25 @@ fn confine(task: &Task) -> io::Result<()> {
     // No program that it could start gains a right (PR_SET_NO_NEW_PRIVS, prctl(2)).
     #[cfg(target_os = "linux")]
     rustix::thread::set_no_new_privs(true)?;
-    watch(task.memory)
+    // Opened while files can be opened.
+    let status = File::open(STATUS).ok();
+    let isolation = isolate();
+    watch(task.memory, status)?;
+    Ok(isolation)
 }
 
 /// Ends the process when it holds more than `most` bytes of memory, or when nobody is left to want its answer.
-fn watch(most: u64) -> io::Result<()> {
+fn watch(most: u64, status: Option<File>) -> io::Result<()> {
     let parent = getppid();
     std::thread::Builder::new()
         .name("watch".into())
         .spawn(move || {
             loop {
-                if resident().is_some_and(|bytes| bytes > most) {
+                if status
+                    .as_ref()
+                    .and_then(resident)
+                    .is_some_and(|bytes| bytes > most)
+                {
                     std::process::exit(i32::from(OUT_OF_MEMORY));
                 }
                 if is_orphan(parent) {
@@ -162,14 +190,15 @@ fn is_orphan(parent: Option<Pid>) -> bool {
     getppid() != parent
 }
 
-/// Bytes of memory that the process holds: the line `VmRSS: 1234 kB` of proc_pid_status(5). A process that cannot look at
-/// itself, as on other systems, has the second net.
-fn resident() -> Option<u64> {
-    if !cfg!(target_os = "linux") {
-        return None;
-    }
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// Bytes of memory that the process holds: the line `VmRSS: 1234 kB` of [`STATUS`], read anew. A process that cannot
+/// look at itself, as on other systems, has the second net.
+fn resident(status: &File) -> Option<u64> {
+    let mut text = [0; MAX_STATUS];
+    let len = status.read_at(&mut text, 0).ok()?;
+    let line = std::str::from_utf8(&text[..len])
+        .ok()?
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kilobytes << 10)
 }

@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::UNEXPECTED;
-use super::child::{OK, OUT_OF_MEMORY, REFUSED, Refusal, Task};
+use super::child::{ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Refusal, Task};
+use super::isolation::CompilerIsolation;
 use crate::error::{CompileLimit, LoadError};
 
 /// Number of the signal that ends a process which has used its processor time: 24 on Linux and macOS.
@@ -86,6 +87,47 @@ pub(crate) async fn compile(
     optimize: bool,
     bytes: &[u8],
 ) -> Result<Vec<u8>, LoadError> {
+    let task = Task {
+        size: bytes.len() as u64,
+        optimize,
+        memory: limits.memory,
+        cpu_seconds: limits.cpu_seconds,
+        only_isolation: false,
+    };
+    let (answer, status) = ask(command, limits, &task, bytes).await?;
+    read_answer(answer, status, limits)
+}
+
+/// How the kernel confines a child process that compiles, as such a process says after it was confined.
+pub(crate) async fn isolation(
+    command: &CompileCommand,
+    limits: &CompileLimits,
+) -> Result<CompilerIsolation, LoadError> {
+    let task = Task {
+        size: 0,
+        optimize: false,
+        memory: limits.memory,
+        cpu_seconds: limits.cpu_seconds,
+        only_isolation: true,
+    };
+    let (answer, status) = ask(command, limits, &task, &[]).await?;
+    match answer.split_first() {
+        Some((&ISOLATION, json)) => serde_json::from_slice(json).map_err(unreadable),
+        _ => Err(read_answer(answer, status, limits)
+            .err()
+            .unwrap_or_else(|| LoadError::Compile {
+                reason: "the compiling process does not say how it is confined".into(),
+            })),
+    }
+}
+
+/// Starts a child, sends it the task and the bytes, and returns what it answers and how it ended.
+async fn ask(
+    command: &CompileCommand,
+    limits: &CompileLimits,
+    task: &Task,
+    bytes: &[u8],
+) -> Result<(Vec<u8>, Option<ExitStatus>), LoadError> {
     let failed = |what: &str, error: io::Error| LoadError::Compile {
         reason: format!("the compiling process {what}: {error}"),
     };
@@ -98,15 +140,9 @@ pub(crate) async fn compile(
         .kill_on_drop(true)
         .spawn()
         .map_err(|e| failed("does not start", e))?;
-    let task = Task {
-        size: bytes.len() as u64,
-        optimize,
-        memory: limits.memory,
-        cpu_seconds: limits.cpu_seconds,
-    };
-    let talk = talk(&mut child, &task, bytes, limits.code_bytes);
+    let talk = talk(&mut child, task, bytes, limits.code_bytes);
     match tokio::time::timeout(Duration::from_millis(limits.wall_ms), talk).await {
-        Ok(Ok((answer, status))) => read_answer(answer, status, limits),
+        Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(failed("cannot be spoken to", error)),
         Err(_) => Err(LoadError::CompileLimit {
             limit: CompileLimit::WallMs(limits.wall_ms),
@@ -146,6 +182,12 @@ async fn talk(
     Ok((answer, Some(child.wait().await?)))
 }
 
+fn unreadable(error: serde_json::Error) -> LoadError {
+    LoadError::Compile {
+        reason: format!("the compiling process gave an answer that cannot be read: {error}"),
+    }
+}
+
 fn read_answer(
     mut answer: Vec<u8>,
     status: Option<ExitStatus>,
@@ -166,12 +208,9 @@ fn read_answer(
             answer.remove(0);
             Ok(answer)
         }
-        (true, Some(&REFUSED)) => Err(serde_json::from_slice::<Refusal>(&answer[1..]).map_or_else(
-            |error| LoadError::Compile {
-                reason: format!("the compiling process gave an answer that cannot be read: {error}"),
-            },
-            LoadError::from,
-        )),
+        (true, Some(&REFUSED)) => {
+            Err(serde_json::from_slice::<Refusal>(&answer[1..]).map_or_else(unreadable, LoadError::from))
+        }
         _ if status.code() == Some(PANICKED) => Err(LoadError::Compile {
             reason: UNEXPECTED.into(),
         }),

@@ -2,9 +2,11 @@
 
 mod child;
 mod command;
+mod isolation;
 
 pub use child::compile_child_main;
 pub use command::{CompileCommand, CompileLimits, Compiler};
+pub use isolation::{CompilerIsolation, Protection};
 
 use std::fs::File;
 use std::panic::AssertUnwindSafe;
@@ -28,6 +30,7 @@ pub(crate) enum Artefact<'a> {
 
 /// Compiles a component in a process of its own.
 pub(crate) use command::compile as compile_in_child;
+pub(crate) use command::isolation as isolation_of_child;
 
 /// Compiles a component in this process.
 pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
