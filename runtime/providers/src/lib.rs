@@ -23,6 +23,8 @@ mod echo;
 mod emit;
 mod error;
 mod framing;
+#[cfg(test)]
+mod fuzz;
 pub mod gemini;
 mod http;
 mod key;

@@ -14,7 +14,7 @@ use crate::openai::ChatDecoder;
 use crate::responses::ResponsesDecoder;
 
 /// Words that the wires give a meaning.
-const WORDS: &[&str] = &[
+pub(crate) const WORDS: &[&str] = &[
     "type",
     "index",
     "delta",
