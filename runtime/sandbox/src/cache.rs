@@ -85,6 +85,7 @@ enum Kind {
 }
 
 /// The name of the entries of one component under one engine.
+#[derive(Debug, Clone)]
 pub(crate) struct EntryName(String);
 
 impl EntryName {

@@ -117,7 +117,7 @@ impl Ability {
         Self::Random,
     ];
 
-    fn of_interface(interface: &str) -> Option<Self> {
+    pub(crate) fn of_interface(interface: &str) -> Option<Self> {
         Some(match interface {
             "toolcell:tool/log" => Self::Log,
             "toolcell:tool/progress" => Self::Progress,

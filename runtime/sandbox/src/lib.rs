@@ -69,6 +69,8 @@ mod files;
 #[path = "../../../tests/fuzz/mod.rs"]
 mod fuzz_runner;
 pub mod hook;
+#[cfg(test)]
+mod import_bounds;
 mod imports;
 mod keyvalue;
 mod ledger;

@@ -103,7 +103,7 @@ struct Shared {
     cells: Arc<Cells>,
     outside: Outside,
     linker: Linker<CellState>,
-    cache: Option<Cache>,
+    cache: Option<Arc<Cache>>,
     cache_error: Option<CacheError>,
     has_pool: bool,
     compile_jobs: Semaphore,
@@ -146,7 +146,7 @@ impl Sandbox {
         let (engine, has_pool) = engine::start(options.slots, options.optimize)?;
         let linker = state::linker(&engine).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
         let (cache, cache_error) = match options.cache_dir.as_deref().map(Cache::open).transpose() {
-            Ok(cache) => (cache, None),
+            Ok(cache) => (cache.map(Arc::new), None),
             Err(error) => (None, Some(error)),
         };
         let slots = if has_pool {
@@ -316,12 +316,18 @@ impl Shared {
                 limit: self.options.max_component_bytes,
             });
         }
-        let shape = shape::scan(bytes)?;
-        check_contract(role, &shape.exports)?;
-        let imports = imports::classify(&shape.imports)?;
-        let digest = Digest::of(bytes);
+        // Looking at some 30 MiB takes a while, in which the calls of others go on.
+        let bytes: Arc<[u8]> = bytes.into();
+        let looked_at = bytes.clone();
+        let (exports, imports, digest) = off_worker(move || {
+            let shape = shape::scan(&looked_at)?;
+            check_contract(role, &shape.exports)?;
+            let imports = imports::classify(&shape.imports)?;
+            Ok((shape.exports, imports, Digest::of(&looked_at)))
+        })
+        .await?;
         let entry = EntryName::new(&self.cells.engine, digest);
-        let component = self.code(label, bytes, &entry, compiler).await?;
+        let component = self.code(label, &bytes, &entry, compiler).await?;
         let slots = self.slots_of(&component)?;
         let linked = self.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
@@ -337,7 +343,7 @@ impl Shared {
                     digest,
                     size,
                     imports,
-                    exports: shape.exports,
+                    exports,
                 },
             },
             linked,
@@ -349,13 +355,11 @@ impl Shared {
     async fn code(
         &self,
         label: &str,
-        bytes: &[u8],
+        bytes: &Arc<[u8]>,
         entry: &EntryName,
         compiler: &Compiler,
     ) -> Result<wasmtime::component::Component, LoadError> {
-        let engine = &self.cells.engine;
-        let cached = || self.cache.as_ref().and_then(|cache| cache.code(engine, entry));
-        if let Some(component) = cached() {
+        if let Some(component) = self.cached(entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
         }
@@ -370,7 +374,7 @@ impl Shared {
             .await
             .expect("the semaphore is never closed");
         // Somebody else may have compiled the same bytes meanwhile.
-        if let Some(component) = cached() {
+        if let Some(component) = self.cached(entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
         }
@@ -386,31 +390,37 @@ impl Shared {
             took: started.elapsed(),
         });
         let code = code?;
-        if let Some(cache) = &self.cache {
-            cache.keep_code(entry, &code);
-            // Mapped code costs no memory that the system could not take back.
-            if let Some(component) = cached() {
-                return Ok(component);
+        let (engine, cache, entry) = (self.cells.engine.clone(), self.cache.clone(), entry.clone());
+        off_worker(move || {
+            if let Some(cache) = cache {
+                cache.keep_code(&entry, &code);
+                // Mapped code costs no memory that the system could not take back.
+                if let Some(component) = cache.code(&engine, &entry) {
+                    return Ok(component);
+                }
             }
-        }
-        compile::adopt(engine, Artefact::Fresh(&code))
+            compile::adopt(&engine, Artefact::Fresh(&code))
+        })
+        .await
     }
 
-    async fn compile(&self, bytes: &[u8], compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
+    /// The machine code of a component, if the cache has it.
+    async fn cached(&self, entry: &EntryName) -> Result<Option<wasmtime::component::Component>, LoadError> {
+        let Some(cache) = self.cache.clone() else {
+            return Ok(None);
+        };
+        let (engine, entry) = (self.cells.engine.clone(), entry.clone());
+        off_worker(move || Ok(cache.code(&engine, &entry))).await
+    }
+
+    async fn compile(&self, bytes: &Arc<[u8]>, compiler: &Compiler) -> Result<Vec<u8>, LoadError> {
         if let Compiler::Child(command) = compiler {
             let options = &self.options;
             return compile::compile_in_child(command, &options.compile_limits, options.optimize, bytes)
                 .await;
         }
-        let engine = self.cells.engine.clone();
-        let bytes = bytes.to_vec();
-        tokio::task::spawn_blocking(move || compile::compile(&engine, &bytes))
-            .await
-            .unwrap_or_else(|error| {
-                Err(LoadError::Compile {
-                    reason: error.to_string(),
-                })
-            })
+        let (engine, bytes) = (self.cells.engine.clone(), bytes.clone());
+        off_worker(move || compile::compile(&engine, &bytes)).await
     }
 
     fn tell(&self, event: CompileEvent<'_>) {
@@ -460,6 +470,17 @@ impl Shared {
             .await
             .map_err(|error| LoadError::Definitions { error })
     }
+}
+
+/// Does what takes long and never waits on a thread of its own, so that no call waits for it.
+async fn off_worker<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        Err(LoadError::Compile {
+            reason: error.to_string(),
+        })
+    })
 }
 
 /// Finds the export that a role needs, in a version that is known.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use support::hoard;
 use support::{Probe, call, load, only_tool};
 use toolcell_core::{Limits, Policy, Tool};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
@@ -88,7 +89,7 @@ const LOG: &str = r#"(import "toolcell:tool/log@0.1.0" (instance $log
     (core instance $log-core (export "write" (func $write)))"#;
 
 /// One tool for each way to take what is not one's own.
-async fn hostile(sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
+async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
     let body = |run: &str| Probe {
         module: "(table $t 10 funcref) (func $forever (result i32) (i32.add (i32.const 1) (call $forever)))"
             .into(),
@@ -143,10 +144,23 @@ async fn hostile(sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
             ..Probe::default()
         },
     ];
+    // Make the host hold what it will: headers, requests, bodies, listings, lists to wait for, random bytes.
+    let hoards = [
+        hoard::headers(1_000),
+        hoard::methods(100),
+        hoard::bodies(300),
+        hoard::listings(1_000),
+        hoard::waiting(900),
+        hoard::random(1_000),
+    ];
+    let mut granted = policy(20_000_000);
+    granted.grants = Policy::granting([format!("write={}", directory.display()).as_str()])
+        .unwrap()
+        .grants;
     let mut tools = Vec::new();
-    for probe in probes {
+    for probe in probes.into_iter().chain(hoards) {
         let component = load(sandbox, &probe).await.unwrap();
-        tools.push(only_tool(&component, policy(20_000_000)));
+        tools.push(only_tool(&component, granted.clone()));
     }
     tools
 }
@@ -172,7 +186,12 @@ async fn run_all(tools: &[Arc<dyn Tool>], times: usize, at_once: usize) {
 }
 
 async fn memory_stays_flat_while_a_thousand_hostile_calls_run(sandbox: &Sandbox) {
-    let tools = hostile(sandbox).await;
+    // A listing of it would take a mebibyte.
+    let directory = tempfile::tempdir().unwrap();
+    for i in 0..4_000 {
+        std::fs::write(directory.path().join(format!("{i:0200}")), "").unwrap();
+    }
+    let tools = hostile(sandbox, directory.path()).await;
     // Once around, so that what is made once is there.
     run_all(&tools, tools.len(), 1).await;
     for (at_once, limit) in [(1, MEMORY), (16, BUDGET)] {

@@ -393,3 +393,14 @@ async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
         "{compiled} and {from_cache}"
     );
 }
+
+#[tokio::test]
+async fn a_component_is_looked_at_off_the_worker() {
+    let sandbox = sandbox();
+    // What is refused by the first look alone, and so without a compiler that would be waited for.
+    let bytes = vec![0; 1 << 20];
+    let mut load = std::pin::pin!(sandbox.load("x.wasm", &bytes));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(load.as_mut().poll(&mut context).is_pending());
+    assert!(load.await.is_err());
+}

@@ -12,33 +12,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
+use support::hoard::{waiting, with};
 use support::{Heard, Probe, call_of, listening, run, sandbox};
 use toolcell_core::tool::LogSource;
 use toolcell_core::{Limits, Policy, ToolError, ToolName, ToolOutput};
-
-/// A probe with one interface of WASI: its import, and each function lowered into the core module under its own name.
-fn with(import: &str, functions: &[(&str, &str, &str)], body: &str) -> Probe {
-    let mut items = import.to_owned();
-    let mut exports = String::new();
-    let mut module = String::new();
-    for (i, (name, of, signature)) in functions.iter().enumerate() {
-        items.push_str(&format!(
-            "(core func $wasi-{i} (canon lower (func {of}) (memory $memory) (realloc (core func $realloc))))"
-        ));
-        exports.push_str(&format!("(export \"{name}\" (func $wasi-{i}))"));
-        module.push_str(&format!(
-            "(import \"wasi\" \"{name}\" (func ${name} {signature}))"
-        ));
-    }
-    items.push_str(&format!("(core instance $wasi {exports})"));
-    Probe {
-        items,
-        with: "(with \"wasi\" (instance $wasi))".into(),
-        module,
-        run: body.into(),
-        ..Probe::default()
-    }
-}
 
 /// Answers with the memory from 256 on, as text of one byte a value.
 const ANSWER_4: &str = "(call $text (i32.const 256) (i32.const 4))";
@@ -421,33 +398,8 @@ async fn a_call_that_is_cancelled_while_the_host_works_for_it_leaves_nothing_for
 
 #[tokio::test]
 async fn a_list_of_a_million_things_to_wait_for_is_refused() {
-    let probe = |count: u32| {
-        with(
-            r#"(import "wasi:io/poll@0.2.0" (instance $poll
-                (export "pollable" (type $p (sub resource)))
-                (export "poll" (func (param "in" (list (borrow $p))) (result (list u32))))))
-            (alias export $poll "pollable" (type $pollable))
-            (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
-                (export "pollable" (type $p (eq $pollable)))
-                (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))"#,
-            &[
-                ("sleep", "$clock \"subscribe-duration\"", "(param i64) (result i32)"),
-                ("poll", "$poll \"poll\"", "(param i32 i32 i32)"),
-            ],
-            &format!(
-                "(drop (memory.grow (i32.const 100)))
-                 (local.set $j (call $sleep (i64.const 1)))
-                 (local.set $i (i32.const 0))
-                 (loop $next
-                   (i32.store (i32.add (i32.const 65536) (i32.shl (local.get $i) (i32.const 2))) (local.get $j))
-                   (local.set $i (i32.add (local.get $i) (i32.const 1)))
-                   (br_if $next (i32.lt_u (local.get $i) (i32.const {count}))))
-                 (call $poll (i32.const 65536) (i32.const {count}) (i32.const 512)) {ANSWER_4}"
-            ),
-        )
-    };
-    assert!(run(&probe(100), Policy::default()).await.0.is_ok());
-    let (result, heard) = run(&probe(1_000_000), Policy::default()).await;
+    assert!(run(&waiting(100), Policy::default()).await.0.is_ok());
+    let (result, heard) = run(&waiting(1_000_000), Policy::default()).await;
     let limit = toolcell_core::Limit::Output(Limits::default().output);
     assert_eq!(result, Err(ToolError::Limit { limit }));
     heard.receipt();

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod hoard;
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
