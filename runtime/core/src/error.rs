@@ -80,7 +80,7 @@ pub enum Limit {
     Fuel(u64),
     /// Wall time, in milliseconds.
     WallTimeMs(u64),
-    /// Bytes of linear memory, all memories of the call together.
+    /// Bytes of memory: linear memories, tables, and what the host holds for the call.
     Memory(u64),
     /// Elements of all tables together.
     TableElements(u64),

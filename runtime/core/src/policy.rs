@@ -113,7 +113,7 @@ pub struct BucketGrant {
 /// |---|---|---|---|
 /// | `fuel` | about one instruction each | 20,000,000,000 | some ten seconds of work; the wall time ends most runaways first |
 /// | `wall_ms` | milliseconds | 30,000 | longer than a slow web page, shorter than a person's patience |
-/// | `memory` | bytes, all memories together | 256 MiB | a language runtime and a large document beside it |
+/// | `memory` | bytes: linear memories, tables, and what the host holds for the call | 256 MiB | a language runtime and a large document beside it |
 /// | `output` | bytes | 4 MiB | more than any context window reads; the loop cuts further for the model |
 /// | `log` | bytes of stdout, stderr and log together | 64 KiB | enough to find an error in |
 /// | `table_elements` | elements, all tables together | 200,000 | the largest language runtimes have some ten thousand |
@@ -130,7 +130,7 @@ pub struct Limits {
     pub fuel: u64,
     /// Wall time in milliseconds, with everything that the call waits for.
     pub wall_ms: u64,
-    /// Bytes of linear memory, all memories of the call together.
+    /// Bytes of memory: linear memories, tables, and what the host holds for the call, all together.
     pub memory: u64,
     /// Bytes of an answer.
     pub output: u64,

@@ -34,8 +34,8 @@ pub struct SandboxOptions {
     /// Cells at one time; more calls than that wait. Each slot reserves 4 GiB of addresses (not of memory), and 1,000 of
     /// them take 3 ms to make: a process for one call wants few. 0 means no pool, and each call allocates for itself.
     pub slots: u32,
-    /// Bytes of linear memory of all cells together. A call that would take more ends as if it could not be run at the
-    /// moment.
+    /// Bytes of memory of all cells together, as [`toolcell_core::Limits::memory`] counts them. A call that would take
+    /// more ends as if it could not be run at the moment.
     pub memory: u64,
     /// Largest component, in bytes.
     pub max_component_bytes: u64,

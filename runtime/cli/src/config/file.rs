@@ -287,7 +287,7 @@ pub(crate) struct BindingTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsTable {
-    /// Memory, all linear memories together (default 256 MiB).
+    /// Memory: linear memories, tables, and what the host holds for the call (default 256 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) memory: Option<Spanned<Bytes>>,
     /// Wall time, with everything that the call waits for (default 30s).

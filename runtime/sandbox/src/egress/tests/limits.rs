@@ -6,10 +6,14 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use toolcell_core::Redactor;
 use wasmtime_wasi_http::{Error, RequestOptions};
 
 use super::world::{Caller, Server, Setup, World, get, ok, request};
 use crate::egress::exchange::Timeouts;
+use crate::ledger::Ledger;
+use crate::memory::{MemoryAccount, MemoryPool};
+use crate::objects::{CONNECTION, REQUEST};
 
 const URL: &str = "http://example.com/";
 
@@ -291,4 +295,30 @@ fn the_guest_may_not_wait_longer_than_the_defaults() {
     assert!(defaults.first_byte <= Duration::from_secs(60));
     assert!(defaults.between_bytes <= Duration::from_secs(30));
     assert_eq!(Caller::new(&Arc::default(), &[]).egress.body_limit, 16 << 20);
+}
+
+#[tokio::test]
+async fn a_request_and_its_connection_are_memory_of_the_call() {
+    let server = Server::start(|_| ok("body")).await;
+    // What is remembered of a request and written down about it stays until the call ends.
+    let kept = (16 << 10) + 1_024;
+    for (memory, fits) in [(REQUEST + CONNECTION + kept, true), (REQUEST + CONNECTION, false)] {
+        let mut caller = setup(&server).caller();
+        let account = MemoryAccount::new(memory, MemoryPool::new(u64::MAX));
+        caller.ledger = Ledger::new(&account, &Redactor::default());
+        caller.hooks = caller.egress.call(caller.ledger.clone());
+        let response = caller.open(get(URL), None).await;
+        if !fits {
+            assert!(
+                matches!(response, Err(Error::InternalError(Some(_)))),
+                "{response:?}"
+            );
+            continue;
+        }
+        let held = memory - account.left();
+        assert!(held >= REQUEST + CONNECTION, "{held}");
+        drop(response);
+        let held = memory - account.left();
+        assert!(held <= kept, "{held}");
+    }
 }
