@@ -150,7 +150,7 @@ async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
         hoard::methods(100),
         hoard::bodies(300),
         hoard::listings(1_000),
-        hoard::waiting(900),
+        hoard::waiting(300_000),
         hoard::random(1_000),
     ];
     let mut granted = policy(20_000_000);
