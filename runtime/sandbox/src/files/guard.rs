@@ -85,7 +85,11 @@ impl types::HostDescriptor for FilesView<'_> {
         }
         let counted = Some(self.count()?);
         let opened = match &place.root.overlay {
-            Some(overlay) => self.open_layered(overlay, &from, &place, &path, oflags, mode),
+            Some(_) => {
+                let (from, place, path) = (from.clone(), place.clone(), path.clone());
+                self.layered(move |layers| layers.open(&from, &place, &path, oflags, mode))
+                    .await
+            }
             None => self.open_or_make(&fd, &place, &path, oflags, mode),
         };
         let (opened, is_new, below) = opened.inspect_err(|error| {
@@ -193,6 +197,12 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Write)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
+        let from = self.place(&fd)?;
+        if from.root.overlay.is_some() {
+            let path = path.clone();
+            self.layered(move |layers| layers.raise_at(&from, &path, follow))
+                .await?;
+        }
         let at = self.locate(&fd, &path, Need::Change { follow })?;
         let mut upstream = self.upstream();
         let set = upstream
@@ -283,10 +293,10 @@ impl types::HostDescriptor for FilesView<'_> {
         }
         self.take_file()?;
         let linked = match self.shared_overlay(&fd, &new_fd)? {
-            Some((from, to)) => match &from.root.overlay {
-                Some(overlay) => self.link_layered(overlay, (&from, &path), (&to, &new_path)),
-                None => Err(ErrorCode::CrossDevice.into()),
-            },
+            Some((from, to)) => {
+                self.layered(move |layers| layers.link((&from, &path), (&to, &new_path)))
+                    .await
+            }
             None => {
                 // A second name of what may not be changed would be a way to change it.
                 let (from, to) = (
@@ -315,7 +325,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let place = self.permit(&fd, &path, Right::Delete)?;
         let from = self.place(&fd)?;
         let removed = match &from.root.overlay {
-            Some(overlay) => self.remove_layered(overlay, &from, &path, true),
+            Some(_) => {
+                self.layered(move |layers| layers.remove(&from, &path, true))
+                    .await
+            }
             None => {
                 let at = self.walk_to_remove(&fd, &path)?;
                 at.remove_dir().map_err(Into::into)
@@ -342,10 +355,10 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         let renamed = match self.shared_overlay(&fd, &new_fd)? {
-            Some((from, to)) => match &from.root.overlay {
-                Some(overlay) => self.rename_layered(overlay, (&from, &path), (&to, &new_path)),
-                None => Err(ErrorCode::CrossDevice.into()),
-            },
+            Some((from, to)) => {
+                self.layered(move |layers| layers.rename((&from, &path), (&to, &new_path)))
+                    .await
+            }
             None => {
                 let (from, to) = (
                     self.walk_to_move(&fd, &path)?,
@@ -382,7 +395,10 @@ impl types::HostDescriptor for FilesView<'_> {
         let place = self.permit(&fd, &path, Right::Delete)?;
         let from = self.place(&fd)?;
         let removed = match &from.root.overlay {
-            Some(overlay) => self.remove_layered(overlay, &from, &path, false),
+            Some(_) => {
+                self.layered(move |layers| layers.remove(&from, &path, false))
+                    .await
+            }
             None => {
                 let at = self.walk_to_remove(&fd, &path)?;
                 at.remove_file().map_err(Into::into)

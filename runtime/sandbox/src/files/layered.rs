@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use cap_primitives::fs::{self, MetadataExt as _};
 use wasmtime::component::Resource;
@@ -11,7 +12,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, OpenFlags};
 
 use super::denied::Use;
 use super::open::{self, Mode, Opened};
-use super::overlay::{Found, Layer, Overlay};
+use super::overlay::{Found, Layer, Overlay, Pace};
+use super::quota::Quota;
 use super::rights::{Place, Right, stays_below};
 use super::view::FilesView;
 use super::walk::{Walked, walk};
@@ -21,7 +23,7 @@ use super::walk::{Walked, walk};
 pub(super) enum Need {
     /// Something to look at, behind a symbolic link or not.
     Look { follow: bool },
-    /// Something to change in place.
+    /// Something to change in place; with an overlay it was raised ([`Layered::raise_at`]).
     Change { follow: bool },
     /// A place where nothing is.
     Make,
@@ -67,7 +69,11 @@ impl FilesView<'_> {
                 let (path, layer, _) = found.existing()?;
                 (path, layer)
             }
-            Need::Change { .. } => (self.raise(overlay, found)?, Layer::Upper),
+            Need::Change { .. } => match found.existing()? {
+                (path, Layer::Upper, _) => (path, Layer::Upper),
+                // It was raised before, and somebody else has taken it away since.
+                (_, Layer::Lower, _) => return Err(ErrorCode::Busy.into()),
+            },
             Need::Make if found.at.is_some() => return Err(ErrorCode::Exist.into()),
             Need::Make => {
                 overlay.make_parents(&found.path)?;
@@ -117,29 +123,76 @@ impl FilesView<'_> {
         let _ = self.table.delete(Resource::<Descriptor>::new_own(at.descriptor));
     }
 
+    /// Does something to a directory with an overlay on a thread that may wait, because files are read there from end to
+    /// end. Dropping the future ends the work with its next piece.
+    pub(super) async fn layered<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Layered) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let layered = Layered {
+            quota: self.files.quota.clone(),
+            pace: Pace::default(),
+        };
+        let _stop = layered.pace.stop_when_dropped();
+        wasmtime_wasi::runtime::spawn_blocking(move || work(&layered)).await
+    }
+
+    /// Whether a link may be moved: one that goes up would point elsewhere afterwards.
+    pub(super) fn may_move_layered(overlay: &Overlay, place: &Place, path: &str) -> io::Result<bool> {
+        let found = overlay.find(&place.below, path.trim_end_matches('/'), false)?;
+        match found.existing()? {
+            (path, layer, metadata) if metadata.is_symlink() => {
+                let target = fs::read_link_contents(&overlay.dir(layer).dir, Path::new(&path))?;
+                Ok(target.to_str().is_some_and(stays_below))
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+/// What operations on an overlay need beside the places that they work on.
+pub(super) struct Layered {
+    quota: Arc<Quota>,
+    pace: Pace,
+}
+
+impl Layered {
     /// Brings something to the upper layer, for the quota as if the guest had written it.
     fn raise(&self, overlay: &Overlay, found: Found) -> FsResult<String> {
-        let (path, layer, _) = found.existing()?;
+        let (path, layer, metadata) = found.existing()?;
         if layer == Layer::Lower {
-            self.take_bytes(overlay.lower_len(&path)?)?;
-            overlay.copy_up(&path, false)?;
+            self.take_bytes(metadata.len())?;
+            overlay.copy_up(&path, Some(metadata.len()), &self.pace)?;
         }
         Ok(path)
     }
 
+    /// Brings what a path leads to to the upper layer.
+    pub(super) fn raise_at(&self, place: &Place, path: &str, follow: bool) -> FsResult<()> {
+        let overlay = overlay(place)?;
+        let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, follow))?;
+        FilesView::may_change(place, path, &found.path)?;
+        self.raise(overlay, found).map(drop)
+    }
+
+    fn take_bytes(&self, bytes: u64) -> FsResult<()> {
+        let taken = self.quota.take_bytes(bytes);
+        taken.map_err(|_| ErrorCode::Quota.into())
+    }
+
     /// Opens or makes a file, or opens a directory; says whether it is new, and its path in the layers.
-    pub(super) fn open_layered(
+    pub(super) fn open(
         &self,
-        overlay: &Overlay,
         from: &Place,
         place: &Place,
         path: &str,
         oflags: OpenFlags,
         mode: Mode,
     ) -> FsResult<(Opened, bool, String)> {
-        let find = |follow| Self::judge(place, overlay.find(&from.below, path, follow));
+        let overlay = overlay(place)?;
+        let find = |follow| FilesView::judge(place, overlay.find(&from.below, path, follow));
         let may = |below: &str, wanted| {
-            Self::judge(place, place.root.denied.check(below, wanted).map_err(Into::into))
+            FilesView::judge(place, place.root.denied.check(below, wanted).map_err(Into::into))
         };
         let found = find(mode.follow)?;
         let creates = oflags.contains(OpenFlags::CREATE);
@@ -156,12 +209,13 @@ impl FilesView<'_> {
             None if !place.check(Right::Create) => return Err(ErrorCode::NotPermitted.into()),
             None => {
                 may(&found.path, Use::Change)?;
-                self.take_file()?;
+                self.quota.take_file().map_err(|_| ErrorCode::Quota)?;
                 let new = Mode { new: true, ..flat };
                 let made = overlay
                     .make_parents(&found.path)
                     .and_then(|()| open::open(&overlay.upper.dir, &found.path, new));
-                return Ok((self.made(made.map_err(Into::into))?, true, found.path));
+                let made = made.inspect_err(|_| self.quota.return_file())?;
+                return Ok((made, true, found.path));
             }
             Some(_) if creates && oflags.contains(OpenFlags::EXCLUSIVE) => {
                 return Err(ErrorCode::Exist.into());
@@ -177,20 +231,19 @@ impl FilesView<'_> {
         may(&path, wanted)?;
         let denied = &place.root.denied;
         let same = denied.check_identity(metadata.dev(), metadata.ino(), wanted);
-        Self::judge(place, same.map_err(Into::into))?;
+        FilesView::judge(place, same.map_err(Into::into))?;
         let mut layer = layer;
         if changes && layer == Layer::Lower && metadata.is_file() {
-            if !mode.truncate {
-                self.take_bytes(metadata.len())?;
-            }
-            overlay.copy_up(&path, mode.truncate)?;
+            let most = (!mode.truncate).then(|| metadata.len());
+            self.take_bytes(most.unwrap_or_default())?;
+            overlay.copy_up(&path, most, &self.pace)?;
             layer = Layer::Upper;
         }
         let at = if path.is_empty() { "." } else { &path };
-        let at = Self::judge(place, walk(&overlay.dir(layer).dir, "", at, false, denied))?;
+        let at = FilesView::judge(place, walk(&overlay.dir(layer).dir, "", at, false, denied))?;
         let opened = open::open(&at.parent, &at.name, flat)?;
         if let Opened::File(file) | Opened::Dir(file) = &opened {
-            Self::judge(place, denied.check_open(file, wanted))?;
+            FilesView::judge(place, denied.check_open(file, wanted))?;
         }
         if let (Opened::File(file), true) = (&opened, mode.truncate) {
             file.set_len(0)?;
@@ -199,22 +252,17 @@ impl FilesView<'_> {
     }
 
     /// Removes a file (`wants_dir` is false) or an empty directory.
-    pub(super) fn remove_layered(
-        &self,
-        overlay: &Overlay,
-        place: &Place,
-        path: &str,
-        wants_dir: bool,
-    ) -> FsResult<()> {
-        let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
-        Self::may_change(place, path, &found.path)?;
+    pub(super) fn remove(&self, place: &Place, path: &str, wants_dir: bool) -> FsResult<()> {
+        let overlay = overlay(place)?;
+        let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+        FilesView::may_change(place, path, &found.path)?;
         let is_dir = found.is_dir();
         let (path, layer, _) = found.existing()?;
         match (wants_dir, is_dir) {
             (false, true) => return Err(ErrorCode::IsDirectory.into()),
             (true, false) => return Err(ErrorCode::NotDirectory.into()),
             (true, true) if path.is_empty() => return Err(ErrorCode::Busy.into()),
-            (true, true) if !overlay.is_empty(&path)? => return Err(ErrorCode::NotEmpty.into()),
+            (true, true) if !overlay.is_empty(&path, &self.pace)? => return Err(ErrorCode::NotEmpty.into()),
             _ => {}
         }
         let at = Path::new(&path);
@@ -224,18 +272,14 @@ impl FilesView<'_> {
             (Layer::Lower, _) => {}
         }
         if overlay.is_below(&path)? {
-            overlay.hide(&path)?;
+            overlay.hide(&path, &self.pace)?;
         }
         Ok(())
     }
 
     /// Renames. A directory that the lower layer has, too, is refused with `cross-device`, after which programs copy.
-    pub(super) fn rename_layered(
-        &self,
-        overlay: &Overlay,
-        old: (&Place, &str),
-        new: (&Place, &str),
-    ) -> FsResult<()> {
+    pub(super) fn rename(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
+        let overlay = overlay(old.0)?;
         let (old, new) = (
             Self::find_to_move(overlay, old)?,
             Self::find_to_move(overlay, new)?,
@@ -261,30 +305,26 @@ impl FilesView<'_> {
         let from = self.raise(overlay, old)?;
         overlay.make_parents(&new.path)?;
         if overlay.is_below(&new.path)? {
-            overlay.note(&new.path)?;
+            overlay.note(&new.path, &self.pace)?;
         }
         let upper = &overlay.upper.dir;
         fs::rename(upper, Path::new(&from), upper, Path::new(&new.path))?;
         if overlay.is_below(&from)? {
-            overlay.hide(&from)?;
+            overlay.hide(&from, &self.pace)?;
         }
         Ok(())
     }
 
     /// Finds what is to be moved, linked or replaced, unless a denial keeps it where it is.
     fn find_to_move(overlay: &Overlay, (place, path): (&Place, &str)) -> FsResult<Found> {
-        let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
-        Self::may_replace(place, path, &found.path)?;
+        let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+        FilesView::may_replace(place, path, &found.path)?;
         Ok(found)
     }
 
     /// Makes a second name for a file.
-    pub(super) fn link_layered(
-        &self,
-        overlay: &Overlay,
-        old: (&Place, &str),
-        new: (&Place, &str),
-    ) -> FsResult<()> {
+    pub(super) fn link(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
+        let overlay = overlay(old.0)?;
         let (old, new) = (
             Self::find_to_move(overlay, old)?,
             Self::find_to_move(overlay, new)?,
@@ -305,16 +345,12 @@ impl FilesView<'_> {
             Path::new(&new.path),
         )?)
     }
+}
 
-    /// Whether a link may be moved: one that goes up would point elsewhere afterwards.
-    pub(super) fn may_move_layered(overlay: &Overlay, place: &Place, path: &str) -> io::Result<bool> {
-        let found = overlay.find(&place.below, path.trim_end_matches('/'), false)?;
-        match found.existing()? {
-            (path, layer, metadata) if metadata.is_symlink() => {
-                let target = fs::read_link_contents(&overlay.dir(layer).dir, Path::new(&path))?;
-                Ok(target.to_str().is_some_and(stays_below))
-            }
-            _ => Ok(true),
-        }
-    }
+fn overlay(place: &Place) -> FsResult<&Overlay> {
+    place
+        .root
+        .overlay
+        .as_ref()
+        .ok_or_else(|| ErrorCode::CrossDevice.into())
 }

@@ -13,7 +13,8 @@
 //! - A call writes no more bytes and makes no more files than its limits say (`quota`), and holds at most
 //!   128 of the host's descriptors.
 //! - A directory is listed entry by entry (`listing`), a file read and written through no buffer of the host (`stream`).
-//! - With an overlay, all changes go to a directory beside the granted one (`overlay`).
+//! - With an overlay, all changes go to a directory beside the granted one (`overlay`). What they take of its files is read
+//!   on a thread of its own, in pieces, and ends with the call (`layered`).
 //! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
 //!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
 

@@ -13,6 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::commit::{changes, entries, open_existing, part};
+use super::pace::Pace;
 use super::{Overlay, make_dir, stat};
 
 /// Digest of a file's contents or a link's target, in hexadecimal, with a letter in front that tells them apart.
@@ -21,17 +22,19 @@ type Print = String;
 /// Name of the part of an overlay.
 const PART: &str = "base";
 
-/// A reader that keeps a digest of what went through it.
-pub(super) struct Digesting<R> {
+/// A reader that keeps a digest of what went through it, and ends with the call that it reads for.
+pub(super) struct Digesting<'a, R> {
     from: R,
     hasher: blake3::Hasher,
+    pace: &'a Pace,
 }
 
-impl<R: Read> Digesting<R> {
-    pub(super) fn new(from: R) -> Self {
+impl<'a, R: Read> Digesting<'a, R> {
+    pub(super) fn new(from: R, pace: &'a Pace) -> Self {
         Self {
             from,
             hasher: blake3::Hasher::new(),
+            pace,
         }
     }
 
@@ -41,16 +44,17 @@ impl<R: Read> Digesting<R> {
     }
 }
 
-impl<R: Read> Read for Digesting<R> {
+impl<R: Read> Read for Digesting<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.pace.go_on()?;
         let count = self.from.read(into)?;
         self.hasher.update(&into[..count]);
         Ok(count)
     }
 }
 
-fn of_file(from: impl Read) -> io::Result<Print> {
-    let mut from = Digesting::new(from);
+fn of_file(from: impl Read, pace: &Pace) -> io::Result<Print> {
+    let mut from = Digesting::new(from, pace);
     io::copy(&mut from, &mut io::sink())?;
     Ok(from.print())
 }
@@ -64,13 +68,15 @@ fn of_link(target: &Path) -> Print {
 
 impl Overlay {
     /// Notes what the lower layer has at a path, unless it has nothing or a directory there, or it was noted before.
-    pub(in super::super) fn note(&self, path: &str) -> io::Result<()> {
+    pub(in super::super) fn note(&self, path: &str, pace: &Pace) -> io::Result<()> {
+        // What was noted stays, so that a file is read once however often it is replaced.
+        if stat(&self.base, path)?.is_some_and(|noted| noted.is_file()) {
+            return Ok(());
+        }
         let (lower, at) = (&self.lower.dir, Path::new(path));
         let print = match stat(lower, path)? {
             Some(metadata) if metadata.is_symlink() => of_link(&fs::read_link_contents(lower, at)?),
-            Some(metadata) if metadata.is_file() => {
-                of_file(fs::open(lower, at, OpenOptions::new().read(true))?)?
-            }
+            Some(metadata) if metadata.is_file() => of_file(self.open_lower(path)?, pace)?,
             _ => return Ok(()),
         };
         self.note_as(path, &print)
@@ -126,7 +132,7 @@ fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>)
             return Ok(());
         }
         Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
-        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?)?),
+        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, &Pace::default())?),
         // A pipe or a device: nothing that was noted.
         Ok(_) => Some(Print::new()),
         Err(error)

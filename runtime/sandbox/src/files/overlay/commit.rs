@@ -1,6 +1,6 @@
 //! What an overlay holds, and what becomes of it.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -199,7 +199,7 @@ fn changed(upper: &Dir, lower: &Dir, at: &Path, found: &mut Vec<Change>) -> io::
             None => Some(ChangeKind::Added),
             Some(old) if old.is_dir() && new.is_dir() => None,
             Some(old) if old.is_file() && new.is_file() => {
-                let same = old.len() == new.len() && lower.read(&path)? == upper.read(&path)?;
+                let same = old.len() == new.len() && is_same(lower.open(&path)?, upper.open(&path)?)?;
                 (!same).then_some(ChangeKind::Changed)
             }
             Some(old) if old.is_symlink() && new.is_symlink() => {
@@ -219,6 +219,27 @@ fn changed(upper: &Dir, lower: &Dir, at: &Path, found: &mut Vec<Change>) -> io::
         }
     }
     Ok(())
+}
+
+/// Whether two files hold the same. Each is read in pieces, for they may be longer than the memory.
+fn is_same(a: impl io::Read, b: impl io::Read) -> io::Result<bool> {
+    const PIECE: usize = 64 << 10;
+    let (mut a, mut b) = (
+        BufReader::with_capacity(PIECE, a),
+        BufReader::with_capacity(PIECE, b),
+    );
+    loop {
+        let (one, other) = (a.fill_buf()?, b.fill_buf()?);
+        let length = one.len().min(other.len());
+        if length == 0 {
+            return Ok(one.len() == other.len());
+        }
+        if one[..length] != other[..length] {
+            return Ok(false);
+        }
+        a.consume(length);
+        b.consume(length);
+    }
 }
 
 fn remove_marked(gone: &Dir, lower: &Dir, at: &Path) -> io::Result<()> {

@@ -1,13 +1,15 @@
 //! Changes to the upper layer.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_primitives::fs::{self, OpenOptions};
 
 use super::base::Digesting;
-use super::{Layer, Overlay, make_dir, stat};
+use super::pace::Pace;
+use super::{Overlay, make_dir, stat};
 
 /// Numbers for files that are being copied; with the process number they are unlike any other.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -21,8 +23,9 @@ impl Overlay {
         Ok(())
     }
 
-    /// Brings what the lower layer has at `path` to the upper one; a file without its contents if it is `empty`.
-    pub(in super::super) fn copy_up(&self, path: &str, empty: bool) -> io::Result<()> {
+    /// Brings what the lower layer has at `path` to the upper one: of a file at most `most` bytes, or none of its contents
+    /// where that is `None`.
+    pub(in super::super) fn copy_up(&self, path: &str, most: Option<u64>, pace: &Pace) -> io::Result<()> {
         self.make_parents(path)?;
         let (lower, upper, at) = (&self.lower.dir, &self.upper.dir, Path::new(path));
         let metadata = stat(lower, path)?.ok_or(io::ErrorKind::NotFound)?;
@@ -30,7 +33,7 @@ impl Overlay {
             return make_dir(upper, path);
         }
         if metadata.is_symlink() {
-            self.note(path)?;
+            self.note(path, pace)?;
             return fs::symlink_contents(fs::read_link_contents(lower, at)?, upper, at);
         }
         if !metadata.is_file() {
@@ -44,12 +47,12 @@ impl Overlay {
         let copied = || -> io::Result<()> {
             let from = self.open_lower(path)?;
             let permissions = from.metadata()?.permissions();
-            let mut from = Digesting::new(from);
-            if empty {
-                io::copy(&mut from, &mut io::sink())?;
-            } else {
-                io::copy(&mut from, &mut to)?;
-            }
+            // A file that grows meanwhile is copied as far as it was paid for.
+            let mut from = Digesting::new(from.take(most.unwrap_or(u64::MAX)), pace);
+            match most {
+                Some(_) => io::copy(&mut from, &mut to)?,
+                None => io::copy(&mut from, &mut io::sink())?,
+            };
             self.note_as(path, &from.print())?;
             to.set_permissions(permissions)?;
             fs::rename(&self.work, work, upper, at)
@@ -63,14 +66,14 @@ impl Overlay {
     }
 
     /// Hides what the lower layer has at a path. Call it where the lower layer shows something.
-    pub(in super::super) fn hide(&self, path: &str) -> io::Result<()> {
-        self.note(path)?;
+    pub(in super::super) fn hide(&self, path: &str, pace: &Pace) -> io::Result<()> {
+        self.note(path, pace)?;
         for (end, _) in path.match_indices('/') {
             make_dir(&self.gone, &path[..end])?;
         }
         if stat(&self.gone, path)?.is_some_and(|metadata| metadata.is_dir()) {
             // Everything below was removed before, and is hidden by this one now.
-            fs::remove_dir_all(&self.gone, Path::new(path))?;
+            remove_all(&self.gone, Path::new(path), pace)?;
         }
         let marker = OpenOptions::new().write(true).create(true).clone();
         fs::open(&self.gone, Path::new(path), &marker).map(drop)
@@ -80,11 +83,19 @@ impl Overlay {
     pub(in super::super) fn is_below(&self, path: &str) -> io::Result<bool> {
         Ok(self.below(path)?.is_some())
     }
+}
 
-    /// Bytes of a file of the lower layer.
-    pub(in super::super) fn lower_len(&self, path: &str) -> io::Result<u64> {
-        Ok(self
-            .stat(Layer::Lower, path)?
-            .map_or(0, |metadata| metadata.len()))
+/// Removes a directory with all that it holds.
+fn remove_all(dir: &File, path: &Path, pace: &Pace) -> io::Result<()> {
+    for entry in fs::read_dir(dir, path)? {
+        pace.go_on()?;
+        let entry = entry?;
+        let path = path.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            remove_all(dir, &path, pace)?;
+        } else {
+            fs::remove_file(dir, &path)?;
+        }
     }
+    fs::remove_dir(dir, path)
 }

@@ -16,6 +16,7 @@
 mod base;
 mod commit;
 mod copy;
+mod pace;
 mod versions;
 mod walk;
 
@@ -35,6 +36,7 @@ use super::walk::walk;
 
 pub use base::conflicts;
 pub use commit::{Change, ChangeKind, CommitError, OnConflict, changes, commit, discard};
+pub(super) use pace::Pace;
 pub use versions::{Version, versions};
 pub(super) use walk::{Found, Layer};
 

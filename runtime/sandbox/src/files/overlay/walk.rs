@@ -7,6 +7,7 @@ use std::path::Path;
 use cap_primitives::fs::{self, Metadata, MetadataExt as _};
 
 use super::Overlay;
+use super::pace::Pace;
 use crate::files::denied::Use;
 
 /// Symbolic links in one path, as Linux has it.
@@ -119,7 +120,7 @@ impl Overlay {
     }
 
     /// Whether a directory of both layers shows nothing.
-    pub(in super::super) fn is_empty(&self, path: &str) -> io::Result<bool> {
+    pub(in super::super) fn is_empty(&self, path: &str, pace: &Pace) -> io::Result<bool> {
         if self.stat(Layer::Upper, path)?.is_some() && self.names(Layer::Upper, path)?.next().is_some() {
             return Ok(false);
         }
@@ -127,6 +128,7 @@ impl Overlay {
             return Ok(true);
         }
         for name in self.names(Layer::Lower, path)? {
+            pace.go_on()?;
             if !self.is_hidden(&format!("{path}/{}", name?))? {
                 return Ok(false);
             }
