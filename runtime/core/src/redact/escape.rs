@@ -1,0 +1,316 @@
+//! Characters written as escapes, in the ways that formats of the web have for them.
+//!
+//! | family | examples of `s` |
+//! |---|---|
+//! | percent-encoding (RFC 3986), also encoded again, and of old JavaScript | `%73`, `%2573`, `%u0073` |
+//! | JSON (RFC 8259), C, Rust and JavaScript strings, also nested | `\u0073`, `\\u0073`, `\x73`, `\163`, `\u{73}`, `\"` |
+//! | HTML character references, also encoded again | `&#115;`, `&#x73;`, `&amp;#115;`, `&quot;` |
+//! | quoted-printable (RFC 2045) | `=73` |
+//! | forms | `+` for a space |
+
+/// Longest escape that is read, in bytes.
+pub(super) const MAX_ESCAPE: usize = 24;
+
+/// How often one escape may be escaped again.
+const MAX_NESTING: usize = 4;
+
+/// HTML names of ASCII punctuation and of what separates (<https://html.spec.whatwg.org/multipage/named-characters.html>).
+const NAMES: &[(&str, char)] = &[
+    ("amp", '&'),
+    ("apos", '\''),
+    ("ast", '*'),
+    ("bsol", '\\'),
+    ("colon", ':'),
+    ("comma", ','),
+    ("commat", '@'),
+    ("dollar", '$'),
+    ("equals", '='),
+    ("excl", '!'),
+    ("grave", '`'),
+    ("gt", '>'),
+    ("Hat", '^'),
+    ("hyphen", '-'),
+    ("lbrack", '['),
+    ("lcub", '{'),
+    ("lowbar", '_'),
+    ("lpar", '('),
+    ("lsqb", '['),
+    ("lt", '<'),
+    ("nbsp", '\u{a0}'),
+    ("NewLine", '\n'),
+    ("num", '#'),
+    ("percnt", '%'),
+    ("period", '.'),
+    ("plus", '+'),
+    ("quest", '?'),
+    ("quot", '"'),
+    ("rbrack", ']'),
+    ("rcub", '}'),
+    ("rpar", ')'),
+    ("rsqb", ']'),
+    ("semi", ';'),
+    ("shy", '\u{ad}'),
+    ("sol", '/'),
+    ("Tab", '\t'),
+    ("verbar", '|'),
+    ("vert", '|'),
+    ("ZeroWidthSpace", '\u{200b}'),
+];
+
+/// What an escape stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// A byte of whatever encoding the text has.
+    Byte(u8),
+    /// A character.
+    Char(char),
+}
+
+impl Meaning {
+    /// The bytes in UTF-8.
+    pub(super) fn bytes(self, buffer: &mut [u8; 4]) -> &[u8] {
+        match self {
+            Self::Byte(byte) => {
+                buffer[0] = byte;
+                &buffer[..1]
+            }
+            Self::Char(c) => c.encode_utf8(buffer).as_bytes(),
+        }
+    }
+}
+
+/// Whether an escape can begin with this byte.
+pub(super) fn may_begin(byte: u8) -> bool {
+    matches!(byte, b'%' | b'\\' | b'&' | b'=' | b'+')
+}
+
+/// Calls `each` with every reading of the escape that `text` begins with, and how many bytes it takes. Gives whether the
+/// text ends before that is certain.
+pub(super) fn read(text: &[u8], mut each: impl FnMut(Meaning, usize)) -> bool {
+    match text {
+        [b'+', ..] => {
+            each(Meaning::Byte(b' '), 1);
+            return false;
+        }
+        [b'=', rest @ ..] => {
+            if let Some(byte) = hex(rest, 2).and_then(|code| u8::try_from(code).ok()) {
+                each(Meaning::Byte(byte), 3);
+            }
+        }
+        [b'%', rest @ ..] => percent(rest, &mut each),
+        [b'&', rest @ ..] => reference(rest, &mut each),
+        [b'\\', ..] => backslash(text, &mut each),
+        _ => return false,
+    }
+    let is_body = |b: &u8| b.is_ascii_alphanumeric() || b"#%\\{;".contains(b);
+    text.len() < MAX_ESCAPE && text[1..].iter().all(is_body)
+}
+
+fn percent(rest: &[u8], each: &mut impl FnMut(Meaning, usize)) {
+    if let [b'u', digits @ ..] = rest
+        && let Some(c) = hex(digits, 4).and_then(char::from_u32)
+    {
+        each(Meaning::Char(c), 6);
+    }
+    let mut skipped = 0;
+    for _ in 0..=MAX_NESTING {
+        let Some(byte) = hex(&rest[skipped..], 2).and_then(|code| u8::try_from(code).ok()) else {
+            return;
+        };
+        each(Meaning::Byte(byte), 1 + skipped + 2);
+        if byte != b'%' {
+            return;
+        }
+        skipped += 2;
+    }
+}
+
+fn reference(rest: &[u8], each: &mut impl FnMut(Meaning, usize)) {
+    let mut skipped = 0;
+    for _ in 0..=MAX_NESTING {
+        let body = &rest[skipped..];
+        if let [b'#', number @ ..] = body {
+            let (radix, digits) = match number {
+                [b'x' | b'X', digits @ ..] => (16, digits),
+                digits => (10, digits),
+            };
+            let is_digit = |b: &u8| char::from(*b).is_digit(radix);
+            let length = digits.iter().take(9).take_while(|b| is_digit(b)).count();
+            // The `;` may be missing, and what follows may look like one more digit.
+            for length in 1..=length {
+                let code = std::str::from_utf8(&digits[..length])
+                    .ok()
+                    .and_then(|digits| u32::from_str_radix(digits, radix).ok());
+                if let Some(c) = code.and_then(char::from_u32) {
+                    let end = usize::from(digits.get(length) == Some(&b';'));
+                    let before = 1 + skipped + (body.len() - digits.len());
+                    each(Meaning::Char(c), before + length + end);
+                }
+            }
+            return;
+        }
+        for (name, c) in NAMES {
+            if body.starts_with(name.as_bytes()) && body.get(name.len()) == Some(&b';') {
+                each(Meaning::Char(*c), 1 + skipped + name.len() + 1);
+            }
+        }
+        if !body.starts_with(b"amp;") {
+            return;
+        }
+        skipped += 4;
+    }
+}
+
+/// `text` begins with a backslash. Several of them are one that was escaped again.
+fn backslash(text: &[u8], each: &mut impl FnMut(Meaning, usize)) {
+    let run = text
+        .iter()
+        .take(1 << MAX_NESTING)
+        .take_while(|b| **b == b'\\')
+        .count();
+    if run >= 2 {
+        each(Meaning::Byte(b'\\'), 2);
+    }
+    let rest = &text[run..];
+    let mut code = |c: Option<u32>, length: usize| {
+        if let Some(c) = c.and_then(char::from_u32) {
+            each(Meaning::Char(c), run + length);
+        }
+    };
+    match rest {
+        [b'u', b'{', digits @ ..] => {
+            if let Some(length) = digits.iter().take(7).position(|b| *b == b'}') {
+                code(hex(digits, length), 3 + length);
+            }
+        }
+        [b'u', digits @ ..] => match hex(digits, 4) {
+            Some(high @ 0xd800..0xdc00) => {
+                let low = digits[4..].iter().take(run).take_while(|b| **b == b'\\').count();
+                if let [b'u', digits @ ..] = &digits[4 + low..]
+                    && let Some(bottom @ 0xdc00..0xe000) = hex(digits, 4)
+                {
+                    let c = 0x1_0000 + ((high - 0xd800) << 10) + (bottom - 0xdc00);
+                    code(Some(c), 5 + low + 5);
+                }
+            }
+            c => code(c, 5),
+        },
+        [b'U', digits @ ..] => code(hex(digits, 8), 9),
+        [b'x', digits @ ..] => code(hex(digits, 2), 3),
+        [b'b', ..] => code(Some(8), 1),
+        [b't', ..] => code(Some(9), 1),
+        [b'n', ..] => code(Some(10), 1),
+        [b'f', ..] => code(Some(12), 1),
+        [b'r', ..] => code(Some(13), 1),
+        [b'0'..=b'7', ..] => {
+            let digits = rest;
+            let length = digits
+                .iter()
+                .take(3)
+                .take_while(|b| matches!(b, b'0'..=b'7'))
+                .count();
+            for length in 1..=length {
+                let value = digits[..length]
+                    .iter()
+                    .fold(0, |v, d| v * 8 + u32::from(d - b'0'));
+                code(Some(value), length);
+            }
+        }
+        [other, ..] if other.is_ascii_punctuation() => code(Some(u32::from(*other)), 1),
+        _ => {}
+    }
+}
+
+/// The number of the first `length` hexadecimal digits.
+fn hex(text: &[u8], length: usize) -> Option<u32> {
+    let digits = text.get(..length).filter(|digits| !digits.is_empty())?;
+    digits.iter().try_fold(0_u32, |value, digit| {
+        Some(value << 4 | char::from(*digit).to_digit(16)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readings(text: &str) -> Vec<(Meaning, usize)> {
+        let mut found = Vec::new();
+        read(text.as_bytes(), |meaning, length| found.push((meaning, length)));
+        found
+    }
+
+    #[test]
+    fn each_family_is_read() {
+        for text in [
+            "%73",
+            "%2573",
+            "%252573",
+            "%u0073",
+            "\\u0073",
+            "\\\\u0073",
+            "\\x73",
+            "\\163",
+            "\\u{73}",
+            "\\U00000073",
+            "&#115;",
+            "&#x73;",
+            "&#X73;",
+            "&#0000115;",
+            "&amp;#115;",
+            "&amp;amp;#x73;",
+            "=73",
+        ] {
+            let whole = readings(text)
+                .into_iter()
+                .filter(|(_, length)| *length == text.len());
+            let meanings: Vec<Meaning> = whole.map(|(meaning, _)| meaning).collect();
+            assert!(
+                meanings.contains(&Meaning::Char('s')) || meanings.contains(&Meaning::Byte(b's')),
+                "{text}: {meanings:?}"
+            );
+        }
+        for (text, c) in [
+            ("\\ud83d\\udd11", '🔑'),
+            ("\\\\ud83d\\\\udd11", '🔑'),
+            ("&#128273;", '🔑'),
+            ("&quot;", '"'),
+            ("&amp;lt;", '<'),
+            ("\\/", '/'),
+            ("\\\"", '"'),
+            ("\\\\\\\"", '"'),
+            ("\\n", '\n'),
+        ] {
+            assert!(readings(text).contains(&(Meaning::Char(c), text.len())), "{text}");
+        }
+        assert_eq!(readings("+"), [(Meaning::Byte(b' '), 1)]);
+    }
+
+    #[test]
+    fn what_is_no_escape_has_no_reading() {
+        for text in [
+            "%", "%7", "%zz", "\\", "\\u00", "\\uzzzz", "\\ud83d", "\\q", "&", "&x;", "&#;", "=z", "s",
+        ] {
+            assert_eq!(readings(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn an_escape_that_the_text_cuts_is_not_certain() {
+        for (text, is_cut) in [
+            ("%", true),
+            ("%7", true),
+            ("%73", true),
+            ("%73 ", false),
+            ("\\u00", true),
+            ("&am", true),
+            ("& ", false),
+            ("=7", true),
+            ("+", false),
+            ("s", false),
+            ("&aaaaaaaaaaaaaaaaaaaaaa", true),
+            ("&aaaaaaaaaaaaaaaaaaaaaaa", false),
+        ] {
+            assert_eq!(read(text.as_bytes(), |_, _| ()), is_cut, "{text}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The forms in which a value is looked for: as it is, in the usual encodings, and backwards.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+/// Shortest encoded form that is looked for, in characters. A shorter one stands in any picture by chance.
+const MIN_ENCODED: usize = 6;
+
+/// Shortest encoded form whose case does not matter, and between whose characters separators may stand.
+const MIN_ANY_CASE: usize = 12;
+
+/// Letters and digits that a form must have to be looked for with separators between them, if one is a letter. What is
+/// shorter stands in prose, numbers and times by chance.
+const MIN_SPREAD: usize = 8;
+
+/// The same for a form of digits alone: lists of numbers are common.
+const MIN_SPREAD_DIGITS: usize = 16;
+
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const BASE32_HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+
+/// One form of a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Form {
+    pub(super) bytes: Vec<u8>,
+    /// Upper and lower case are the same; `bytes` are in lower case.
+    pub(super) any_case: bool,
+    /// `+` and `-` are the same, and `/` and `_`.
+    pub(super) base64: bool,
+    pub(super) gaps: Gaps,
+}
+
+/// What may stand between two characters of a form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Gaps {
+    /// Zero bytes, as ASCII has them in UTF-16 and UTF-32, and soft line breaks of quoted-printable.
+    Zeros,
+    /// Line ends as well, as long encodings are wrapped.
+    Lines,
+    /// Anything that is neither letter nor digit. `bytes` are letters and digits.
+    Separators,
+}
+
+/// All forms of a value.
+pub(super) fn forms(value: &str) -> Vec<Form> {
+    let backwards: String = value.chars().rev().collect();
+    let mut forms = of(value);
+    let mirrored: Vec<Form> = forms
+        .iter()
+        .filter(|form| form.bytes.is_ascii())
+        .map(mirror)
+        .collect();
+    forms.extend(mirrored);
+    forms.extend(of(&backwards));
+    let spread: Vec<Form> = forms.iter().filter_map(spread).collect();
+    forms.extend(spread);
+    // What is found with separators is found without them.
+    let covered = |form: &Form| {
+        form.gaps != Gaps::Separators
+            && form.any_case
+            && form.bytes.iter().all(u8::is_ascii_alphanumeric)
+            && is_spread(&form.bytes)
+    };
+    forms.retain(|form| !covered(form) && !form.bytes.is_empty());
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn of(value: &str) -> Vec<Form> {
+    let bytes = value.as_bytes();
+    let form = |bytes: &[u8], gaps| Form {
+        bytes: bytes.to_ascii_lowercase(),
+        any_case: true,
+        base64: false,
+        gaps,
+    };
+    let each = |write: fn(u8) -> String| bytes.iter().map(|b| write(*b)).collect::<String>();
+    let mut forms = vec![
+        form(bytes, Gaps::Zeros),
+        form(each(|b| format!("{b:02x}")).as_bytes(), Gaps::Lines),
+    ];
+    for list in [each(|b| format!("0x{b:02x}")), each(|b| b.to_string())] {
+        if is_spread(list.as_bytes()) {
+            forms.push(form(list.as_bytes(), Gaps::Separators));
+        }
+    }
+    let utf16: Vec<u8> = value.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for bytes in [bytes, &utf16] {
+        for before in 0..3 {
+            forms.push(encoded(base64_core(bytes, before), true));
+        }
+    }
+    for alphabet in [BASE32, BASE32_HEX] {
+        for before in 0..5 {
+            forms.push(encoded(base32_core(bytes, before, alphabet), false));
+        }
+    }
+    forms.retain(|form| form.gaps != Gaps::Lines || form.bytes.len() >= MIN_ENCODED);
+    if !value.is_ascii() {
+        // Without the zero bytes, which are passed over.
+        let wide = |to: fn(u16) -> [u8; 2]| value.encode_utf16().flat_map(to).filter(|b| *b != 0).collect();
+        let wide: [Vec<u8>; 2] = [wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
+        let long_enough = wide.into_iter().filter(|bytes| bytes.len() >= MIN_ENCODED);
+        forms.extend(long_enough.map(|bytes| form(&bytes, Gaps::Zeros)));
+    }
+    forms
+}
+
+fn encoded(text: Vec<u8>, base64: bool) -> Form {
+    let any_case = text.len() >= MIN_ANY_CASE;
+    Form {
+        bytes: if any_case { text.to_ascii_lowercase() } else { text },
+        any_case,
+        base64,
+        gaps: Gaps::Lines,
+    }
+}
+
+/// The form from its end to its beginning.
+fn mirror(form: &Form) -> Form {
+    let mut mirrored = form.clone();
+    mirrored.bytes.reverse();
+    mirrored
+}
+
+/// The letters and digits of a form, with anything between them.
+fn spread(form: &Form) -> Option<Form> {
+    if form.gaps == Gaps::Separators || !form.bytes.is_ascii() {
+        return None;
+    }
+    let mut bytes = form.bytes.to_ascii_lowercase();
+    bytes.retain(u8::is_ascii_alphanumeric);
+    let is_common = form.gaps == Gaps::Lines && bytes.len() < MIN_ANY_CASE;
+    (is_spread(&bytes) && !is_common).then_some(Form {
+        bytes,
+        any_case: true,
+        base64: false,
+        gaps: Gaps::Separators,
+    })
+}
+
+fn is_spread(bytes: &[u8]) -> bool {
+    let least = match bytes.iter().any(u8::is_ascii_alphabetic) {
+        true => MIN_SPREAD,
+        false => MIN_SPREAD_DIGITS,
+    };
+    bytes.len() >= least
+}
+
+/// The characters that stand in every base64 text in which `value` begins `before` bytes (0 to 2) after the beginning of a
+/// group of three, whatever stands around it.
+fn base64_core(value: &[u8], before: usize) -> Vec<u8> {
+    let mut bytes = vec![0; before];
+    bytes.extend_from_slice(value);
+    let text = STANDARD_NO_PAD.encode(&bytes).into_bytes();
+    let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+    text.get(from..to).unwrap_or_default().to_vec()
+}
+
+/// The same for base32 (RFC 4648), whose groups have five bytes.
+fn base32_core(value: &[u8], before: usize, alphabet: &[u8; 32]) -> Vec<u8> {
+    let mut bytes = vec![0; before];
+    bytes.extend_from_slice(value);
+    let digit = |at: usize| {
+        (at * 5..at * 5 + 5).fold(0, |digit, bit| {
+            let byte = bytes.get(bit / 8).copied().unwrap_or(0);
+            digit << 1 | usize::from(byte >> (7 - bit % 8) & 1)
+        })
+    };
+    let (from, to) = ((before * 8).div_ceil(5), bytes.len() * 8 / 5);
+    (from..to).map(|at| alphabet[digit(at)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32_is_that_of_the_standard() {
+        for (text, encoded) in [("fooba", "mzxw6ytb"), ("foobarfoob", "mzxw6ytbojtg633c")] {
+            assert_eq!(base32_core(text.as_bytes(), 0, BASE32), encoded.as_bytes());
+        }
+        assert_eq!(base32_core(b"fooba", 0, BASE32_HEX), b"cpnmuoj1");
+    }
+
+    #[test]
+    fn separators_are_passed_over_from_a_length_on() {
+        let is_spread = |value: &str| {
+            let plain = |f: &Form| f.gaps == Gaps::Separators && f.bytes == value.replace('-', "").as_bytes();
+            forms(value).iter().any(plain)
+        };
+        assert!(is_spread("abcd-efgh"));
+        assert!(!is_spread("abcd-efg"));
+        assert!(is_spread("0123-4567-0123-4567"));
+        assert!(!is_spread("0123-4567-0123-456"));
+    }
+
+    #[test]
+    fn a_short_value_has_no_short_forms() {
+        for form in forms("ab-cde") {
+            assert!(form.bytes.len() >= MIN_ENCODED, "{form:?}");
+            assert!(form.any_case || form.bytes.len() < MIN_ANY_CASE, "{form:?}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! What is found, and what stays as it is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const TOKEN: &str = "s3cr?t/T+k n\"x%41>>>";
+
+fn redactor() -> Redactor {
+    Redactor::new([("token", TOKEN), ("pin", "4711-4711")])
+}
+
+fn percent(text: &str, keep: impl Fn(u8) -> bool) -> String {
+    text.bytes()
+        .map(|b| match keep(b) {
+            true => char::from(b).to_string(),
+            false => format!("%{b:02X}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_secret_is_found_however_it_is_written() {
+    let unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    let json = serde_json::to_string(TOKEN).unwrap();
+    let hex: String = TOKEN.bytes().map(|b| format!("{b:02x}")).collect();
+    let base64 = STANDARD.encode(TOKEN);
+    let forms = [
+        ("plain", TOKEN.to_owned()),
+        ("percent", percent(TOKEN, unreserved)),
+        (
+            "percent, lower case",
+            TOKEN.bytes().map(|b| format!("%{b:02x}")).collect(),
+        ),
+        ("percent, everything", percent(TOKEN, |_| false)),
+        (
+            "form",
+            percent(TOKEN, |b| unreserved(b) || b == b' ').replace(' ', "+"),
+        ),
+        ("json", json.trim_matches('"').to_owned()),
+        ("json, slash", json.trim_matches('"').replace('/', "\\/")),
+        (
+            "json, codes",
+            TOKEN.bytes().map(|b| format!("\\u{b:04x}")).collect(),
+        ),
+        ("hex", hex.clone()),
+        ("hex, upper case", hex.to_uppercase()),
+        ("hex, lines", hex.replacen("3", "3\n", 1)),
+        ("base64", base64.clone()),
+        ("base64, url", URL_SAFE_NO_PAD.encode(TOKEN)),
+        ("base64, percent", percent(&base64, unreserved)),
+        ("base64, lines", format!("{}\r\n{}", &base64[..8], &base64[8..])),
+    ];
+    for (name, form) in forms {
+        let text = format!("before {form} after");
+        let redacted = redactor().text(&text).into_owned();
+        assert!(
+            redacted.starts_with("before [redacted:token]"),
+            "{name}: {text} -> {redacted}"
+        );
+        assert!(redacted.ends_with(" after"), "{name}: {redacted}");
+    }
+}
+
+/// What an origin that means no harm makes of a value, with a name.
+fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let bytes = value.as_bytes();
+    let join = |between: &str| {
+        let chars: Vec<String> = value.chars().map(String::from).collect();
+        chars.join(between).into_bytes()
+    };
+    let each = |write: &dyn Fn(u8) -> String| {
+        let text: String = bytes.iter().map(|b| write(*b)).collect();
+        text.into_bytes()
+    };
+    let list = |write: &dyn Fn(u8) -> String, between: &str| {
+        let items: Vec<String> = bytes.iter().map(|b| write(*b)).collect();
+        items.join(between).into_bytes()
+    };
+    let wide = |to: &dyn Fn(u16) -> Vec<u8>| value.encode_utf16().flat_map(to).collect::<Vec<u8>>();
+    let utf16 = wide(&|unit| unit.to_le_bytes().into());
+    let reversed = |text: &[u8]| text.iter().rev().copied().collect::<Vec<u8>>();
+    let quoted = serde_json::to_string(value).unwrap();
+    let twice = serde_json::to_string(quoted.trim_matches('"')).unwrap();
+    let entities = value
+        .replace('&', "&amp;")
+        .replace('"', "&quot;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    vec![
+        ("upper case", value.to_uppercase().into_bytes()),
+        ("lower case", value.to_lowercase().into_bytes()),
+        ("percent twice", each(&|b| format!("%25{b:02x}"))),
+        ("percent of UTF-16", each(&|b| format!("%u00{b:02x}"))),
+        ("JSON in JSON", twice.trim_matches('"').into()),
+        ("codes in JSON in JSON", each(&|b| format!("\\\\u{b:04x}"))),
+        ("hexadecimal escapes", each(&|b| format!("\\x{b:02x}"))),
+        ("octal escapes", each(&|b| format!("\\{b:03o}"))),
+        ("escapes of Rust", each(&|b| format!("\\u{{{b:x}}}"))),
+        ("HTML", entities.clone().into_bytes()),
+        ("HTML in HTML", entities.replace('&', "&amp;").into_bytes()),
+        ("HTML, decimal", each(&|b| format!("&#{b};"))),
+        ("HTML, decimal, padded", each(&|b| format!("&#{b:06};"))),
+        ("HTML, hexadecimal", each(&|b| format!("&#x{b:X};"))),
+        (
+            "HTML, every second",
+            bytes
+                .iter()
+                .enumerate()
+                .map(|(i, b)| match i % 2 {
+                    0 => format!("&#{b};"),
+                    _ => format!("&#x{b:02x};"),
+                })
+                .collect::<String>()
+                .into_bytes(),
+        ),
+        ("quoted-printable", each(&|b| format!("={b:02X}"))),
+        ("quoted-printable, wrapped", join("=\r\n")),
+        ("UTF-16, little end first", utf16.clone()),
+        ("UTF-16, big end first", wide(&|unit| unit.to_be_bytes().into())),
+        (
+            "UTF-32, little end first",
+            wide(&|unit| u32::from(unit).to_le_bytes().into()),
+        ),
+        (
+            "UTF-32, big end first",
+            wide(&|unit| u32::from(unit).to_be_bytes().into()),
+        ),
+        ("base64 of UTF-16", STANDARD.encode(&utf16).into_bytes()),
+        (
+            "base64, lower case",
+            STANDARD.encode(value).to_lowercase().into_bytes(),
+        ),
+        ("base64, backwards", reversed(STANDARD.encode(value).as_bytes())),
+        (
+            "base64 of the reverse",
+            STANDARD.encode(reversed(bytes)).into_bytes(),
+        ),
+        ("backwards", reversed(bytes)),
+        ("hexadecimal, backwards", reversed(&each(&|b| format!("{b:02x}")))),
+        ("hexadecimal, colons", list(&|b| format!("{b:02X}"), ":")),
+        ("hexadecimal, spaces", list(&|b| format!("{b:02x}"), " ")),
+        ("hexadecimal, a list", list(&|b| format!("0x{b:02x}"), ", ")),
+        ("numbers", list(&|b| b.to_string(), ",")),
+        ("numbers, a line each", list(&|b| b.to_string(), ",\n      ")),
+        ("spaced", join(" ")),
+        ("spaced widely", join(&" ".repeat(6))),
+        ("a line each", join("\r\n")),
+        ("hyphens", join("-")),
+        ("a JSON list", join("\", \"")),
+        ("spaces of HTML", join("&nbsp;")),
+        ("zero width", join("\u{200b}")),
+        ("zero width, JSON", join("\\u200b")),
+        ("tags", join("<wbr>")),
+        ("backwards and spaced", reversed(&join(" "))),
+        (
+            "letters and digits alone",
+            value.replace(|c: char| !c.is_alphanumeric(), "").into_bytes(),
+        ),
+    ]
+}
+
+/// Spaces between two characters up to which a value is found.
+const MAX_SPACES: usize = 32;
+
+#[test]
+fn a_secret_is_found_in_every_common_form() {
+    for value in [
+        "s3cret-value_of.the/user",
+        "AKIA<0>&\"example\"+Zx",
+        "correct horse battery",
+    ] {
+        let redactor = Redactor::new([("token", value)]);
+        for (name, form) in written(value) {
+            let text = [b"before: ".as_slice(), &form, b" ;after"].concat();
+            let redacted = redactor.bytes(&text);
+            assert!(
+                redacted.escape_ascii().to_string().contains("[redacted:token]") && redacted.len() < 40,
+                "{name}: {} -> {}",
+                text.escape_ascii(),
+                redacted.escape_ascii()
+            );
+        }
+        for alphabet in [
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+            "0123456789abcdefghijklmnopqrstuv",
+        ] {
+            for before in 0..5 {
+                let whole = format!("{}{value};;;;;", "u".repeat(before));
+                let encoded = base32(whole.as_bytes(), alphabet);
+                let redacted = redactor.text(&encoded);
+                assert!(redacted.contains("[redacted:token]"), "{encoded} -> {redacted}");
+            }
+        }
+    }
+}
+
+fn base32(bytes: &[u8], alphabet: &str) -> String {
+    let bits: String = bytes.iter().map(|b| format!("{b:08b}")).collect();
+    let bits = bits.as_bytes().chunks_exact(5);
+    bits.map(|digit| {
+        let index = usize::from_str_radix(std::str::from_utf8(digit).unwrap(), 2).unwrap();
+        char::from(alphabet.as_bytes()[index])
+    })
+    .collect()
+}
+
+#[test]
+fn separators_are_passed_over_up_to_a_number() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    for (spaces, is_found) in [(MAX_SPACES, true), (MAX_SPACES + 1, false)] {
+        let spread = "s3cretvalue"
+            .chars()
+            .map(String::from)
+            .collect::<Vec<_>>()
+            .join(&" ".repeat(spaces));
+        assert_eq!(redactor.text(&spread).contains("[redacted"), is_found, "{spaces}");
+    }
+}
+
+#[test]
+fn what_resembles_a_short_secret_stays() {
+    let redactor = Redactor::new([
+        ("pin", "471147"),
+        ("word", "secret1"),
+        ("number", "123456789012345"),
+    ]);
+    for text in [
+        "4-7-1-1-4-7",
+        "4711 47",
+        "sec ret1",
+        "1,2,3,4,5,6,7,8,9,0,1,2,3,4,5",
+        "2024-01-02",
+    ] {
+        assert_eq!(redactor.text(text), text);
+    }
+    for text in [
+        "471147",
+        "SECRET1",
+        "c2VjcmV0MQ==",
+        "3437 3131 3437".replace(' ', "").as_str(),
+    ] {
+        assert!(redactor.text(text).contains("[redacted"), "{text}");
+    }
+    // With few letters a form of which the case matters.
+    assert_eq!(redactor.text("C2VJCMV0MQ=="), "C2VJCMV0MQ==");
+}
+
+#[test]
+fn a_long_secret_is_found_in_small_pieces() {
+    let value: String = (0..8192_u32)
+        .map(|n| char::from(b'a' + u8::try_from(n * n % 23).unwrap()))
+        .collect();
+    let redactor = Redactor::new([("long", value.as_str())]);
+    let mut stream = redactor.stream(Replacement::Name);
+    let mut out = Vec::new();
+    for piece in value.as_bytes().chunks(64) {
+        out.extend_from_slice(&stream.push(piece));
+    }
+    out.extend(stream.finish());
+    assert_eq!(String::from_utf8(out).unwrap(), "[redacted:long]");
+}
+
+#[test]
+fn a_secret_is_found_inside_of_base64_wherever_it_begins() {
+    for before in ["", "u", "us", "user:", "user::"] {
+        for after in ["", ":", "::", ":::"] {
+            let whole = format!("{before}{TOKEN}{after}");
+            for encoded in [STANDARD.encode(&whole), URL_SAFE_NO_PAD.encode(&whole)] {
+                let redacted = redactor().text(&encoded).into_owned();
+                assert!(redacted.contains("[redacted:token]"), "{whole}: {redacted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_holds_no_secret_stays_as_it_is() {
+    for text in [
+        "",
+        "nothing here",
+        "s3cr?t",
+        "100%",
+        "a\\",
+        "\\u00",
+        "4711",
+        "%",
+        "ünïcode",
+    ] {
+        assert!(matches!(redactor().text(text), Cow::Borrowed(_)), "{text}");
+    }
+    let bytes = [0xff, 0, b'%', 0xfe];
+    assert!(matches!(redactor().bytes(&bytes), Cow::Borrowed(_)));
+    assert!(matches!(Redactor::default().text(TOKEN), Cow::Borrowed(_)));
+}
+
+#[test]
+fn a_secret_beyond_ascii_is_found() {
+    let redactor = Redactor::new([("p", "pässwörd🔑")]);
+    for form in [
+        "pässwörd🔑",
+        "p\\u00e4ssw\\u00f6rd\\ud83d\\udd11",
+        "p%C3%A4ssw%C3%B6rd%F0%9F%94%91",
+    ] {
+        assert_eq!(redactor.text(&format!("ä{form}ä")), "ä[redacted:p]ä", "{form}");
+    }
+}
+
+#[test]
+fn the_longest_find_counts_and_finds_may_follow_each_other() {
+    let redactor = Redactor::new([("short", "abcdef"), ("long", "abcdefghi")]);
+    assert_eq!(
+        redactor.text("abcdefghiabcdefabcdef"),
+        "[redacted:long][redacted:short][redacted:short]"
+    );
+}
+
+#[test]
+fn the_length_stays_where_it_must() {
+    let text = format!("a{TOKEN}b");
+    let redacted = redactor()
+        .replace(text.as_bytes(), Replacement::SameLength)
+        .into_owned();
+    assert_eq!(redacted, format!("a{}b", "*".repeat(TOKEN.len())).into_bytes());
+}
+
+#[test]
+fn json_loses_secrets_in_texts_keys_and_numbers() {
+    let redactor = Redactor::new([("t", "12345678")]);
+    let mut value =
+        json!({"a": ["x12345678"], "12345678": 12345678, "n": 1, "deep": {"b": [{"c": "MTIzNDU2Nzg="}]}});
+    redactor.json(&mut value);
+    let text = value.to_string();
+    assert!(
+        !text.contains("12345678") && !text.contains("MTIzNDU2Nz"),
+        "{text}"
+    );
+    assert_eq!(value["n"], 1);
+    assert_eq!(value["a"][0], "x[redacted:t]");
+    assert_eq!(value["[redacted:t]"], "[redacted:t]");
+}
+
+proptest! {
+    #[test]
+    fn a_stream_gives_the_same_wherever_it_is_divided(
+        parts in prop::collection::vec(prop_oneof![
+            Just(TOKEN.to_owned()),
+            Just(STANDARD.encode(TOKEN)),
+            Just(percent(TOKEN, |_| false)),
+            Just("4711-4711".to_owned()),
+            Just("4711-47".to_owned()),
+            Just("s3cr".to_owned()),
+            Just(TOKEN.chars().map(|c| format!("{c}, ")).collect::<String>()),
+            Just(TOKEN.bytes().map(|b| format!("&#{b};")).collect::<String>()),
+            Just("&amp;#x7".to_owned()),
+            Just("s=\r".to_owned()),
+            Just("s<wb".to_owned()),
+            "[a-z%\\\\+ 0-9&#;=<>\0\n]{0,6}",
+        ], 0..8),
+        cuts in prop::collection::vec(0_usize..200, 0..10),
+    ) {
+        let text = parts.concat();
+        let whole = redactor().text(&text).into_owned();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+        cuts.push(text.len());
+        cuts.sort_unstable();
+        let mut stream = redactor().stream(Replacement::Name);
+        let (mut from, mut out) = (0, Vec::new());
+        for to in cuts {
+            out.extend_from_slice(&stream.push(&text.as_bytes()[from..to]));
+            from = to;
+        }
+        out.extend(stream.finish());
+        prop_assert_eq!(&whole, &String::from_utf8(out).unwrap());
+        prop_assert!(!whole.contains(TOKEN) && !whole.contains("4711-4711"));
+    }
+
+    #[test]
+    fn any_secret_is_found_in_any_text(
+        secret in "\\PC{6,20}",
+        before in "\\PC{0,5}",
+        after in "\\PC{0,5}",
+    ) {
+        let redactor = Redactor::new([("x", secret.as_str())]);
+        for form in [secret.clone(), serde_json::to_string(&secret).unwrap(), percent(&secret, |_| false)] {
+            let text = format!("{before}{form}{after}");
+            prop_assert!(redactor.text(&text).contains("[redacted:x]"));
+        }
+        let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
+        prop_assert!(redactor.text(&encoded).contains("[redacted:x]"));
+    }
+}
