@@ -227,13 +227,17 @@ impl LockedHook {
     }
 }
 
-/// The imports of a component and its grants, in a fixed order.
+/// The imports of a component and its grants, in a fixed order. Where its secrets go is a grant as well.
 fn reach(identity: &Identity, settings: &ToolSettings) -> (Vec<String>, Vec<String>) {
     let imports = identity.imports().iter();
     let mut imports: Vec<String> = imports.map(|import| import.name.clone()).collect();
     imports.sort_unstable();
-    let grants = settings.grants.iter();
-    let mut grants: Vec<String> = grants.map(|line| line.grant.to_string()).collect();
+    let secrets = settings
+        .bindings
+        .iter()
+        .map(|binding| format!("secret {binding}"));
+    let grants = settings.grants.iter().map(|line| line.grant.to_string());
+    let mut grants: Vec<String> = grants.chain(secrets).collect();
     grants.sort_unstable();
     grants.dedup();
     (imports, grants)

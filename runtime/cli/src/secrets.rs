@@ -94,7 +94,7 @@ fn read_file(written: &str, environment: &Environment) -> Result<String, FileErr
 
 #[cfg(test)]
 mod tests {
-    use toolcell_core::secret::SecretPlacement;
+    use toolcell_core::secret::{SecretPlacement, SecretResponses};
 
     use super::*;
     use crate::config::{self, Overrides};
@@ -119,6 +119,9 @@ mod tests {
             placement: SecretPlacement::Placeholder {
                 placeholder: "HERE".into(),
             },
+            methods: Vec::new(),
+            paths: Vec::new(),
+            responses: SecretResponses::Any,
         }
     }
 

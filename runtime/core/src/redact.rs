@@ -36,6 +36,10 @@ use serde_json::Value;
 
 use self::pattern::{Match, Pattern};
 
+/// Shortest beginning of a secret that a live stream holds back, in bytes of one of its forms. Most secrets share their
+/// first bytes (`sk-`).
+const MIN_BEGINNING: usize = 4;
+
 /// Finds secrets and takes them out. Clones share the patterns; the default finds nothing.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<Patterns>);
@@ -76,6 +80,11 @@ pub struct Redaction {
     replacement: Replacement,
     /// What could be the beginning of a find.
     held: Vec<u8>,
+    /// Bytes of a form that must be there for what follows to be held back.
+    least: usize,
+    /// Bytes of `held` that were given out.
+    given: usize,
+    found: bool,
 }
 
 impl Redactor {
@@ -163,6 +172,18 @@ impl Redactor {
             redactor: self.clone(),
             replacement,
             held: Vec::new(),
+            least: 0,
+            given: 0,
+            found: false,
+        }
+    }
+
+    /// The same for text that somebody watches as it comes: what could be the beginning of a secret is held back from its
+    /// fourth character on only, so that ordinary words do not lag. Up to three characters of a secret can be given out.
+    pub fn live_stream(&self) -> Redaction {
+        Redaction {
+            least: MIN_BEGINNING,
+            ..self.stream(Replacement::Name)
         }
     }
 
@@ -181,7 +202,7 @@ impl Redactor {
         while at < text.len() {
             match self.0.find(&text[at..], is_whole) {
                 (Match::No, _) => at += 1,
-                (Match::Perhaps, _) => {
+                (Match::Perhaps(_), _) => {
                     out.extend_from_slice(&text[copied..at]);
                     return (at, found_any);
                 }
@@ -234,13 +255,11 @@ impl Patterns {
         }
         let mut longest = (Match::No, "");
         let is_cut = pattern::characters(text, None, |bytes, length| {
-            if longest.0 != Match::Perhaps {
-                self.find_after(text, bytes[0], length, is_whole, &mut longest);
-            }
+            self.find_after(text, bytes[0], length, is_whole, &mut longest);
         });
-        match is_cut && !is_whole {
-            true => (Match::Perhaps, ""),
-            false => longest,
+        match longest.0 {
+            Match::No | Match::Yes(_) if is_cut && !is_whole => (Match::Perhaps(0), ""),
+            _ => longest,
         }
     }
 
@@ -264,8 +283,7 @@ impl Patterns {
                 let gaps = Some(forms::Gaps::Separators);
                 let is_cut = pattern::characters(rest, gaps, |bytes, _| seconds.insert(bytes[0]));
                 if is_cut && !is_whole {
-                    *longest = (Match::Perhaps, "");
-                    return;
+                    better(longest, (Match::Perhaps(1), ""));
                 }
             }
         }
@@ -277,16 +295,20 @@ impl Patterns {
                 continue;
             }
             let pattern = &self.list[*index];
-            match (pattern.matches(text, is_whole), &longest.0) {
-                (Match::No, _) => {}
-                (Match::Perhaps, _) => {
-                    *longest = (Match::Perhaps, "");
-                    return;
-                }
-                (Match::Yes(length), Match::Yes(best)) if length <= *best => {}
-                (found, _) => *longest = (found, &pattern.mark),
-            }
+            better(longest, (pattern.matches(text, is_whole), &pattern.mark));
         }
+    }
+}
+
+/// Keeps the find that counts: one that may still become longer, then the longest.
+fn better<'a>(longest: &mut (Match, &'a str), found: (Match, &'a str)) {
+    let is_better = match (&found.0, &longest.0) {
+        (Match::No, _) | (Match::Yes(_), Match::Perhaps(_)) => false,
+        (_, Match::No) | (Match::Perhaps(_), Match::Yes(_)) => true,
+        (Match::Yes(new), Match::Yes(old)) | (Match::Perhaps(new), Match::Perhaps(old)) => new > old,
+    };
+    if is_better {
+        *longest = found;
     }
 }
 
@@ -322,15 +344,58 @@ impl Redaction {
             Cow::Owned(text)
         };
         let mut out = Vec::with_capacity(text.len());
-        let (end, _) = self.redactor.scan(&text, false, self.replacement, &mut out);
+        let (end, found) = self.redactor.scan(&text, false, self.replacement, &mut out);
+        self.found |= found;
         self.held = text[end..].to_vec();
+        let mut out = self.without_given(&text, out);
+        self.given = self.given.saturating_sub(end);
+        let open = self.open();
+        if open > self.given {
+            out.extend_from_slice(&self.held[self.given..open]);
+            self.given = open;
+        }
         Cow::Owned(out)
+    }
+
+    /// What is new in `out`, which is `text` redacted, when the first bytes of `text` were given out before.
+    fn without_given(&self, text: &[u8], mut out: Vec<u8>) -> Vec<u8> {
+        let old = self.given.min(text.len());
+        // A find that began in what was given out stands in the place of its rest.
+        let same = text[..old].iter().zip(&out).take_while(|(a, b)| a == b).count();
+        out.drain(..same);
+        out
+    }
+
+    /// How much of what is held need not be held back.
+    fn open(&self) -> usize {
+        if self.least == 0 {
+            return 0;
+        }
+        let begins = |at: &usize| {
+            let (found, _) = self.redactor.0.find(&self.held[*at..], false);
+            matches!(found, Match::Perhaps(bytes) if bytes >= self.least) || matches!(found, Match::Yes(_))
+        };
+        (0..self.held.len()).find(begins).unwrap_or(self.held.len())
+    }
+
+    /// Whether anything was found so far.
+    pub fn has_found(&self) -> bool {
+        self.found
+    }
+
+    /// Bytes that were pushed and wait for more.
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 
     /// What is left when nothing more comes. The stream can be used again afterwards.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
-        self.redactor.replace(&held, self.replacement).into_owned()
+        let rest = self.redactor.replace(&held, self.replacement);
+        self.found |= matches!(rest, Cow::Owned(_));
+        let rest = self.without_given(&held, rest.into_owned());
+        self.given = 0;
+        rest
     }
 }
 

@@ -33,6 +33,31 @@ pub struct SecretBinding {
     pub origins: Vec<String>,
     /// How it is added.
     pub placement: SecretPlacement,
+    /// Methods of requests that it goes with, in capitals; empty means all but `TRACE`, which never carries a secret.
+    pub methods: Vec<String>,
+    /// Prefixes of paths that it goes with, by whole segments, such as `/repos/me`; empty means every path.
+    ///
+    /// A request to another method or path goes without the secret; that it goes at all is up to the grants.
+    pub paths: Vec<String>,
+    /// What a guest gets of the answer to a request that carries it.
+    pub responses: SecretResponses,
+}
+
+/// What a guest gets of the answer to a request that carries a secret.
+///
+/// Answers are masked in any case. That makes an honest server's echo harmless; what a server computes from a secret it
+/// can hide from every search. Where a tool must not learn a secret even from a server that helps it, the answer is what
+/// to limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenResponses", into = "WrittenResponses")]
+pub enum SecretResponses {
+    /// Everything; `"any"`.
+    #[default]
+    Any,
+    /// Answers of these media types, without parameters, such as `application/json`; others are refused.
+    MediaTypes(Vec<String>),
+    /// The status, and of the headers `date` and `retry-after`; `"withheld"`.
+    Withheld,
 }
 
 /// How a secret is added to a request.
@@ -173,6 +198,97 @@ struct Written {
     template: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     placeholder: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+    #[serde(default, skip_serializing_if = "SecretResponses::is_any")]
+    responses: SecretResponses,
+}
+
+/// `responses` as it stands in a configuration file: a word, or a list of media types.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenResponses {
+    Word(String),
+    MediaTypes(Vec<String>),
+}
+
+impl SecretResponses {
+    /// Whether nothing is held back.
+    pub fn is_any(&self) -> bool {
+        *self == Self::Any
+    }
+}
+
+impl TryFrom<WrittenResponses> for SecretResponses {
+    type Error = String;
+
+    fn try_from(written: WrittenResponses) -> Result<Self, String> {
+        match written {
+            WrittenResponses::Word(word) if word == "any" => Ok(Self::Any),
+            WrittenResponses::Word(word) if word == "withheld" => Ok(Self::Withheld),
+            WrittenResponses::Word(word) => Err(format!(
+                "`responses` is `any`, `withheld` or a list of media types, not `{}`",
+                word.escape_debug()
+            )),
+            WrittenResponses::MediaTypes(types) if types.is_empty() => {
+                Err("`responses` has no media type; `withheld` lets no answer through".into())
+            }
+            WrittenResponses::MediaTypes(types) => {
+                let token = |text: &str| {
+                    !text.is_empty()
+                        && text
+                            .bytes()
+                            .all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+                };
+                let is_type = |t: &String| t.split_once('/').is_some_and(|(a, b)| token(a) && token(b));
+                match types.iter().find(|t| !is_type(t)) {
+                    Some(wrong) => Err(format!(
+                        "`{}` in `responses` is no media type, such as `application/json`",
+                        wrong.escape_debug()
+                    )),
+                    None => Ok(Self::MediaTypes(
+                        types.iter().map(|t| t.to_ascii_lowercase()).collect(),
+                    )),
+                }
+            }
+        }
+    }
+}
+
+impl From<SecretResponses> for WrittenResponses {
+    fn from(responses: SecretResponses) -> Self {
+        match responses {
+            SecretResponses::Any => Self::Word("any".into()),
+            SecretResponses::Withheld => Self::Word("withheld".into()),
+            SecretResponses::MediaTypes(types) => Self::MediaTypes(types),
+        }
+    }
+}
+
+impl fmt::Display for SecretBinding {
+    /// On one line, for the user and the lock file: `github: authorization: Bearer {} to https://api.github.com`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} to {}",
+            self.name,
+            self.placement,
+            self.origins.join(" ")
+        )?;
+        if !self.methods.is_empty() {
+            write!(f, ", methods {}", self.methods.join(" "))?;
+        }
+        if !self.paths.is_empty() {
+            write!(f, ", paths {}", self.paths.join(" "))?;
+        }
+        match &self.responses {
+            SecretResponses::Any => Ok(()),
+            SecretResponses::MediaTypes(types) => write!(f, ", answers {}", types.join(" ")),
+            SecretResponses::Withheld => f.write_str(", answers withheld"),
+        }
+    }
 }
 
 impl TryFrom<Written> for SecretBinding {
@@ -196,6 +312,9 @@ impl TryFrom<Written> for SecretBinding {
             name: written.name,
             origins: written.origins,
             placement,
+            methods: written.methods,
+            paths: written.paths,
+            responses: written.responses,
         })
     }
 }
@@ -212,6 +331,9 @@ impl From<SecretBinding> for Written {
             header,
             template,
             placeholder,
+            methods: binding.methods,
+            paths: binding.paths,
+            responses: binding.responses,
         }
     }
 }
@@ -255,6 +377,8 @@ mod tests {
         for text in [
             r#"{"name":"a","origins":["https://x.example"],"header":"x-key","template":"k {}"}"#,
             r#"{"name":"a","origins":[],"placeholder":"{{a}}"}"#,
+            r#"{"name":"a","origins":[],"placeholder":"{{a}}","methods":["POST"],"paths":["/x"],"responses":"withheld"}"#,
+            r#"{"name":"a","origins":[],"placeholder":"{{a}}","responses":["application/json"]}"#,
         ] {
             let binding: SecretBinding = serde_json::from_str(text).unwrap();
             assert_eq!(serde_json::to_string(&binding).unwrap(), text);
@@ -274,11 +398,48 @@ mod tests {
                 "unknown field `vaule`",
             ),
             (r#"{"name":"a","header":"x"}"#, "missing field `origins`"),
+            (
+                r#"{"name":"a","origins":[],"header":"x","responses":"none"}"#,
+                "not `none`",
+            ),
+            (
+                r#"{"name":"a","origins":[],"header":"x","responses":[]}"#,
+                "no media type",
+            ),
+            (
+                r#"{"name":"a","origins":[],"header":"x","responses":["json"]}"#,
+                "`json` in `responses`",
+            ),
+            (
+                r#"{"name":"a","origins":[],"header":"x","responses":["text/html; charset=x"]}"#,
+                "is no media type",
+            ),
         ] {
             let error = serde_json::from_str::<SecretBinding>(text)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_binding_is_printed_on_one_line_with_all_that_narrows_it() {
+        for (text, line) in [
+            (
+                r#"{"name":"a","origins":["https://x.example"],"header":"x-key","template":"k {}"}"#,
+                "a: x-key: k {} to https://x.example",
+            ),
+            (
+                r#"{"name":"a","origins":["https://x.example","https://y.example"],"placeholder":"{{a}}","methods":["GET","POST"],"paths":["/p"],"responses":["text/plain","image/png"]}"#,
+                "a: {{a}} to https://x.example https://y.example, methods GET POST, paths /p, answers text/plain image/png",
+            ),
+            (
+                r#"{"name":"a","origins":[],"header":"x","responses":"withheld"}"#,
+                "a: x: {} to , answers withheld",
+            ),
+        ] {
+            let binding: SecretBinding = serde_json::from_str(text).unwrap();
+            assert_eq!(binding.to_string(), line);
         }
     }
 

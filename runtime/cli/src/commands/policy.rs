@@ -58,6 +58,8 @@ pub(crate) struct Explain {
 struct Row {
     name: String,
     reasons: Vec<Reason>,
+    /// Where secrets go with its requests, a line for each.
+    secrets: Vec<String>,
     flow: Flow,
     /// What is denied to it, as it is written.
     denied: Vec<String>,
@@ -109,6 +111,7 @@ impl Explain {
                     "flow": row.flow,
                     "grants": row.reasons.iter().map(|reason| &reason.grant).collect::<Vec<_>>(),
                     "denied": row.denied,
+                    "secrets": row.secrets,
                 })).collect::<Vec<_>>(),
                 "combinations": paths,
                 "guard": format!("{:?}", settings.flow.value).to_lowercase(),
@@ -130,7 +133,12 @@ fn row(loaded: &Loaded) -> Row {
         denied: denied(&loaded.settings),
         flow: flow::total(&reasons),
         reasons,
+        secrets: secrets(&loaded.settings),
     }
+}
+
+fn secrets(settings: &ToolSettings) -> Vec<String> {
+    settings.bindings.iter().map(ToString::to_string).collect()
 }
 
 /// A hook is asked about every call, whichever tool it is of.
@@ -141,6 +149,7 @@ fn hook_row(hook: &LoadedHook) -> Row {
         denied: denied(&hook.settings.component),
         flow: flow::total(&reasons),
         reasons,
+        secrets: secrets(&hook.settings.component),
     }
 }
 
@@ -205,6 +214,9 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
         for line in &row.denied {
             out.line(&format!("{:width$}    but for {line}", ""))?;
         }
+        for secret in &row.secrets {
+            out.line(&format!("{:width$}    with the secret {secret}", ""))?;
+        }
     }
     out.end_line()?;
     if paths.is_empty() {
@@ -250,6 +262,7 @@ mod tests {
             name: name.into(),
             reasons: Vec::new(),
             denied: Vec::new(),
+            secrets: Vec::new(),
             flow: Flow {
                 reads_private,
                 untrusted_content,

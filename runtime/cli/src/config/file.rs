@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_core::Grant;
 use toolcell_core::grant::InvalidGrant;
+use toolcell_core::secret::SecretResponses;
 
 use super::agents::AgentTable;
 use super::money::Money;
@@ -281,6 +282,26 @@ pub(crate) struct BindingTable {
     pub(crate) template: Option<String>,
     /// In the place of a header: a text in requests that is replaced by the secret.
     pub(crate) placeholder: Option<String>,
+    /// Methods of the requests that it goes with, in capitals. All unless said otherwise; other requests go without it.
+    #[serde(default)]
+    pub(crate) methods: Vec<String>,
+    /// Prefixes of the paths that it goes with, by whole segments, such as `/repos/me`. All unless said otherwise.
+    #[serde(default)]
+    pub(crate) paths: Vec<String>,
+    /// What the tool gets of answers to requests with the secret: `any`, `withheld` (the status and two headers), or a list of media types
+    /// such as `application/json`. `any` unless said otherwise.
+    #[serde(default)]
+    #[schemars(schema_with = "responses_schema")]
+    pub(crate) responses: SecretResponses,
+}
+
+fn responses_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "anyOf": [
+            { "type": "string", "enum": ["any", "withheld"] },
+            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+        ]
+    })
 }
 
 /// How much one call of a tool may use. What is not set keeps its default.

@@ -373,6 +373,9 @@ pub(super) fn bindings(
             name: binding.secret.clone(),
             origins: binding.origins.clone(),
             placement,
+            methods: binding.methods.clone(),
+            paths: binding.paths.clone(),
+            responses: binding.responses.clone(),
         })
     };
     tables.iter().map(of_table).collect()

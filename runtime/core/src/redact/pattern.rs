@@ -28,8 +28,8 @@ pub(super) enum Match {
     /// So many bytes.
     Yes(usize),
     No,
-    /// The text ends too early to say.
-    Perhaps,
+    /// The text ends too early to say. So many bytes of the form are there for certain.
+    Perhaps(usize),
 }
 
 impl Pattern {
@@ -62,11 +62,12 @@ impl Pattern {
         let mut next = Some((0, 0));
         let mut places = BTreeSet::new();
         let mut longest = Match::No;
+        let mut cut_at = None;
         while let Some((mut index, mut place)) = next.take().or_else(|| places.pop_first()) {
             if places.is_empty() {
                 match self.plain(text, index, place) {
                     Some(at) => (index, place) = at,
-                    None => break,
+                    None => continue,
                 }
             }
             if index == wanted.len() {
@@ -80,10 +81,10 @@ impl Pattern {
                 }
             });
             if is_cut && !is_whole {
-                return Match::Perhaps;
+                cut_at = cut_at.max(Some(index));
             }
         }
-        longest
+        cut_at.map_or(longest, Match::Perhaps)
     }
 
     /// Goes on from a pair of places as long as the text has a single reading; `None` if that is not the form.

@@ -343,7 +343,65 @@ fn json_loses_secrets_in_texts_keys_and_numbers() {
     assert_eq!(value["[redacted:t]"], "[redacted:t]");
 }
 
+#[test]
+fn a_live_stream_gives_ordinary_words_at_once() {
+    let redactor = Redactor::new([("key", "sk-planted-0123456789")]);
+    let push = |pieces: &[&str]| {
+        let mut stream = redactor.live_stream();
+        let mut out: Vec<String> = pieces
+            .iter()
+            .map(|p| String::from_utf8(stream.push(p.as_bytes()).into_owned()).unwrap())
+            .collect();
+        out.push(String::from_utf8(stream.finish()).unwrap());
+        out
+    };
+    assert_eq!(push(&["Grüß ", "Gott s", "k"]), ["Grüß ", "Gott s", "k", ""]);
+    assert_eq!(
+        push(&["a sk-planted-", "0123456789 b"]),
+        ["a ", "[redacted:key] b", ""]
+    );
+    assert_eq!(push(&["sk-p", "lan"]), ["", "", "sk-plan"]);
+    assert_eq!(push(&["sk-", "plank"]), ["sk-", "plank", ""]);
+    let letters: Vec<String> = "<sk-planted-0123456789>".chars().map(String::from).collect();
+    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+    assert_eq!(push(&letters).concat(), "<sk-[redacted:key]>");
+    // What holds a word back is no word that begins before it.
+    assert_eq!(
+        push(&["s sk-plan", "ted-0123456789"]),
+        ["s ", "[redacted:key]", ""]
+    );
+}
+
 proptest! {
+    #[test]
+    fn a_live_stream_loses_nothing_and_gives_no_secret(
+        parts in prop::collection::vec(prop_oneof![
+            Just(TOKEN.to_owned()),
+            Just(percent(TOKEN, |_| false)),
+            Just("4711-4711".to_owned()),
+            Just("s3cr".to_owned()),
+            "[a-z4711%\\\\+ -]{0,6}",
+        ], 0..8),
+        cuts in prop::collection::vec(0_usize..200, 0..10),
+    ) {
+        let text = parts.concat();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+        cuts.push(text.len());
+        cuts.sort_unstable();
+        let mut stream = redactor().live_stream();
+        let (mut from, mut out) = (0, Vec::new());
+        for to in cuts {
+            out.extend_from_slice(&stream.push(&text.as_bytes()[from..to]));
+            from = to;
+        }
+        out.extend(stream.finish());
+        let out = String::from_utf8(out).unwrap();
+        prop_assert!(!out.contains(TOKEN) && !out.contains("4711-4711"), "{}", out);
+        if !redactor().text(&text).contains("[redacted") {
+            prop_assert_eq!(out, text);
+        }
+    }
+
     #[test]
     fn a_stream_gives_the_same_wherever_it_is_divided(
         parts in prop::collection::vec(prop_oneof![

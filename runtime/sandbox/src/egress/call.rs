@@ -15,7 +15,7 @@ use super::exchange::{self, Timeouts};
 use super::network::Outside;
 use super::redirect::{self, Hop, MAX_HOPS, Redirects};
 use super::rules::{Rules, Scope, grant_for};
-use super::secrets::BoundSecrets;
+use super::secrets::{BoundSecrets, Treatment};
 use super::target::{InvalidTarget, Target};
 use crate::ledger::Ledger;
 use crate::memory::{Refusal, Reservation};
@@ -70,8 +70,8 @@ pub(super) struct Admitted {
     pub(super) target: Target,
     pub(super) scope: Scope,
     pub(super) hop: Hop,
-    /// Takes the secrets that were added out of the answer.
-    pub(super) redactor: Option<Redactor>,
+    /// How the answer is treated where there are secrets.
+    pub(super) treatment: Option<Treatment>,
     /// For the request and its connection, until the answer was read.
     pub(super) memory: Reservation,
 }
@@ -205,12 +205,13 @@ impl CallEgress {
             self.ledger.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
         }
-        let redactor = if hop.suspicion.cross_origin {
-            redirect::drop_credentials(request.headers_mut());
-            None
-        } else {
-            self.egress.secrets.attach(&mut target, request.headers_mut())
-        };
+        let headers = request.headers_mut();
+        let mut treatment = self.egress.secrets.prepare(&target, headers);
+        if hop.suspicion.cross_origin {
+            redirect::drop_credentials(headers);
+        } else if let Some(treatment) = &mut treatment {
+            treatment.responses = self.egress.secrets.attach(&method, &mut target, headers);
+        }
         Ok(Admitted {
             egress: self.egress.clone(),
             ledger: self.ledger.clone(),
@@ -219,7 +220,7 @@ impl CallEgress {
             target,
             scope,
             hop,
-            redactor,
+            treatment,
             memory,
         })
     }

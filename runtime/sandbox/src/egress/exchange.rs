@@ -6,9 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
-use http::{Method, Request, Response, StatusCode, Uri};
-use http_body_util::BodyExt;
+use http::header::{HOST, HeaderValue};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -19,9 +19,10 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
 use super::call::{Admitted, lock, no_memory};
-use super::mask::{MaskedBody, check_coding, mask_headers};
+use super::mask::MaskedBody;
 use super::network::Outside;
-use super::redirect;
+use super::response::{self, MAX_RESPONSE_HEADER_BYTES, Refusal};
+use super::secrets::Treatment;
 use super::target::{Host, Scheme, Target};
 use crate::objects::CONNECTION;
 
@@ -30,9 +31,6 @@ const MAX_ADDRESSES: usize = 8;
 
 /// Headers of a response. Ordinary pages send some 30.
 const MAX_RESPONSE_HEADERS: usize = 256;
-
-/// Bytes of the names and values of all headers of a response.
-const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
 /// How long the parts of an exchange may take. A guest may ask for less, never for more; the deadline of the call
 /// stands above all of them.
@@ -86,7 +84,7 @@ pub(super) async fn send(
         target,
         scope,
         hop,
-        redactor,
+        treatment,
         mut memory,
     } = admitted;
     let timeouts = egress.timeouts.at_most(options);
@@ -133,29 +131,26 @@ pub(super) async fn send(
     let (mut response, driver) = timeout(timeouts.first_byte, exchange(stream, request))
         .await
         .map_err(|_| Error::ConnectionReadTimeout)??;
-    check_response(&method, &response, egress.body_limit)?;
-    match redirect::settle(&target, &mut response) {
-        Ok(leads) => {
-            let mut redirects = lock(&redirects);
-            leads
-                .targets
-                .iter()
-                .for_each(|to| redirects.note(&target, hop, to));
-            if leads.elsewhere {
-                redirects.note_unknown(&target, hop);
-            }
-        }
+    let treatment = treatment.as_ref();
+    response::check(&method, &response, egress.body_limit, treatment)?;
+    let checked = match response::settle(&method, &target, &mut response, treatment) {
+        Ok(checked) => checked,
         Err(why) => {
-            lock(&redirects).note_unknown(&target, hop);
-            egress.note_refusal(&ledger, &method, &target, why);
-            return Err(Error::HttpProtocolError);
+            egress.note_refusal(&ledger, &method, &target, &why);
+            return Err(match why {
+                Refusal::Redirect(_) => {
+                    lock(&redirects).note_unknown(&target, hop);
+                    Error::HttpProtocolError
+                }
+                Refusal::MediaType { .. } => Error::HttpRequestDenied,
+            });
         }
-    }
-    if let Some(redactor) = &redactor {
-        check_coding(response.headers())?;
-        mask_headers(response.headers_mut(), redactor);
-    }
+    };
+    lock(&redirects).note_all(&target, hop, &checked.leads);
     let response = response.map(|incoming| {
+        if checked.withheld {
+            return Empty::new().map_err(|never| match never {}).boxed_unsync();
+        }
         let body = CheckedBody::new(
             incoming,
             egress.body_limit,
@@ -163,8 +158,12 @@ pub(super) async fn send(
             permit,
             memory,
         );
-        match redactor {
-            Some(redactor) => MaskedBody::new(body.boxed_unsync(), redactor).boxed_unsync(),
+        match treatment {
+            Some(Treatment {
+                redactor,
+                must_be_searchable,
+                ..
+            }) => MaskedBody::new(body.boxed_unsync(), redactor.clone(), *must_be_searchable).boxed_unsync(),
             None => body.boxed_unsync(),
         }
     });
@@ -297,25 +296,4 @@ async fn exchange(
         None => Box::new(std::future::ready(Ok(()))),
     };
     Ok((response, driver))
-}
-
-fn check_response(method: &Method, response: &Response<Incoming>, limit: u64) -> Result<(), Error> {
-    let size: usize = response
-        .headers()
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len())
-        .sum();
-    if size > MAX_RESPONSE_HEADER_BYTES {
-        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(size).ok()));
-    }
-    let has_body = method != Method::HEAD && response.status() != StatusCode::NOT_MODIFIED;
-    let announced = response
-        .headers()
-        .get(CONTENT_LENGTH)
-        .and_then(|l| l.to_str().ok()?.parse::<u64>().ok())
-        .filter(|_| has_body);
-    match announced {
-        Some(length) if length > limit => Err(Error::HttpResponseBodySize(Some(length))),
-        _ => Ok(()),
-    }
 }

@@ -110,6 +110,16 @@ impl Redirects {
         hop
     }
 
+    /// Remembers where the answer to `hop`, a request to `from`, leads.
+    pub(crate) fn note_all(&mut self, from: &Target, hop: Hop, leads: &Leads) {
+        for to in &leads.targets {
+            self.note(from, hop, to);
+        }
+        if leads.elsewhere {
+            self.note_unknown(from, hop);
+        }
+    }
+
     /// Remembers that the answer to `hop`, a request to `from`, leads to `to`.
     pub(crate) fn note(&mut self, from: &Target, hop: Hop, to: &Target) {
         let key = self.key(to);

@@ -1,14 +1,20 @@
-//! Secrets on their way into requests.
+//! Secrets on their way into requests, and how the answers are treated.
 //!
-//! A value is added after a request was admitted, to requests for exactly the origins of its binding, and never to a
-//! request that follows a redirect from another origin: a server that may see the secret is asked only for what the guest
-//! itself wanted from it. The answer is asked for without compression, and what it echoes of a secret is masked before
-//! the guest reads it (`mask`).
+//! A value is added after a request was admitted, to requests for exactly the origins, methods and paths of its binding,
+//! and never to a request that follows a redirect from another origin: a server that may see the secret is asked only for
+//! what the guest itself wanted from it.
+//!
+//! What a server got once it can give back at any time, to any request. So every answer of a host that a binding names is
+//! treated as if it could hold the secret, whichever request it answers, in this call or another: such a host is asked
+//! for whole answers without any coding, answers that cannot be searched are refused, and what is found is masked before
+//! the guest reads it (`mask`). Answers of other hosts are searched as they come.
 
-use http::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
+use http::Method;
+use http::header::{self, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use toolcell_core::Redactor;
-use toolcell_core::secret::{SecretBinding, SecretPlacement, SecretValue, Secrets};
+use toolcell_core::secret::{SecretBinding, SecretPlacement, SecretResponses, SecretValue, Secrets};
 
+use super::path::PathPrefix;
 use super::target::Target;
 
 /// Bytes of the shortest placeholder; a shorter one would be replaced where it stands by chance.
@@ -28,6 +34,18 @@ const NOT_FOR_SECRETS: [&str; 10] = [
     "upgrade",
 ];
 
+/// Headers by which a request asks for an answer in pieces or in a coding, in which an echo could not be found: ranges
+/// (RFC 9110, section 14), transfer codings, other character sets, deltas (RFC 3229) and shared dictionaries (RFC 9842).
+const ASKS_FOR_CODING: [HeaderName; 7] = [
+    header::RANGE,
+    header::IF_RANGE,
+    header::TE,
+    header::ACCEPT_CHARSET,
+    HeaderName::from_static("a-im"),
+    HeaderName::from_static("available-dictionary"),
+    HeaderName::from_static("dictionary-id"),
+];
+
 /// A binding that cannot be used. The message names the secret and never shows its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the binding of the secret `{}` cannot be used: {reason}", name.escape_debug())]
@@ -45,9 +63,24 @@ pub(crate) struct BoundSecrets {
     redactor: Redactor,
 }
 
+/// How the answer to a request is treated.
+#[derive(Debug)]
+pub(crate) struct Treatment {
+    /// Takes secrets out of it.
+    pub(crate) redactor: Redactor,
+    /// The server may have a secret: an answer that cannot be searched is refused.
+    pub(crate) must_be_searchable: bool,
+    /// What may be passed on, for each secret that is in the request, by its name.
+    pub(crate) responses: Vec<(String, SecretResponses)>,
+}
+
 #[derive(Debug)]
 struct Bound {
+    name: String,
     origins: Vec<Target>,
+    methods: Vec<String>,
+    paths: Vec<PathPrefix>,
+    responses: SecretResponses,
     placement: Placement,
 }
 
@@ -82,20 +115,43 @@ impl BoundSecrets {
         &self.redactor
     }
 
-    /// Adds what is bound to the origin of `target`, to the headers or the query. Gives what takes it out of the answer
-    /// again; `None` if nothing was added.
-    pub(crate) fn attach(&self, target: &mut Target, headers: &mut HeaderMap) -> Option<Redactor> {
-        let mut attached = false;
-        for bound in &self.bound {
-            if bound.origins.iter().any(|origin| origin.same_origin(target)) {
-                attached |= bound.placement.apply(target, headers);
-            }
-        }
-        if !attached {
+    /// How answers of the host of `target` are treated; `None` where there are no secrets at all. Takes out of the
+    /// request what would keep the answer from being searched.
+    pub(crate) fn prepare(&self, target: &Target, headers: &mut HeaderMap) -> Option<Treatment> {
+        if self.redactor.is_empty() {
             return None;
         }
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        Some(self.redactor.clone())
+        // Another port or scheme of the host can be the same server.
+        let mut origins = self.bound.iter().flat_map(|bound| &bound.origins);
+        let must_be_searchable = origins.any(|origin| origin.host == target.host);
+        if must_be_searchable {
+            for name in ASKS_FOR_CODING {
+                headers.remove(name);
+            }
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        Some(Treatment {
+            redactor: self.redactor.clone(),
+            must_be_searchable,
+            responses: Vec::new(),
+        })
+    }
+
+    /// Adds what is bound to the method, origin and path of a request, to the headers or the query. Gives what may be
+    /// passed on of the answer, for each secret that was added.
+    pub(crate) fn attach(
+        &self,
+        method: &Method,
+        target: &mut Target,
+        headers: &mut HeaderMap,
+    ) -> Vec<(String, SecretResponses)> {
+        let mut responses = Vec::new();
+        for bound in &self.bound {
+            if bound.goes_with(method, target) && bound.placement.apply(target, headers) {
+                responses.push((bound.name.clone(), bound.responses.clone()));
+            }
+        }
+        responses
     }
 }
 
@@ -103,11 +159,46 @@ impl Bound {
     fn new(binding: &SecretBinding, secrets: &Secrets) -> Result<Self, String> {
         let value = secrets.get(&binding.name).ok_or("it has no value")?;
         let origins = binding.origins.iter().map(|text| origin(text));
+        let shown = |text: &String| text.escape_debug().to_string();
+        let is_method = |m: &String| !m.is_empty() && m.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
+        if let Some(wrong) = binding
+            .methods
+            .iter()
+            .find(|method| !is_method(method) || *method == "TRACE")
+        {
+            return Err(format!("`{}` is no method that can carry a secret", shown(wrong)));
+        }
+        let is_path = |path: &String| path.starts_with('/') && canonical_path(path).as_ref() == Some(path);
+        if let Some(wrong) = binding.paths.iter().find(|path| !is_path(path)) {
+            return Err(format!(
+                "`{}` is no path: it begins with `/` and is written as in a URL, without `.`, `..`, `?` and `#`",
+                shown(wrong)
+            ));
+        }
         Ok(Self {
+            name: binding.name.clone(),
             origins: origins.collect::<Result<_, _>>()?,
+            methods: binding.methods.clone(),
+            paths: binding.paths.iter().map(|path| PathPrefix::new(path)).collect(),
+            responses: binding.responses.clone(),
             placement: Placement::new(&binding.placement, value)?,
         })
     }
+
+    /// Whether the secret belongs into a request. Never into `TRACE`, whose answer is the request (RFC 9110, section
+    /// 9.3.8).
+    fn goes_with(&self, method: &Method, target: &Target) -> bool {
+        *method != Method::TRACE
+            && (self.methods.is_empty() || self.methods.iter().any(|m| m == method.as_str()))
+            && (self.paths.is_empty() || self.paths.iter().any(|path| path.covers(&target.path)))
+            && self.origins.iter().any(|origin| origin.same_origin(target))
+    }
+}
+
+/// A path in its canonical spelling, as requests have it.
+fn canonical_path(path: &str) -> Option<String> {
+    let target = Target::parse(&format!("https://h.example{path}")).ok()?;
+    target.query.is_none().then_some(target.path)
 }
 
 /// Reads `scheme://host` or `scheme://host:port`.
@@ -244,15 +335,14 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", HeaderValue::from_static("of the guest"));
-            let attached = bound.attach(&mut Target::parse(url).unwrap(), &mut headers);
-            assert_eq!(attached.is_some(), expected, "{url}");
+            let attached = bound.attach(&Method::GET, &mut Target::parse(url).unwrap(), &mut headers);
+            assert_eq!(!attached.is_empty(), expected, "{url}");
             let value = if expected {
                 "Bearer s3cret-value"
             } else {
                 "of the guest"
             };
             assert_eq!(headers["authorization"], value, "{url}");
-            assert_eq!(headers.contains_key("accept-encoding"), expected, "{url}");
         }
     }
 
@@ -267,7 +357,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("x-auth", HeaderValue::from_static("key={{token}};"));
-            bound.attach(&mut Target::parse(url).unwrap(), &mut headers);
+            bound.attach(&Method::GET, &mut Target::parse(url).unwrap(), &mut headers);
             assert_eq!(headers["x-auth"], expected);
         }
         for (url, expected) in [
@@ -289,16 +379,113 @@ mod tests {
             ),
         ] {
             let mut target = Target::parse(url).unwrap();
-            bound.attach(&mut target, &mut HeaderMap::new());
+            bound.attach(&Method::GET, &mut target, &mut HeaderMap::new());
             assert_eq!(target.to_string(), expected);
         }
         let mut none = HeaderMap::new();
         assert!(
             bound
-                .attach(&mut Target::parse("https://a.example/").unwrap(), &mut none)
-                .is_none()
+                .attach(
+                    &Method::GET,
+                    &mut Target::parse("https://a.example/").unwrap(),
+                    &mut none
+                )
+                .is_empty()
         );
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn a_secret_goes_with_its_methods_and_paths_only() {
+        let binding = binding(
+            r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key",
+                "methods": ["GET", "PUT"], "paths": ["/api/v1", "/up/"]}"#,
+        );
+        let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
+        for (method, path, expected) in [
+            ("GET", "/api/v1", true),
+            ("GET", "/api/v1/", true),
+            ("GET", "/api/v1/x?y=../z", true),
+            ("PUT", "/up", true),
+            ("PUT", "/up/x", true),
+            ("POST", "/api/v1", false),
+            ("HEAD", "/api/v1", false),
+            ("get", "/api/v1", false),
+            ("GET", "/", false),
+            ("GET", "/api", false),
+            ("GET", "/api/v10", false),
+            ("GET", "/API/v1", false),
+            ("GET", "//api/v1", false),
+            ("GET", "/api/v1/../v2", false),
+            ("GET", "/api/v1/..%2fv2", false),
+            ("GET", "/api/v1/%252e%252e/v2", false),
+            ("GET", "/api/v1/..;/v2", false),
+            ("GET", "/?/api/v1", false),
+        ] {
+            let mut target = Target::parse(&format!("https://a.example{path}")).unwrap();
+            let mut headers = HeaderMap::new();
+            headers.insert("x-key", HeaderValue::from_static("of the guest"));
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let attached = bound.attach(&method, &mut target, &mut headers);
+            assert_eq!(!attached.is_empty(), expected, "{method} {path}");
+            let value = if expected { "s3cret-value" } else { "of the guest" };
+            assert_eq!(headers["x-key"], value, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_request_to_trace_carries_no_secret() {
+        let binding = binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#);
+        let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
+        for (method, expected) in [(Method::TRACE, 0), (Method::DELETE, 1)] {
+            let mut target = Target::parse("https://a.example/").unwrap();
+            let attached = bound.attach(&method, &mut target, &mut HeaderMap::new());
+            assert_eq!(attached.len(), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_may_have_a_secret_is_asked_for_whole_answers() {
+        let binding = binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#);
+        let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
+        let asked = [
+            "range",
+            "if-range",
+            "te",
+            "accept-charset",
+            "a-im",
+            "available-dictionary",
+            "dictionary-id",
+        ];
+        for (url, has_secret) in [
+            ("https://a.example/", true),
+            ("https://A.example.:8443/", true),
+            ("http://a.example/", true),
+            ("https://b.a.example/", false),
+            ("https://b.example/", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for name in asked.iter().chain(&["accept-encoding", "accept"]) {
+                headers.insert(*name, HeaderValue::from_static("of the guest"));
+            }
+            let treatment = bound.prepare(&Target::parse(url).unwrap(), &mut headers).unwrap();
+            assert_eq!(treatment.must_be_searchable, has_secret, "{url}");
+            for name in asked {
+                assert_eq!(headers.contains_key(name), !has_secret, "{url} {name}");
+            }
+            let coding = if has_secret { "identity" } else { "of the guest" };
+            assert_eq!(headers["accept-encoding"], coding, "{url}");
+            assert_eq!(headers["accept"], "of the guest", "{url}");
+        }
+        let nothing = BoundSecrets::default();
+        assert!(
+            nothing
+                .prepare(
+                    &Target::parse("https://a.example/").unwrap(),
+                    &mut HeaderMap::new()
+                )
+                .is_none()
+        );
     }
 
     #[test]
@@ -309,7 +496,11 @@ mod tests {
         ];
         let bound = BoundSecrets::new(&bindings, &secrets()).unwrap();
         let mut headers = HeaderMap::new();
-        bound.attach(&mut Target::parse("https://a.example/").unwrap(), &mut headers);
+        bound.attach(
+            &Method::GET,
+            &mut Target::parse("https://a.example/").unwrap(),
+            &mut headers,
+        );
         assert!(!format!("{bound:?} {headers:?}").contains("s3cret"));
     }
 
@@ -355,6 +546,26 @@ mod tests {
             (
                 r#"{"name": "token", "origins": [], "header": "x", "template": "{}\n"}"#,
                 "characters",
+            ),
+            (
+                r#"{"name": "token", "origins": [], "header": "x", "methods": ["get"]}"#,
+                "`get` is no method",
+            ),
+            (
+                r#"{"name": "token", "origins": [], "header": "x", "methods": ["TRACE"]}"#,
+                "`TRACE` is no method",
+            ),
+            (
+                r#"{"name": "token", "origins": [], "header": "x", "paths": ["api"]}"#,
+                "`api` is no path",
+            ),
+            (
+                r#"{"name": "token", "origins": [], "header": "x", "paths": ["/a/../b"]}"#,
+                "is no path",
+            ),
+            (
+                r#"{"name": "token", "origins": [], "header": "x", "paths": ["/a?b"]}"#,
+                "is no path",
             ),
             (
                 r#"{"name": "token", "origins": [], "placeholder": "{}"}"#,

@@ -1,7 +1,10 @@
 //! Secrets: where they go, and what a guest sees of them.
 
-use std::sync::Arc;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use toolcell_core::secret::Secrets;
 use wasmtime_wasi_http::Error;
 
@@ -116,6 +119,258 @@ async fn an_echo_that_could_not_be_seen_is_refused() {
     assert!(server.heads()[0].contains("accept-encoding: identity\r\n"));
     // Without a secret compression is the business of the guest.
     assert_eq!(caller.get("http://b.example/").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_transfer_coding_that_nobody_asked_for_is_refused() {
+    for coding in [
+        "gzip",
+        "gzip, chunked",
+        "chunked, gzip",
+        "deflate\r\ntransfer-encoding: chunked",
+    ] {
+        for origin in ["a.example", "b.example"] {
+            let head = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\n\r\n1\r\nx\r\n0\r\n\r\n");
+            let (mut caller, _server) = caller(move |_| head.clone().into_bytes()).await;
+            assert!(
+                caller.get(&format!("http://{origin}/")).await.is_err(),
+                "{coding}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_hides_compression_is_refused_where_a_secret_may_be() {
+    let gzip = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let answer = |body: Vec<u8>| {
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        [head.as_bytes(), &body].concat()
+    };
+    let (with, without) = (answer(gzip(VALUE)), answer(gzip("nothing")));
+    let (mut caller, _server) = caller(move |head| match head.contains("/with") {
+        true => with.clone(),
+        false => without.clone(),
+    })
+    .await;
+    let body = caller.get("http://a.example/with").await.unwrap().body;
+    assert!(
+        matches!(body, Err(Error::HttpResponseContentCoding(_))),
+        "{body:?}"
+    );
+    assert_eq!(
+        caller.get("http://a.example/").await.unwrap().body.unwrap(),
+        gzip("nothing")
+    );
+    // No binding names this host: what it has is not looked into.
+    assert_eq!(
+        caller.get("http://b.example/with").await.unwrap().body.unwrap(),
+        gzip(VALUE)
+    );
+}
+
+#[tokio::test]
+async fn a_range_never_cuts_a_secret_in_two() {
+    // A server that gives the part of its answer that a range asks for.
+    let (mut caller, server) = caller(|head| match head.split_once("range: bytes=") {
+        Some((_, range)) => {
+            let (from, to) = range.split_once("\r\n").unwrap().0.split_once('-').unwrap();
+            let to = head.len().min(to.parse().unwrap());
+            ok(&head[from.parse().unwrap()..to])
+        }
+        None => ok(head),
+    })
+    .await;
+    let headers = [
+        ("range", "bytes=0-60"),
+        ("if-range", "\"x\""),
+        ("te", "gzip"),
+        ("a-im", "gzip"),
+    ];
+    let answer = caller
+        .send(request("GET", "http://a.example/", &headers))
+        .await
+        .unwrap();
+    let body = String::from_utf8(answer.body.unwrap().to_vec()).unwrap();
+    assert!(
+        body.starts_with("GET / HTTP/1.1") && body.ends_with("\r\n\r\n"),
+        "{body}"
+    );
+    assert!(body.contains("******") && !body.contains("s3cret"), "{body}");
+    for (name, _) in headers {
+        assert!(!server.heads()[0].contains(&format!("\r\n{name}:")), "{name}");
+    }
+    caller
+        .send(request("GET", "http://b.example/", &headers[..1]))
+        .await
+        .unwrap();
+    assert!(server.heads()[1].contains("\r\nrange: bytes=0-60"));
+}
+
+#[tokio::test]
+async fn what_a_server_stored_is_masked_in_later_answers() {
+    let stored = Mutex::new(String::from("nothing yet"));
+    let server = Server::start(move |head| {
+        let mut stored = stored.lock().unwrap();
+        if head.contains("authorization: ") || head.contains("key=s3cret") {
+            head.clone_into(&mut stored);
+        }
+        ok(&stored)
+    })
+    .await;
+    let world = Arc::<World>::default();
+    world.name("a.example", &[&["8.8.8.8"]]);
+    world.name("b.example", &[&["9.9.9.9"]]);
+    world.route("8.8.8.8", server.address);
+    world.route("9.9.9.9", server.address);
+    for binding in [
+        r#"[{"name": "token", "origins": ["http://a.example"], "header": "authorization", "paths": ["/store"]}]"#,
+        r#"[{"name": "token", "origins": ["http://a.example"], "placeholder": "{{token}}"}]"#,
+    ] {
+        let new = || {
+            let mut setup = Setup::new(&world, &["http=http://*", "http=http://a.example:8080"]);
+            setup.secrets.insert("token", VALUE).unwrap();
+            setup.bindings = serde_json::from_str(binding).unwrap();
+            setup.caller()
+        };
+        new().get("http://a.example/store?key={{token}}").await.unwrap();
+        // Another call, which has sent no secret; another path, port and even host.
+        for load in [
+            "http://a.example/load",
+            "http://a.example:8080/",
+            "http://b.example/",
+        ] {
+            let mut later = new();
+            let body = later.get(load).await.unwrap().body.unwrap();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(
+                body.contains("********") && !body.contains("s3cret"),
+                "{load}: {body}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_echo_in_the_name_of_a_header_is_taken_out() {
+    let (mut caller, _server) = caller(|_| {
+        format!("HTTP/1.1 200 OK\r\nx-{VALUE}-y: 1\r\nx-other: 1\r\ncontent-length: 0\r\n\r\n").into_bytes()
+    })
+    .await;
+    let answer = caller.get("http://a.example/").await.unwrap();
+    let mut names: Vec<_> = answer.headers.keys().map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-length", "x-other"]);
+}
+
+/// A tool whose answers to requests with the secret are limited.
+async fn limited(
+    responses: &str,
+    answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
+) -> (Caller, Server) {
+    let world = Arc::<World>::default();
+    let server = Server::start(answer).await;
+    world.name("a.example", &[&["8.8.8.8"]]);
+    world.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&world, &["http=http://*"]);
+    setup.secrets.insert("token", VALUE).unwrap();
+    setup.bindings = serde_json::from_str(&format!(
+        r#"[{{"name": "token", "origins": ["http://a.example"], "header": "x-key", "paths": ["/s"],
+             "responses": {responses}}}]"#
+    ))
+    .unwrap();
+    (setup.caller(), server)
+}
+
+#[tokio::test]
+async fn a_withheld_answer_is_its_status_and_two_plain_headers() {
+    let (mut caller, _server) = limited("\"withheld\"", |head| {
+        let date = match head.contains("/s/odd") {
+            true => "Sun, 06 Nov 1994 08:49:37 GMT; and more",
+            false => "Sun, 06 Nov 1994 08:49:37 GMT",
+        };
+        format!(
+            "HTTP/1.1 201 Created\r\ndate: {date}\r\nretry-after: 120\r\nx-other: 1\r\nlocation: /x\r\n\
+             content-type: text/plain\r\ncontent-length: 4\r\n\r\nbody"
+        )
+        .into_bytes()
+    })
+    .await;
+    for (path, headers) in [
+        ("/s", vec!["date", "retry-after"]),
+        ("/s/odd", vec!["retry-after"]),
+    ] {
+        let answer = caller.get(&format!("http://a.example{path}")).await.unwrap();
+        assert_eq!(answer.status, 201);
+        let mut names: Vec<_> = answer.headers.keys().map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, headers);
+        assert!(answer.body.unwrap().is_empty());
+    }
+    // Without the secret it is an answer like any other.
+    let answer = caller.get("http://a.example/public").await.unwrap();
+    assert_eq!(answer.body.unwrap(), "body");
+}
+
+#[tokio::test]
+async fn an_answer_of_a_media_type_that_is_not_listed_is_refused() {
+    for (status, headers, is_passed) in [
+        (
+            "200 OK",
+            "content-type: application/json\r\ncontent-length: 4",
+            true,
+        ),
+        (
+            "200 OK",
+            "content-type: Application/JSON ; charset=utf-8\r\ncontent-length: 4",
+            true,
+        ),
+        (
+            "500 X",
+            "content-type: application/json\r\ncontent-length: 4",
+            true,
+        ),
+        ("200 OK", "content-type: text/html\r\ncontent-length: 4", false),
+        (
+            "200 OK",
+            "content-type: application/jsonp\r\ncontent-length: 4",
+            false,
+        ),
+        (
+            "200 OK",
+            "content-type: application/json\r\ncontent-type: application/json\r\ncontent-length: 4",
+            false,
+        ),
+        ("200 OK", "content-type: \r\ncontent-length: 4", false),
+        ("200 OK", "content-length: 4", false),
+        (
+            "302 X",
+            "content-type: text/html\r\nlocation: /x\r\ncontent-length: 4",
+            false,
+        ),
+        ("200 OK", "content-length: 0", true),
+        ("204 X", "x-y: z", true),
+    ] {
+        let (mut caller, _server) = limited(r#"["application/json"]"#, move |_| {
+            let body = if headers.ends_with('4') { "body" } else { "" };
+            format!("HTTP/1.1 {status}\r\n{headers}\r\n\r\n{body}").into_bytes()
+        })
+        .await;
+        let answer = caller.get("http://a.example/s").await;
+        assert_eq!(answer.is_ok(), is_passed, "{status} {headers}: {answer:?}");
+        if !is_passed {
+            let (denied, _) = caller.denials().remove(0);
+            assert!(
+                denied.contains("is not among the `responses` of the secret `token`"),
+                "{denied}"
+            );
+        }
+        assert!(caller.get("http://a.example/public").await.is_ok());
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,150 @@
+//! A response on its way to the guest: what may be passed on, and what is taken out of it.
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
+use toolcell_core::secret::SecretResponses;
+use wasmtime_wasi_http::Error;
+
+use super::mask::{check_content_coding, check_transfer_coding, mask_headers};
+use super::redirect::{self, Leads, UnreadableRedirect};
+use super::secrets::Treatment;
+use super::target::Target;
+
+/// Bytes of the names and values of all headers of a response.
+pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
+
+/// Headers that are passed on of an answer that is withheld.
+const PASSED_ON: [HeaderName; 2] = [DATE, RETRY_AFTER];
+
+/// Bytes of such a header: an HTTP date (RFC 9110, section 5.6.7) or a number of seconds.
+const MAX_PASSED_ON: usize = 29;
+
+/// Why a response is not passed on, beside what `wasi:http` has an error for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{0}")]
+    Redirect(#[from] UnreadableRedirect),
+    #[error("its media type `{found}` is not among the `responses` of the secret `{secret}`")]
+    MediaType {
+        secret: String,
+        /// Cut to a length.
+        found: String,
+    },
+}
+
+/// What becomes of a response.
+pub(crate) struct Checked {
+    /// Where it leads.
+    pub(crate) leads: Leads,
+    /// The guest gets no body.
+    pub(crate) withheld: bool,
+}
+
+/// Checks the size and the codings of a response.
+pub(crate) fn check<B>(
+    method: &Method,
+    response: &Response<B>,
+    limit: u64,
+    treatment: Option<&Treatment>,
+) -> Result<(), Error> {
+    let headers = response.headers();
+    let size: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if size > MAX_RESPONSE_HEADER_BYTES {
+        return Err(Error::HttpResponseHeaderSectionSize(u32::try_from(size).ok()));
+    }
+    check_transfer_coding(headers)?;
+    if treatment.is_some_and(|treatment| treatment.must_be_searchable) {
+        check_content_coding(headers)?;
+    }
+    match content_length(headers).filter(|_| has_body(method, response.status())) {
+        Some(length) if length > limit => Err(Error::HttpResponseBodySize(Some(length))),
+        _ => Ok(()),
+    }
+}
+
+/// Brings a redirect into one spelling, takes secrets out of the headers, and applies what the bindings of the secrets say
+/// that are in the request.
+pub(crate) fn settle<B>(
+    method: &Method,
+    target: &Target,
+    response: &mut Response<B>,
+    treatment: Option<&Treatment>,
+) -> Result<Checked, Refusal> {
+    let leads = redirect::settle(target, response)?;
+    let mut checked = Checked {
+        leads,
+        withheld: false,
+    };
+    let Some(treatment) = treatment else {
+        return Ok(checked);
+    };
+    mask_headers(response.headers_mut(), &treatment.redactor);
+    for (secret, responses) in &treatment.responses {
+        match responses {
+            SecretResponses::Any => {}
+            SecretResponses::Withheld => checked.withheld = true,
+            SecretResponses::MediaTypes(types) => {
+                let is_empty = content_length(response.headers()) == Some(0);
+                let found = media_type(response.headers());
+                let is_allowed = found.as_ref().is_some_and(|found| types.contains(found));
+                if !is_allowed && (found.is_some() || has_body(method, response.status()) && !is_empty) {
+                    return Err(Refusal::MediaType {
+                        secret: secret.clone(),
+                        found: found.unwrap_or_default().chars().take(64).collect(),
+                    });
+                }
+            }
+        }
+    }
+    if checked.withheld {
+        withhold(response.headers_mut());
+    }
+    Ok(checked)
+}
+
+/// Keeps of the headers what an honest server says to everybody, in the one form that it has.
+fn withhold(headers: &mut HeaderMap) {
+    let is_plain = |value: &[u8]| {
+        value.len() <= MAX_PASSED_ON
+            && value
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b',' | b':'))
+    };
+    let kept: Vec<_> = PASSED_ON
+        .into_iter()
+        .filter_map(|name| {
+            let value = headers
+                .get(&name)
+                .filter(|value| is_plain(value.as_bytes()))?
+                .clone();
+            Some((name, value))
+        })
+        .collect();
+    headers.clear();
+    headers.extend(kept);
+}
+
+/// The media type without parameters, in lower case; `None` where there is none, and empty where there are several.
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let first = values.next()?;
+    let text = first
+        .to_str()
+        .ok()
+        .filter(|_| values.next().is_none())
+        .unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default();
+    Some(essence.trim().to_ascii_lowercase())
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn has_body(method: &Method, status: StatusCode) -> bool {
+    let has_none = matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT);
+    method != Method::HEAD && !has_none
+}
