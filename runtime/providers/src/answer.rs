@@ -10,13 +10,15 @@ use serde_json::Value;
 use toolcell_core::json::parse_object;
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, Request, StopReason, Usage};
-use toolcell_core::{Message, Part, ProviderError};
+use toolcell_core::redact::Redaction;
+use toolcell_core::{Message, Part, ProviderError, Redactor};
 
 use crate::http::Failure;
 use crate::schema::Strict;
 
-/// Longest answer, in bytes of text, reasoning and arguments. Models stop long before.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Longest answer, in bytes of text, reasoning, arguments and what the provider wants back. The longest answers of models
+/// have some 130,000 tokens, which is less than a megabyte.
+pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Most calls in one answer. The largest parallel batches of real models have some dozens.
 const MAX_CALLS: usize = 1024;
@@ -36,6 +38,12 @@ pub(crate) struct Answer {
     deltas: Vec<Delta>,
     ids: HashSet<String>,
     bytes: usize,
+    redactor: Redactor,
+    /// Text or reasoning on its way through the redactor.
+    stream: Redaction,
+    is_reasoning: bool,
+    /// Arguments on their way through the redactor, for each call.
+    arguments: Vec<Redaction>,
     /// For tools whose schema was sent in another form, the way back.
     raised: BTreeMap<String, Strict>,
 }
@@ -49,6 +57,7 @@ impl Answer {
             .flat_map(|message: &std::sync::Arc<Message>| message.calls())
             .map(|call| call.id.clone())
             .collect();
+        let redactor = Redactor::default();
         Self {
             provider: provider.into(),
             parts: Vec::new(),
@@ -57,8 +66,19 @@ impl Answer {
             deltas: Vec::new(),
             ids,
             bytes: 0,
+            stream: redactor.live_stream(),
+            redactor,
+            is_reasoning: false,
+            arguments: Vec::new(),
             raised: BTreeMap::new(),
         }
+    }
+
+    /// The same without the secrets that `redactor` finds, in no part and no delta.
+    pub(crate) fn redacting(mut self, redactor: Redactor) -> Self {
+        self.stream = redactor.live_stream();
+        self.redactor = redactor;
+        self
     }
 
     /// The same for tools, by name, whose schemas were sent in their strict forms.
@@ -69,20 +89,59 @@ impl Answer {
 
     /// More text.
     pub(crate) fn text(&mut self, more: &str) {
+        self.more(more, false);
+    }
+
+    /// More reasoning.
+    pub(crate) fn reasoning(&mut self, more: &str) {
+        self.more(more, true);
+    }
+
+    fn more(&mut self, more: &str, is_reasoning: bool) {
         if more.is_empty() {
             return;
         }
         self.bytes += more.len();
-        self.deltas.push(Delta::Text(more.into()));
-        match self.parts.last_mut() {
-            Some(Part::Text { text, .. }) if !self.closed => text.push_str(more),
-            _ => self.open(Part::text(more)),
+        if is_reasoning != self.is_reasoning {
+            self.flush();
+            self.is_reasoning = is_reasoning;
         }
+        let known = self.stream.push(more.as_bytes()).into_owned();
+        self.add(known);
+    }
+
+    /// Gives out what was held back because it could have been the beginning of a secret.
+    fn flush(&mut self) {
+        let rest = self.stream.finish();
+        self.add(rest);
+    }
+
+    /// Adds to the text or reasoning.
+    fn add(&mut self, more: Vec<u8>) {
+        if more.is_empty() {
+            return;
+        }
+        let more = into_text(more);
+        match self.parts.last_mut() {
+            Some(Part::Text { text, .. }) if !self.closed && !self.is_reasoning => text.push_str(&more),
+            Some(Part::Reasoning { text, .. }) if !self.closed && self.is_reasoning => text.push_str(&more),
+            _ if self.is_reasoning => self.open(Part::Reasoning {
+                text: more.clone(),
+                opaque: Value::Null,
+            }),
+            _ => self.open(Part::text(more.clone())),
+        }
+        self.deltas.push(match self.is_reasoning {
+            true => Delta::Reasoning(more),
+            false => Delta::Text(more),
+        });
     }
 
     /// What the provider must get back with the text that was read last; begins an empty one where there is none. That text
     /// takes no more.
     pub(crate) fn text_opaque(&mut self, value: Value) {
+        self.flush();
+        self.bytes += size(&value);
         match self.parts.last_mut() {
             Some(Part::Text { opaque, .. }) if !self.closed => *opaque = value,
             _ => self.open(Part::Text {
@@ -93,24 +152,13 @@ impl Answer {
         self.close();
     }
 
-    /// More reasoning.
-    pub(crate) fn reasoning(&mut self, more: &str) {
-        if more.is_empty() {
-            return;
-        }
-        self.bytes += more.len();
-        self.deltas.push(Delta::Reasoning(more.into()));
-        match self.parts.last_mut() {
-            Some(Part::Reasoning { text, .. }) if !self.closed => text.push_str(more),
-            _ => self.open(Part::Reasoning {
-                text: more.into(),
-                opaque: Value::Null,
-            }),
-        }
-    }
-
     /// What the provider must get back with the reasoning that was read last; begins a part where there is none.
     pub(crate) fn reasoning_opaque(&mut self, value: Value) {
+        if !self.is_reasoning {
+            self.flush();
+            self.is_reasoning = true;
+        }
+        self.bytes += size(&value);
         match self.parts.last_mut() {
             Some(Part::Reasoning { opaque, .. }) if !self.closed => *opaque = value,
             _ => self.open(Part::Reasoning {
@@ -120,9 +168,20 @@ impl Answer {
         }
     }
 
+    /// Counts what a decoder keeps of the answer and gives back later.
+    pub(crate) fn keeps(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
+    /// A number that grows with every piece of the answer.
+    pub(crate) fn progress(&self) -> usize {
+        self.bytes + self.calls.len()
+    }
+
     /// What the provider must get back with its reasoning as a whole, where it sends that beside its parts: `first` goes
     /// with the first one, which is made up where there is none, `each` with all others.
     pub(crate) fn all_reasoning_opaque(&mut self, first: Value, each: &Value) {
+        self.flush();
         if !self
             .parts
             .iter()
@@ -143,7 +202,7 @@ impl Answer {
         }
     }
 
-    /// What follows is a part of its own, also when it is of the same kind.
+    /// What follows is a part of its own, also when it is of the same kind. What is held back goes with it.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
@@ -155,20 +214,20 @@ impl Answer {
 
     /// A call begins; gives its position among the calls. `id` is the provider's, if it gave one.
     pub(crate) fn call(&mut self, id: Option<&str>, name: &str) -> usize {
+        self.flush();
         let index = self.calls.len();
         self.bytes += name.len();
+        let name = self.redactor.text(name).into_owned();
         let id = self.unique_id(id);
         self.calls.push(self.parts.len());
+        self.arguments.push(self.redactor.live_stream());
         self.open(Part::Call(CallRequest {
             id,
-            name: name.into(),
+            name: name.clone(),
             arguments: String::new(),
             opaque: Value::Null,
         }));
-        self.deltas.push(Delta::CallStarted {
-            index,
-            name: name.into(),
-        });
+        self.deltas.push(Delta::CallStarted { index, name });
         index
     }
 
@@ -178,12 +237,46 @@ impl Answer {
             return;
         }
         self.bytes += fragment.len();
+        if let Some(stream) = self.arguments.get_mut(index) {
+            let known = stream.push(fragment.as_bytes()).into_owned();
+            self.add_arguments(index, known);
+        }
+    }
+
+    /// The arguments of a call as a whole, of which the beginning may have come before.
+    pub(crate) fn whole_arguments(&mut self, index: usize, whole: &str) {
+        if let Some(stream) = self.arguments.get_mut(index) {
+            // What it holds back is in the whole.
+            *stream = self.redactor.live_stream();
+        }
+        let whole = self.redactor.text(whole).into_owned();
+        let Some(call) = self.call_at(index) else { return };
+        match whole.strip_prefix(call.arguments.as_str()) {
+            Some(rest) => {
+                let rest = rest.as_bytes().to_vec();
+                self.bytes += rest.len();
+                self.add_arguments(index, rest);
+            }
+            // The whole is right where it differs from its pieces.
+            None => call.arguments = whole,
+        }
+    }
+
+    fn flush_arguments(&mut self, index: usize) {
+        if let Some(stream) = self.arguments.get_mut(index) {
+            let rest = stream.finish();
+            self.add_arguments(index, rest);
+        }
+    }
+
+    fn add_arguments(&mut self, index: usize, more: Vec<u8>) {
+        if more.is_empty() {
+            return;
+        }
+        let fragment = into_text(more);
         if let Some(call) = self.call_at(index) {
-            call.arguments.push_str(fragment);
-            self.deltas.push(Delta::CallArguments {
-                index,
-                fragment: fragment.into(),
-            });
+            call.arguments.push_str(&fragment);
+            self.deltas.push(Delta::CallArguments { index, fragment });
         }
     }
 
@@ -225,6 +318,10 @@ impl Answer {
 
     /// The complete answer.
     pub(crate) fn complete(&mut self, stop: StopReason, usage: Option<Usage>) -> Completion {
+        self.flush();
+        for index in 0..self.calls.len() {
+            self.flush_arguments(index);
+        }
         let mut parts = std::mem::take(&mut self.parts);
         // Only the last call can be cut off, and one that has no arguments yet was cut off before them.
         if stop == StopReason::MaxTokens
@@ -245,7 +342,27 @@ impl Answer {
                 call.arguments = arguments.to_string();
             }
         }
+        let stop = match stop {
+            StopReason::Other(words) => StopReason::Other(self.redactor.text(&words).into_owned()),
+            other => other,
+        };
+        if !self.redactor.is_empty() {
+            parts.iter_mut().for_each(|part| self.redact(part));
+        }
         Completion { parts, stop, usage }
+    }
+
+    /// Takes secrets out of what did not come through a stream: names, identifiers, and what goes back to the provider.
+    fn redact(&self, part: &mut Part) {
+        match part {
+            Part::Text { opaque, .. } | Part::Reasoning { opaque, .. } => self.redactor.json(opaque),
+            Part::Call(call) => {
+                self.redactor.string(&mut call.id);
+                self.redactor.string(&mut call.name);
+                self.redactor.string(&mut call.arguments);
+                self.redactor.json(&mut call.opaque);
+            }
+        }
     }
 
     fn unique_id(&mut self, proposed: Option<&str>) -> String {
@@ -260,6 +377,21 @@ impl Answer {
                 return id;
             }
         }
+    }
+}
+
+/// A stream of text holds back whole characters only where a secret is beyond ASCII.
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
+/// Bytes of the texts in a value.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        _ => 1,
     }
 }
 

@@ -80,6 +80,7 @@ impl MessagesDecoder {
                 answer.reasoning(field("thinking"));
             }
             ("signature_delta", Some(Block::Thinking { signature, .. })) => {
+                answer.keeps(field("signature").len());
                 signature.push_str(field("signature"));
             }
             ("input_json_delta", Some(Block::Call(position))) => {

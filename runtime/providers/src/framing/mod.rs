@@ -54,6 +54,7 @@ pub(crate) struct Reader {
     framing: Framing,
     lines: Lines,
     sse: Sse,
+    lines_read: u64,
 }
 
 impl Reader {
@@ -62,6 +63,7 @@ impl Reader {
             framing,
             lines: Lines::new(MAX_LINE_BYTES),
             sse: Sse::new(MAX_EVENT_BYTES),
+            lines_read: 0,
         }
     }
 
@@ -75,9 +77,15 @@ impl Reader {
         self.lines.end();
     }
 
+    /// Lines that were read since the last time, also those that are no event or a part of one.
+    pub(crate) fn take_lines(&mut self) -> u64 {
+        std::mem::take(&mut self.lines_read)
+    }
+
     /// The next complete event, if there is one.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, FramingError> {
         while let Some(line) = self.lines.next()? {
+            self.lines_read += 1;
             match self.framing {
                 Framing::Lines if line.trim().is_empty() => {}
                 Framing::Lines => {

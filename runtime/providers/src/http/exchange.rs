@@ -10,24 +10,29 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
-use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
+use toolcell_core::{ProviderError, Redactor};
 
 use super::client::{chain, client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::retry::Failure;
+use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::answer::Answer;
 use crate::emit::Emitter;
-use crate::framing::{Event, Framing, FramingError, Reader};
+use crate::framing::{Event, Framing, FramingError, MAX_EVENT_BYTES, Reader};
 use crate::key::redact;
 use crate::{ApiKey, SetupError};
 
 /// Longest body of an error that is read, in bytes; the rest is not waited for.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// Longest body of an answer that comes in one piece though a stream was asked for, in bytes.
-const MAX_WHOLE_BODY: usize = 64 << 20;
+/// Longest body of an answer that comes in one piece though a stream was asked for, in bytes: as long as an event of a stream.
+const MAX_WHOLE_BODY: usize = MAX_EVENT_BYTES;
+
+/// Bytes of the shortest key that is looked for in answers. A shorter one is a word, such as the `ollama` that some local
+/// servers want to hear.
+const MIN_SECRET: usize = 8;
 
 /// How long a stream may go on after everything that matters was read. Servers exist that neither send the end marker
 /// nor close the connection; what may still come is the usage.
@@ -103,6 +108,7 @@ pub(crate) struct Http {
     client: reqwest::Client,
     options: HttpOptions,
     key: Option<ApiKey>,
+    redactor: Redactor,
 }
 
 impl Http {
@@ -110,6 +116,7 @@ impl Http {
         Ok(Self {
             provider: provider.into(),
             client: client(&options)?,
+            redactor: redactor(key.iter(), &options),
             options,
             key,
         })
@@ -127,9 +134,13 @@ impl Http {
         let mut adaptations = 0;
         loop {
             wire.prepare().await?;
-            let failure = match self.attempt(&wire, deadline, out).await {
+            let redactor = match wire.secret() {
+                None => self.redactor.clone(),
+                token => redactor(self.key.iter().chain(token), &self.options),
+            };
+            let failure = match self.attempt(&wire, &redactor, deadline, out).await {
                 Ok(completion) => return Ok(completion),
-                Err(failure) => self.without_secrets(failure, wire.secret()),
+                Err(failure) => self.without_secrets(failure, wire.secret(), &redactor),
             };
             if out.has_emitted() {
                 return Err(failure.error);
@@ -167,6 +178,7 @@ impl Http {
     async fn attempt<W: Wire>(
         &self,
         wire: &W,
+        redactor: &Redactor,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, Failure> {
@@ -206,30 +218,36 @@ impl Http {
         }
         // Asked for a stream, some servers answer in one piece all the same.
         let whole = W::FRAMING == Framing::Sse && media_type.starts_with("application/json");
-        self.read(wire, response, whole, deadline, out).await
+        let answer = wire.answer().redacting(redactor.clone());
+        self.read(wire, answer, response, whole, deadline, out).await
     }
 
     async fn read<W: Wire>(
         &self,
         wire: &W,
+        mut answer: Answer,
         mut response: reqwest::Response,
         whole: bool,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, Failure> {
         let mut decoder = wire.decoder();
-        let mut answer = wire.answer();
         let mut reader = Reader::new(W::FRAMING);
+        let mut limits = StreamLimits::new(self.options.progress_timeout);
         let mut collected = Vec::new();
         let mut progress = Progress::Open;
         let mut linger: Option<Instant> = None;
         while progress != Progress::Done {
-            let until = [deadline, linger].into_iter().flatten().min();
+            let until = [deadline, linger, Some(limits.until())]
+                .into_iter()
+                .flatten()
+                .min();
             let chunk = match self.in_time(until, response.chunk()).await {
                 Ok(Ok(chunk)) => chunk,
                 // What was missing is worth less than the answer.
                 _ if progress == Progress::Settled => None,
                 Ok(Err(error)) => return Err(self.cut_off(&chain(&error.without_url()))),
+                Err(_) if limits.until() <= Instant::now() => return Err(self.stalled()),
                 Err(failure) => return Err(failure),
             };
             let ended = chunk.is_none();
@@ -252,13 +270,16 @@ impl Http {
                     progress = self.take(&mut decoder, event, &mut answer, out).await?;
                 }
             } else {
+                limits.bytes(chunk.len()).map_err(|e| self.of_limit(e))?;
                 reader.push(&chunk);
                 if ended {
                     reader.end();
                 }
-                while progress != Progress::Done
-                    && let Some(event) = reader.next().map_err(|e| self.of_framing(e))?
-                {
+                while progress != Progress::Done {
+                    let event = reader.next().map_err(|e| self.of_framing(e))?;
+                    limits.lines(reader.take_lines()).map_err(|e| self.of_limit(e))?;
+                    let Some(event) = event else { break };
+                    let before = answer.progress();
                     let next = match self.take(&mut decoder, event, &mut answer, out).await {
                         // Half an event is no broken server but a broken connection.
                         Err(failure) if ended && failure.error.kind == ProviderErrorKind::Protocol => {
@@ -266,6 +287,9 @@ impl Http {
                         }
                         other => other?,
                     };
+                    if answer.progress() != before || (next != progress && next != Progress::Open) {
+                        limits.progress();
+                    }
                     // An answer that was complete stays so.
                     if next != Progress::Open {
                         progress = next;
@@ -333,20 +357,39 @@ impl Http {
         deadline: Option<Instant>,
         work: impl Future<Output = T>,
     ) -> Result<T, Failure> {
-        let idle = Instant::now() + self.options.idle_timeout;
-        let (until, message) = match deadline {
-            Some(deadline) if deadline < idle => (
-                deadline,
-                format!(
-                    "not finished within the deadline of {:?}",
-                    self.options.deadline.unwrap_or(LINGER)
-                ),
-            ),
-            _ => (idle, format!("nothing came for {:?}", self.options.idle_timeout)),
-        };
-        timeout_at(until, work)
-            .await
-            .map_err(|_| Failure::fatal(self.error(ProviderErrorKind::Timeout, message)))
+        let now = Instant::now();
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            // A server that always has something to say is not waited for either.
+            return Err(self.too_late());
+        }
+        let idle = now + self.options.idle_timeout;
+        match timeout_at(deadline.map_or(idle, |deadline| deadline.min(idle)), work).await {
+            Ok(done) => Ok(done),
+            Err(_) if deadline.is_some_and(|deadline| deadline < idle) => Err(self.too_late()),
+            Err(_) => Err(self.timeout(format!("nothing came for {:?}", self.options.idle_timeout))),
+        }
+    }
+
+    fn too_late(&self) -> Failure {
+        self.timeout(format!(
+            "not finished within the deadline of {:?}",
+            self.options.deadline.unwrap_or(LINGER)
+        ))
+    }
+
+    fn stalled(&self) -> Failure {
+        self.timeout(format!(
+            "nothing of the answer came for {:?}, though the connection was kept",
+            self.options.progress_timeout
+        ))
+    }
+
+    fn timeout(&self, message: String) -> Failure {
+        Failure::fatal(self.error(ProviderErrorKind::Timeout, message))
+    }
+
+    fn of_limit(&self, limit: StreamLimit) -> Failure {
+        Failure::fatal(self.error(ProviderErrorKind::Protocol, limit.to_string()))
     }
 
     fn of_transport(&self, error: reqwest::Error) -> Failure {
@@ -378,18 +421,31 @@ impl Http {
     }
 
     /// A server may repeat the key that it was sent.
-    fn without_secrets(&self, mut failure: Failure, token: Option<&ApiKey>) -> Failure {
+    fn without_secrets(&self, mut failure: Failure, token: Option<&ApiKey>, redactor: &Redactor) -> Failure {
+        let message = &mut failure.error.message;
         for key in self.key.iter().chain(token) {
-            failure.error.message = redact(key.expose(), &failure.error.message);
+            *message = redact(key.expose(), message);
         }
-        for (_, value) in &self.options.headers {
-            // Short values are words such as `true` rather than secrets.
-            if value.len() >= 8 {
-                failure.error.message = redact(value, &failure.error.message);
-            }
+        for value in secret_headers(&self.options) {
+            *message = redact(value, message);
         }
+        redactor.string(message);
         failure
     }
+}
+
+/// Finds keys and tokens, and the values of further headers, in what a provider says.
+fn redactor<'a>(keys: impl Iterator<Item = &'a ApiKey>, options: &'a HttpOptions) -> Redactor {
+    let keys = keys.map(ApiKey::expose).filter(|key| key.len() >= MIN_SECRET);
+    Redactor::new(keys.chain(secret_headers(options)).map(|value| ("key", value)))
+}
+
+/// The values of further headers. Short ones are words such as `true` rather than secrets; of `Bearer TOKEN` the token is one
+/// too.
+fn secret_headers(options: &HttpOptions) -> impl Iterator<Item = &str> {
+    let values = options.headers.iter().map(|(_, value)| value.as_str());
+    let words = values.clone().filter_map(|value| value.split_whitespace().last());
+    values.chain(words).filter(|value| value.len() >= MIN_SECRET)
 }
 
 /// The error for an event that is no JSON or not what the wire prescribes.

@@ -5,6 +5,7 @@ mod exchange;
 mod failure;
 mod options;
 mod retry;
+mod stream_limits;
 
 pub(crate) use client::{Endpoint, bearer, endpoint, header};
 pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Wire, error_in_stream, malformed};

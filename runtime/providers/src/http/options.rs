@@ -13,6 +13,9 @@ pub struct HttpOptions {
     /// Longest silence: from the request to the first byte of the answer, and between two pieces of it. Models that
     /// reason can be silent for minutes. Default: 300 seconds.
     pub idle_timeout: Duration,
+    /// Longest time in which nothing of the answer comes, whatever else the server sends to keep the connection. Default: 900
+    /// seconds.
+    pub progress_timeout: Duration,
     /// Longest time for the whole answer with all retries. Default: none.
     pub deadline: Option<Duration>,
     /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not asked. Not shown by
@@ -31,6 +34,7 @@ impl Default for HttpOptions {
         Self {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
+            progress_timeout: Duration::from_secs(900),
             deadline: None,
             proxy: None,
             root_certificates: Vec::new(),
@@ -46,6 +50,7 @@ impl std::fmt::Debug for HttpOptions {
         f.debug_struct("HttpOptions")
             .field("connect_timeout", &self.connect_timeout)
             .field("idle_timeout", &self.idle_timeout)
+            .field("progress_timeout", &self.progress_timeout)
             .field("deadline", &self.deadline)
             .field("proxy", &self.proxy.as_ref().map(|_| "***"))
             .field("root_certificates", &self.root_certificates.len())

@@ -71,6 +71,7 @@ impl ChatDecoder {
             && !details.is_empty()
         {
             for detail in details {
+                answer.keeps(detail.to_string().len());
                 join_detail(&mut self.reasoning_details, detail);
             }
         }

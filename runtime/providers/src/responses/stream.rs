@@ -58,14 +58,8 @@ impl ResponsesDecoder {
         match item.get("type").and_then(Value::as_str) {
             Some("function_call") => {
                 let arguments = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
-                if let Some(position) = begun.call
-                    && let Some(call) = answer.call_at(position)
-                {
-                    match arguments.strip_prefix(call.arguments.as_str()) {
-                        Some(rest) => answer.arguments(position, rest),
-                        // The whole is right where it differs from its pieces.
-                        None => arguments.clone_into(&mut call.arguments),
-                    }
+                if let Some(position) = begun.call {
+                    answer.whole_arguments(position, arguments);
                 }
             }
             Some("reasoning") => {

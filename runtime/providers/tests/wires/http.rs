@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use toolcell_core::ProviderError;
 use toolcell_core::provider::{Delta, ProviderErrorKind};
-use toolcell_providers::ApiKey;
 use toolcell_providers::openai::{OpenAi, Options};
+use toolcell_providers::{ApiKey, HttpOptions};
 
 use crate::conversation::*;
 use crate::loopback::{CERTIFICATE, Reply, Server};
@@ -218,6 +219,76 @@ async fn the_deadline_ends_a_stream_that_never_falls_silent() {
     let error = play(&model(&server, options), hello()).await.1.unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Timeout);
     assert_eq!(error.message, "not finished within the deadline of 100ms");
+}
+
+/// How a stream ends that goes on and on with `filler`.
+async fn end_of_endless(filler: &str, bytes: usize, options: HttpOptions) -> ProviderError {
+    let mut body = format!("data: {}\n\n", HELLO[0]);
+    body.push_str(&filler.repeat(bytes / filler.len()));
+    let server = Server::start([Reply::sse(body)]).await;
+    play(&model(&server, options), hello()).await.1.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_stream_without_any_of_the_answer_ends_at_a_limit() {
+    let empty_delta = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n";
+    let long_comment = format!(": {}\n\n", "x".repeat(1 << 20));
+    for (filler, bytes, limit) in [
+        ("\n", 1 << 20, "100000 lines"),
+        (": still here\n\n", 4 << 20, "100000 lines"),
+        ("event: ping\n", 4 << 20, "100000 lines"),
+        (empty_delta, 16 << 20, "100000 lines"),
+        ("id: 1\nretry: 1\n", 4 << 20, "100000 lines"),
+        (long_comment.as_str(), 40 << 20, "33554432 bytes"),
+    ] {
+        let error = end_of_endless(filler, bytes, http()).await;
+        assert_eq!(error.kind, ProviderErrorKind::Protocol, "{error}");
+        let expected = format!("{limit} came without any of the answer in them");
+        assert_eq!(error.message, expected, "{}", &filler[..filler.len().min(20)]);
+    }
+    // Less than that is an ordinary wait.
+    let kept = ": still here\n\n".repeat(49_000);
+    let answer: String = HELLO.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let server = Server::start([Reply::sse(kept + &answer)]).await;
+    let end = play(&model(&server, http()), hello()).await.1.unwrap();
+    assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
+}
+
+#[tokio::test]
+async fn time_without_progress_ends_a_stream_that_is_never_silent() {
+    for filler in [
+        ": still here\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{}}]}\n\n",
+    ] {
+        let mut options = http();
+        options.progress_timeout = Duration::from_millis(100);
+        let body = format!("data: {}\n\n{}", HELLO[0], filler.repeat(50_000));
+        let server = Server::start([Reply::sse(body).in_pieces(filler.len())]).await;
+        let error = play(&model(&server, options), hello()).await.1.unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Timeout);
+        let message = "nothing of the answer came for 100ms, though the connection was kept";
+        assert_eq!(error.message, message);
+    }
+    // Slow is not stalled.
+    let mut options = http();
+    options.progress_timeout = Duration::from_secs(30);
+    let server = Server::start([Reply::events(HELLO).in_pieces(9)]).await;
+    assert!(play(&model(&server, options), hello()).await.1.is_ok());
+}
+
+#[tokio::test]
+async fn an_answer_is_accepted_up_to_its_limit_and_refused_beyond() {
+    let word = "x".repeat(1 << 16);
+    let delta = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
+    for (more, is_accepted) in [("", true), ("y", false)] {
+        let last = format!(
+            "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{more}\"}},\"finish_reason\":\"stop\"}}]}}\n\n"
+        );
+        let body = delta.repeat((8 << 20) / word.len()) + &last;
+        let server = Server::start([Reply::sse(body)]).await;
+        let end = play(&model(&server, http()), hello()).await.1;
+        assert_eq!(end.is_ok(), is_accepted);
+    }
 }
 
 #[tokio::test]
