@@ -77,6 +77,68 @@ fn a_grant_that_was_not_locked_is_refused_and_less_is_not() {
     person.run(&["lock", "--check", "--tool", "json"]).ended(4);
 }
 
+/// The user's file with a secret for `fetch`, bound as `more` says.
+fn bound(person: &Person, more: &str) {
+    person.configure(&format!(
+        "[secrets.token]\nenv = \"MY_TOKEN\"\n[tools.fetch]\ngrants = [\"http=api.example.com\"]\n\
+         secrets = [{{ secret = \"token\", origins = [\"https://api.example.com\"], header = \"authorization\", template = \"Bearer {{}}\"{more} }}]\n"
+    ));
+}
+
+const NARROW: &str = ", methods = [\"POST\"], paths = [\"/v1/me\"], responses = [\"application/json\"]";
+
+#[test]
+fn policy_explain_shows_where_secrets_go() {
+    let mut person = Person::new();
+    person.var("MY_TOKEN", "planted-secret-value");
+    let explain = ["policy", "explain", "--tool", "fetch"];
+    for (more, line) in [
+        ("", "token: authorization: Bearer {} to https://api.example.com"),
+        (
+            NARROW,
+            "token: authorization: Bearer {} to https://api.example.com, methods POST, paths /v1/me, answers application/json",
+        ),
+    ] {
+        bound(&person, more);
+        let seen = person.run(&explain).ended(0);
+        let expected = format!("with the secret {line}\n");
+        assert!(seen.stdout.contains(&expected), "{}", seen.stdout);
+        let json = person.run(&[&explain[..], &["--json"]].concat()).ended(0).json();
+        assert_eq!(json["components"][0]["secrets"][0], line);
+    }
+}
+
+#[test]
+fn a_binding_that_was_not_locked_is_refused() {
+    let mut person = Person::new();
+    person.var("MY_TOKEN", "planted-secret-value");
+    bound(&person, NARROW);
+    person.run(&["lock", "--tool", "fetch"]).ended(0);
+    person.run(&["lock", "--check", "--tool", "fetch"]).ended(0);
+    bound(&person, "");
+    let seen = person.run(&["lock", "--check", "--tool", "fetch"]).ended(4);
+    let reason =
+        "the grant `secret token: authorization: Bearer {} to https://api.example.com` is not among those";
+    assert!(seen.stderr.contains(reason), "{}", seen.stderr);
+}
+
+#[test]
+fn a_binding_that_cannot_be_used_is_a_mistake_of_the_configuration() {
+    let mut person = Person::new();
+    person.var("MY_TOKEN", "planted-secret-value");
+    for (more, why) in [
+        (", responses = \"none\"", "not `none`"),
+        (", responses = []", "no media type"),
+        (", methods = [\"get\"]", "`get` is no method"),
+        (", paths = [\"v1\"]", "`v1` is no path"),
+    ] {
+        bound(&person, more);
+        let call = ["call", "fetch_page", r#"{"url": "https://api.example.com/"}"#];
+        let seen = person.run(&call).ended(3);
+        assert!(seen.stderr.contains(why), "{more}: {}", seen.stderr);
+    }
+}
+
 #[test]
 fn a_lock_file_that_is_none_is_refused() {
     let person = Person::new();
