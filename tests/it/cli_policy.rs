@@ -133,7 +133,7 @@ fn a_binding_that_cannot_be_used_is_a_mistake_of_the_configuration() {
         (", paths = [\"v1\"]", "`v1` is no path"),
     ] {
         bound(&person, more);
-        let call = ["call", "fetch_page", r#"{"url": "https://api.example.com/"}"#];
+        let call = ["call", "fetch", r#"{"url": "https://api.example.com/"}"#];
         let seen = person.run(&call).ended(3);
         assert!(seen.stderr.contains(why), "{more}: {}", seen.stderr);
     }
