@@ -1,8 +1,8 @@
 //! Arguments as JSON (RFC 8259), read strictly.
 //!
 //! [`parse_object`] refuses what two readers could understand differently: duplicate names (a policy that sees the
-//! first and a guest that sees the last), numbers that no `f64` holds, and text that is deeper or longer than any honest
-//! argument.
+//! first and a guest that sees the last), numbers that would be others once they are read ([`inexact_number`]), and text
+//! that is deeper or longer than any honest argument.
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -12,6 +12,9 @@ pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
 /// Deepest nesting of arguments, in objects and arrays.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
+
+/// Bytes of a number that an error repeats.
+pub(crate) const MAX_SHOWN_NUMBER: usize = 40;
 
 /// Why a text is not a JSON object that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +26,9 @@ pub enum JsonError {
     /// Not JSON, nested too deeply, or with a name that stands twice in one object.
     #[error("{0}")]
     Syntax(String),
+    /// A number that would be another one once it is read.
+    #[error("the number {0} cannot be kept as it is; write it as a string, or with fewer digits")]
+    InexactNumber(String),
     /// JSON, but no object.
     #[error("a JSON object is expected, not {0}")]
     NotAnObject(&'static str),
@@ -57,7 +63,104 @@ pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     .deserialize(&mut reader)
     .and_then(|value| reader.end().map(|()| value))
     .map_err(|e| JsonError::Syntax(e.to_string()))?;
-    Ok(value)
+    match inexact_number(text) {
+        None => Ok(value),
+        Some(number) => {
+            let end = number.len().min(MAX_SHOWN_NUMBER);
+            Err(JsonError::InexactNumber(number[..end].to_owned()))
+        }
+    }
+}
+
+/// The first number of a JSON text that [`Value`] does not keep: one that is whole and has more digits than it holds, one
+/// so small that it would become 0 or lose its digits, and `-0`. Fractions are rounded to the nearest `f64` as everywhere.
+/// The text must be JSON.
+pub fn inexact_number(text: &str) -> Option<&str> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = end_of_string(bytes, at),
+            b'-' | b'0'..=b'9' => {
+                let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+                let len = bytes[at..].iter().take_while(|byte| is_part(byte)).count();
+                let number = &text[at..at + len];
+                if !is_kept(number) {
+                    return Some(number);
+                }
+                at += len;
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// The place behind a string that begins at `at`.
+fn end_of_string(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn is_kept(number: &str) -> bool {
+    if number == "-0" {
+        return false;
+    }
+    if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
+        return true;
+    }
+    let (Ok(read), Some(written)) = (number.parse::<f64>(), Decimal::of(number)) else {
+        return false;
+    };
+    if written.digits.is_empty() {
+        return true;
+    }
+    // A fraction is rounded. What is whole, and what is so small that an `f64` has few digits for it, must come out as it
+    // was written.
+    (written.exponent < 0 && read.is_normal())
+        || Decimal::of(&format!("{read:e}")).is_some_and(|read| read == written)
+}
+
+/// A decimal number: digits that neither begin nor end with 0, times a power of ten.
+#[derive(PartialEq, Eq)]
+struct Decimal {
+    is_negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    fn of(number: &str) -> Option<Self> {
+        let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+            // Beyond this every number is 0 or too large.
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+            None => (number, 0),
+        };
+        let (is_negative, mantissa) = match mantissa.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, mantissa),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        let digits = digits.trim_start_matches('0');
+        let without = digits.trim_end_matches('0');
+        let (zeros, places) = (digits.len() - without.len(), fraction.len());
+        let exponent = i64::from(exponent)
+            .checked_add(i64::try_from(zeros).ok()?)?
+            .checked_sub(i64::try_from(places).ok()?)?;
+        Some(Self {
+            is_negative,
+            digits: without.to_owned(),
+            exponent: if without.is_empty() { 0 } else { exponent },
+        })
+    }
 }
 
 /// The kind of a value in words: `an array`, `null`, …
@@ -262,6 +365,64 @@ mod tests {
             let error = parse_object(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_number_that_would_be_another_one_is_refused() {
+        for number in [
+            "1e-400",
+            "-1e-400",
+            "0.0000001e-320",
+            "4.9e-324",
+            "1e-9999999999999999999",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "9007199254740993.0",
+            "90071992547409931e2",
+            "123456789012345678901234567890",
+            "-0",
+        ] {
+            for text in [
+                format!("{{\"a\":{number}}}"),
+                format!("{{\"a\":[\"1\\\"\",{number} ]}}"),
+            ] {
+                let error = parse_object(&text).unwrap_err().to_string();
+                assert!(
+                    error.contains(&format!("the number {number} cannot be kept")),
+                    "{error}"
+                );
+            }
+        }
+        let long = format!("[{}]", "9".repeat(300));
+        assert!(parse_value(&long).unwrap_err().to_string().len() < 150);
+    }
+
+    #[test]
+    fn a_number_that_is_kept_is_accepted() {
+        for (number, kept) in [
+            ("0", "0"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808", "-9223372036854775808"),
+            ("9007199254740993", "9007199254740993"),
+            ("9007199254740992.0", "9007199254740992.0"),
+            ("2.2250738585072014e-308", "2.2250738585072014e-308"),
+            ("5e-324", "5e-324"),
+            ("1e22", "1e+22"),
+            ("1e23", "1e+23"),
+            ("10000000000000000000000", "1e+22"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+            ("-0.0", "-0.0"),
+            ("0e99999", "0.0"),
+            // Rounded as everywhere.
+            ("0.1", "0.1"),
+            ("3.14159265358979323846264338327950288", "3.141592653589793"),
+            ("0.10000000000000001", "0.1"),
+        ] {
+            let value = parse_value(number).unwrap();
+            assert_eq!(value.to_string(), kept, "{number}");
+        }
+        let text = r#"{"1e-400":"18446744073709551616 \\\" -0"}"#;
+        assert!(parse_object(text).is_ok(), "text is no number");
     }
 
     #[test]

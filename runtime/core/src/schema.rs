@@ -111,6 +111,12 @@ impl Schema {
             return Err(SchemaError::TooLong(text.len()));
         }
         let value: Value = serde_json::from_str(text).map_err(|e| SchemaError::Json(e.to_string()))?;
+        if let Some(number) = json::inexact_number(text) {
+            let shown: String = number.chars().take(json::MAX_SHOWN_NUMBER).collect();
+            return Err(SchemaError::Json(format!(
+                "the number {shown} cannot be kept as it is"
+            )));
+        }
         Self::new(value)
     }
 

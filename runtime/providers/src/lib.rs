@@ -19,6 +19,7 @@
 
 mod answer;
 pub mod anthropic;
+mod arguments;
 mod echo;
 mod emit;
 mod error;

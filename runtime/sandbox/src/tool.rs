@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
+use toolcell_core::json::inexact_number;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
     Blob, BoxFuture, CallContext, Content, Left, Link, Policy, Redactor, Schema, Tool, ToolCall, ToolError,
@@ -167,6 +168,9 @@ fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Resul
         cause: format!("its structured answer {what}"),
     };
     let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is no JSON: {e}")))?;
+    if inexact_number(text).is_some() {
+        return Err(broken("has a number that cannot be kept as it is".into()));
+    }
     if let Some(schema) = schema
         && let Err(mismatches) = schema.validate(&value)
     {

@@ -370,6 +370,24 @@ fn structured(text: &str, schema: Option<&str>) -> Probe {
 }
 
 #[tokio::test]
+async fn a_structured_answer_with_a_changed_number_is_refused() {
+    for (text, kept) in [
+        ("18446744073709551615", true),
+        ("18446744073709551616", false),
+        ("1e-400", false),
+    ] {
+        let (result, _) = run(&structured(&format!("{{\"n\":{text}}}"), None), Policy::default()).await;
+        match result {
+            Ok(output) => assert!(kept && output.structured.unwrap()["n"].to_string() == text),
+            Err(error) => assert!(
+                !kept && error.to_string().contains("a number that cannot be kept"),
+                "{error}"
+            ),
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_structured_answer_is_json_that_fits_the_schema_of_the_tool() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
     let (result, _) = run(&structured(r#"{"n":1}"#, Some(schema)), Policy::default()).await;

@@ -5,6 +5,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
 use crate::answer::Answer;
+use crate::arguments;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
@@ -25,7 +26,7 @@ impl GeminiDecoder {
         }
     }
 
-    fn response(&mut self, data: &Value, answer: &mut Answer) {
+    fn response(&mut self, data: &Value, text: &str, answer: &mut Answer) {
         if let Some(candidate) = data.pointer("/candidates/0") {
             for part in candidate
                 .pointer("/content/parts")
@@ -33,7 +34,7 @@ impl GeminiDecoder {
                 .into_iter()
                 .flatten()
             {
-                part_of(part, answer);
+                part_of(part, text, answer);
             }
             if let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) {
                 self.finish = Some(reason.to_owned());
@@ -60,13 +61,13 @@ impl GeminiDecoder {
     }
 }
 
-fn part_of(part: &Value, answer: &mut Answer) {
+fn part_of(part: &Value, text: &str, answer: &mut Answer) {
     let signature = part.get("thoughtSignature");
     if let Some(call) = part.get("functionCall") {
         let field = |name: &str| call.get(name).and_then(Value::as_str);
         let position = answer.call(field("id"), field("name").unwrap_or_default());
         let arguments = match call.get("args") {
-            Some(object @ Value::Object(_)) => object.to_string(),
+            Some(object @ Value::Object(_)) => arguments::written(object, text),
             _ => "{}".into(),
         };
         answer.arguments(position, &arguments);
@@ -136,7 +137,7 @@ impl Decoder for GeminiDecoder {
                     &event.data,
                 ));
             }
-            self.response(response, answer);
+            self.response(response, &event.data, answer);
         }
         Ok(match self.finish {
             Some(_) => Progress::Settled,

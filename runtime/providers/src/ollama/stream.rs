@@ -5,6 +5,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
 use crate::answer::Answer;
+use crate::arguments;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
@@ -26,7 +27,7 @@ impl OllamaDecoder {
     }
 }
 
-fn message(message: &Value, answer: &mut Answer) {
+fn message(message: &Value, text: &str, answer: &mut Answer) {
     let field = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
     let thinking = field("thinking");
     if !thinking.is_empty() {
@@ -44,9 +45,9 @@ fn message(message: &Value, answer: &mut Answer) {
         let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
         let position = answer.call(call.get("id").and_then(Value::as_str), name);
         let arguments = match function.get("arguments") {
-            Some(Value::String(text)) => text.clone(),
+            Some(Value::String(arguments)) => arguments.clone(),
             Some(Value::Null) | None => "{}".into(),
-            Some(object) => object.to_string(),
+            Some(object) => arguments::written(object, text),
         };
         answer.arguments(position, &arguments);
     }
@@ -65,7 +66,7 @@ impl Decoder for OllamaDecoder {
             return Err(error_in_stream(&self.provider, &data));
         }
         match data.get("message") {
-            Some(said) => message(said, answer),
+            Some(said) => message(said, &event.data, answer),
             None if data.get("done").is_some() => {}
             None => return Err(malformed(&self.provider, "a line has no `message`", &event.data)),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::ToolSpec;
+use toolcell_core::json::parse_value;
 
 /// The tools that are offered.
 #[derive(Debug, Clone)]
@@ -73,7 +74,7 @@ impl Offered {
         if takes_text {
             return text.into();
         }
-        serde_json::from_str(text.trim()).unwrap_or_else(|_| text.into())
+        parse_value(text.trim()).unwrap_or_else(|_| text.into())
     }
 }
 

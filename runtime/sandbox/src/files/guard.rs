@@ -12,7 +12,7 @@ use super::listing::Listing;
 use super::open::{Mode, Opened};
 use super::preopen::{Handle, ON_THIS_THREAD, dir_descriptor};
 use super::quota::{QuotaExceeded, cost};
-use super::rights::{Right, stays_below};
+use super::rights::Right;
 use super::stream::Reading;
 use super::view::{FilesView, is};
 use types::{DescriptorFlags, ErrorCode, OpenFlags};
@@ -291,7 +291,9 @@ impl types::HostDescriptor for FilesView<'_> {
             new.deny(None);
             return Err(ErrorCode::NotPermitted.into());
         }
+        self.may_link((&fd, &path), (&new_fd, &new_path))?;
         self.take_file()?;
+        let linked_to = (Resource::new_borrow(new_fd.rep()), new_path.clone());
         let linked = match self.shared_overlay(&fd, &new_fd)? {
             Some((from, to)) => {
                 self.layered(move |layers| layers.link((&from, &path), (&to, &new_path)))
@@ -310,7 +312,8 @@ impl types::HostDescriptor for FilesView<'_> {
                 from.link(&to).map_err(Into::into)
             }
         };
-        self.made(linked).inspect(|()| new.note(true))
+        self.made(linked).inspect(|()| new.note(true))?;
+        self.judge_again(&linked_to.0, &linked_to.1).await
     }
 
     async fn readlink_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<String> {
@@ -350,10 +353,12 @@ impl types::HostDescriptor for FilesView<'_> {
         if replaces && !new.check(Right::Delete) {
             return Err(ErrorCode::NotPermitted.into());
         }
-        if old.gains_in(&new) || !self.may_move(&fd, &path)? {
+        if old.gains_in(&new) {
             new.deny(None);
             return Err(ErrorCode::NotPermitted.into());
         }
+        self.may_move((&fd, &path), (&new_fd, &new_path)).await?;
+        let moved_to = (Resource::new_borrow(new_fd.rep()), new_path.clone());
         let renamed = match self.shared_overlay(&fd, &new_fd)? {
             Some((from, to)) => {
                 self.layered(move |layers| layers.rename((&from, &path), (&to, &new_path)))
@@ -370,15 +375,13 @@ impl types::HostDescriptor for FilesView<'_> {
         renamed.inspect(|()| {
             old.note(true);
             new.note(true);
-        })
+        })?;
+        self.judge_again(&moved_to.0, &moved_to.1).await
     }
 
     async fn symlink_at(&mut self, fd: Resource<Descriptor>, target: String, path: String) -> FsResult<()> {
         let place = self.permit(&fd, &path, Right::Create)?;
-        if !stays_below(&target) {
-            place.deny(None);
-            return Err(ErrorCode::NotPermitted.into());
-        }
+        self.may_make_link(&fd, &path, &target).await?;
         self.take_file()?;
         let made = match self.locate_link(&fd, &path) {
             Ok(at) => {

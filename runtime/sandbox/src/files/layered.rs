@@ -1,6 +1,5 @@
 //! The operations of a guest on a directory with an overlay. Rights are checked by `guard` before.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::denied::Use;
 use super::open::{self, Mode, Opened};
 use super::overlay::{Found, Layer, Overlay, Pace};
 use super::quota::Quota;
-use super::rights::{Place, Right, stays_below};
+use super::rights::{Place, Right};
 use super::view::FilesView;
 use super::walk::{Walked, walk};
 
@@ -135,18 +134,6 @@ impl FilesView<'_> {
         };
         let _stop = layered.pace.stop_when_dropped();
         wasmtime_wasi::runtime::spawn_blocking(move || work(&layered)).await
-    }
-
-    /// Whether a link may be moved: one that goes up would point elsewhere afterwards.
-    pub(super) fn may_move_layered(overlay: &Overlay, place: &Place, path: &str) -> io::Result<bool> {
-        let found = overlay.find(&place.below, path.trim_end_matches('/'), false)?;
-        match found.existing()? {
-            (path, layer, metadata) if metadata.is_symlink() => {
-                let target = fs::read_link_contents(&overlay.dir(layer).dir, Path::new(&path))?;
-                Ok(target.to_str().is_some_and(stays_below))
-            }
-            _ => Ok(true),
-        }
     }
 }
 

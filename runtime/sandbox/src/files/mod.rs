@@ -7,6 +7,7 @@
 //!   (a walk by components, none of which follows a link; `openat2` with `RESOLVE_BENEATH` for the last one on Linux).
 //! - What is denied (`denied`) is neither opened nor changed nor moved, by whatever path it is reached (`walk`); its name
 //!   is listed. The same holds for changes of files that start programs or configure Toolcell.
+//! - No operation makes a symbolic link lead out, for other programs, that did not before (`links`).
 //! - `read`, `write` (change what exists), `create` and `delete` are rights of their own (`rights`).
 //! - Nothing but regular files and directories is opened; a FIFO, socket or device is refused, and the attempt does
 //!   not block.
@@ -21,6 +22,7 @@
 mod denied;
 mod guard;
 mod layered;
+mod links;
 mod listing;
 mod open;
 pub mod overlay;

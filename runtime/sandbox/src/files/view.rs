@@ -1,6 +1,5 @@
 //! The files of a call as the checks see them: descriptors with their places, rights, quotas.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cap_primitives::fs::MetadataExt as _;
@@ -13,7 +12,7 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 use super::denied::{DeniedBy, Use};
 use super::open::{self, Mode, Opened};
 use super::preopen::{Files, Handle};
-use super::rights::{Place, Right, stays_below};
+use super::rights::{Place, Right};
 use super::stream::Writing;
 use super::walk::{Walked, walk};
 
@@ -299,18 +298,6 @@ impl FilesView<'_> {
                 open::exists(&at.parent, &at.name)
             }
         })
-    }
-
-    /// Whether moving is safe: a symbolic link that goes up would point elsewhere afterwards, perhaps outside.
-    pub(super) fn may_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
-        let place = self.place(fd)?;
-        if let Some(overlay) = &place.root.overlay {
-            return Ok(Self::may_move_layered(overlay, &place, path)?);
-        }
-        let at = self.walk(fd, path.trim_end_matches('/'), false)?;
-        let is_link = at.metadata().is_ok_and(|metadata| metadata.is_symlink());
-        let target = || cap_primitives::fs::read_link_contents(&at.parent, Path::new(&at.name));
-        Ok(!is_link || target().is_ok_and(|t| t.to_str().is_some_and(stays_below)))
     }
 }
 

@@ -3,6 +3,7 @@
 mod denied;
 mod escape;
 mod guest;
+mod links;
 mod listing;
 mod overlay;
 mod quota;
