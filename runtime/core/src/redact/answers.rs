@@ -174,6 +174,6 @@ mod tests {
         redactor.receipt(&mut receipt);
         let shown = format!("{receipt:?}");
         assert!(!shown.contains(SECRET), "{shown}");
-        assert_eq!(shown.matches("[redacted:p]").count(), 6, "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 7, "{shown}");
     }
 }
