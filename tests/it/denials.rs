@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli_person::Person;
+use crate::cli_person::{Person, SCRIPTED};
 
 /// A person with `private/key` and `notes/a` in the working directory.
 fn person() -> Person {
@@ -129,6 +129,53 @@ fn a_project_adds_denials_and_never_removes_one() {
     read(&person, "private/key", &[]).ended(4);
     person.file("other", "x");
     read(&person, "other", &[]).ended(0);
+}
+
+/// A person whose model makes these calls of `files_read`, with rules for them.
+fn scripted(paths: &[&str], rules: &str) -> (Person, String) {
+    let person = person();
+    let call = |path: &&str| json!({ "name": "files_read", "arguments": { "path": path } });
+    let calls: Vec<_> = paths.iter().map(call).collect();
+    let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
+    person.file("script.json", script.to_string());
+    person.configure(&format!(
+        "[approval]\nflow = \"off\"\nrules = [{rules}]\n[tools.files]\ngrants = [\"read=.\"]\n"
+    ));
+    std::os::unix::fs::symlink("private", person.work().join("way")).unwrap();
+    let seen = person.run(&[&SCRIPTED[..], &["--tool", "files", "--json"]].concat());
+    let stdout = seen.ended(0).stdout;
+    (person, stdout)
+}
+
+#[test]
+fn a_rule_that_denies_a_path_holds_in_every_spelling() {
+    let rule = r#"{ tool = "*", arguments = { "/path" = "private/*" }, verdict = "deny" }"#;
+    let spellings = [
+        "private/key",
+        "./private/key",
+        "/private/key",
+        "notes/../private/key",
+        "way/key",
+        "notes/../way//key",
+    ];
+    // The same error again and again would end the turn.
+    for spellings in spellings.chunks(3) {
+        let (_person, stdout) = scripted(spellings, rule);
+        assert!(!stdout.contains("the key"), "{stdout}");
+    }
+    let (_person, stdout) = scripted(&["notes/a"], rule);
+    assert!(stdout.contains("a note"), "{stdout}");
+}
+
+#[test]
+fn a_rule_that_allows_a_path_lets_no_other_pass() {
+    let rules = r#"{ tool = "*", verdict = "deny" }, { tool = "*", arguments = { "/path" = "notes/*" }, verdict = "allow" }"#;
+    let (_person, stdout) = scripted(&["notes/../private/key", "notes/../way/key"], rules);
+    assert!(!stdout.contains("the key"), "{stdout}");
+    for path in ["notes/a", "./notes/a", "/notes//a"] {
+        let (_person, stdout) = scripted(&[path], rules);
+        assert!(stdout.contains("a note"), "{path} {stdout}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::context::{self, normalise};
 use crate::control;
 use crate::error::BuildError;
 use crate::hook::{Hook, Hooks};
-use crate::machine::{LoopState, Machine, ToolFacts};
+use crate::machine::{LoopState, Machine, Places, ToolFacts};
 use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
 use crate::prompt;
 use crate::registry::Registry;
@@ -316,6 +316,15 @@ impl AgentBuilder {
             (name.to_owned(), facts)
         };
         let tools = registry.iter().map(facts).collect();
+        let by_name: BTreeMap<String, Arc<dyn Tool>> = registry
+            .iter()
+            .map(|tool| (tool.spec().name.to_string(), tool.clone()))
+            .collect();
+        let places = Places::new(move |tool, arguments| {
+            by_name
+                .get(tool)
+                .map_or_else(Vec::new, |tool| tool.places(arguments))
+        });
         let specs = registry.specs();
         let instructions = prompt::instructions(&self.instructions, &policy, &controls, has_tools);
         let overhead = context::estimate_overhead(&instructions, &specs);
@@ -328,6 +337,7 @@ impl AgentBuilder {
                 machine: Machine {
                     policy,
                     approvals: self.approvals,
+                    places,
                     tools,
                     answer: self.answer,
                     overhead,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_core::BoxFuture;
 pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::Flow;
+use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
 
 use crate::fingerprint::canonical;
 
@@ -21,6 +21,10 @@ pub struct Approvals {
     /// What happens to the call with which a session would have read private data, read content of strangers and be
     /// able to send outside.
     pub flow: FlowGuard,
+    /// The directory of the host at which relative paths in rules start. Where an argument is a path, it is compared as it
+    /// is written, as the tool sees it, and as it lies on the host, seen from here and from the root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 /// One rule.
@@ -31,6 +35,9 @@ pub struct ApprovalRule {
     pub tool: String,
     /// Patterns for arguments, by JSON Pointer (RFC 6901); all must match. A text is matched as it is, any other value
     /// as compact JSON; an argument that is not there matches nothing. `*` stands for any characters.
+    ///
+    /// A path or URL ([`toolcell_core::place`]) matches a rule that asks or denies in any spelling, and wherever it really
+    /// leads; a rule that allows only by where it really leads.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
     /// What happens to a call that matches.
@@ -96,17 +103,43 @@ impl ApprovalRule {
         self
     }
 
-    /// Whether a call matches.
+    /// Whether a call matches whose arguments lead nowhere.
     pub fn matches(&self, tool: &str, arguments: &Value) -> bool {
-        matches(&self.tool, tool)
-            && self
-                .arguments
-                .iter()
-                .all(|(pointer, pattern)| match arguments.pointer(pointer) {
-                    Some(Value::String(text)) => matches(pattern, text),
-                    Some(other) => matches(pattern, &canonical(other)),
-                    None => false,
-                })
+        self.judges(tool, arguments, &[], None)
+    }
+
+    /// Whether a call matches whose arguments lead to these places. Relative patterns start at `base`.
+    pub fn judges(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        places: &[ArgumentPlace],
+        base: Option<&str>,
+    ) -> bool {
+        let fits = |(pointer, pattern): (&String, &String)| {
+            let Some(argument) = arguments.pointer(pointer) else {
+                return false;
+            };
+            let as_written = match argument {
+                Value::String(text) => matches(pattern, text),
+                other => matches(pattern, &canonical(other)),
+            };
+            let place = places.iter().find(|place| place.pointer == *pointer);
+            if self.verdict == Verdict::Allow {
+                return place.map_or(as_written, |place| is_within(place, pattern, base));
+            }
+            // A list of paths matches where one of them does.
+            let below = |place: &&ArgumentPlace| {
+                let rest = place.pointer.strip_prefix(pointer.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            as_written
+                || places
+                    .iter()
+                    .filter(below)
+                    .any(|place| is_met(place, pattern, base))
+        };
+        matches(&self.tool, tool) && self.arguments.iter().all(fits)
     }
 }
 
@@ -131,9 +164,16 @@ impl std::fmt::Display for ApprovalRule {
 }
 
 impl Approvals {
-    /// The verdict on a call and the rule that gives it; no rule means [`Verdict::Allow`].
-    pub fn verdict(&self, tool: &str, arguments: &Value) -> (Verdict, Option<&ApprovalRule>) {
-        let rule = self.rules.iter().rev().find(|rule| rule.matches(tool, arguments));
+    /// The verdict on a call whose arguments lead to these places, and the rule that gives it; no rule means
+    /// [`Verdict::Allow`].
+    pub fn verdict(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        places: &[ArgumentPlace],
+    ) -> (Verdict, Option<&ApprovalRule>) {
+        let judges = |rule: &&ApprovalRule| rule.judges(tool, arguments, places, self.base.as_deref());
+        let rule = self.rules.iter().rev().find(judges);
         (rule.map_or(Verdict::Allow, |rule| rule.verdict), rule)
     }
 
@@ -142,12 +182,12 @@ impl Approvals {
     pub(crate) fn gate(
         &self,
         tool: &str,
-        arguments: &Value,
+        (arguments, places): (&Value, &[ArgumentPlace]),
         session: Flow,
         tool_flow: Flow,
         approved: Option<Flow>,
     ) -> Gate {
-        let (verdict, rule) = self.verdict(tool, arguments);
+        let (verdict, rule) = self.verdict(tool, arguments, places);
         let named = || rule.map(|rule| format!("the rule `{rule}`")).unwrap_or_default();
         if verdict == Verdict::Deny {
             return Gate::Shut(named());
@@ -175,6 +215,44 @@ impl Approvals {
 
 const FLOW_REASON: &str = "with this call the session would have read private data, read content that strangers can \
                            write, and be able to send data outside";
+
+/// Whether a place meets a pattern in any spelling.
+fn is_met(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
+    let plain = plain(place.kind, pattern);
+    place.is_met_by(base, |text| matches(&plain, text) || matches(pattern, text))
+}
+
+/// Whether a pattern holds for where an argument really leads: what a rule that allows asks, and an approval that is
+/// remembered for a pattern. Relative patterns start at `base`.
+pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
+    let plain = plain(place.kind, pattern);
+    place.is_within(base, |text| matches(&plain, text))
+}
+
+/// A pattern of a path without `.`, empty parts, and `..` behind plain names.
+fn plain(kind: PlaceKind, pattern: &str) -> String {
+    if kind == PlaceKind::Url {
+        return pattern.to_owned();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in pattern.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts
+                .last()
+                .is_some_and(|last| *last != ".." && !last.contains('*')) =>
+            {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    match format!("{root}{}", parts.join("/")) {
+        plain if plain.is_empty() && !pattern.is_empty() => ".".into(),
+        plain => plain,
+    }
+}
 
 /// Whether a text matches a pattern in which `*` stands for any characters. Takes at most the product of both lengths.
 fn matches(pattern: &str, text: &str) -> bool {
@@ -230,8 +308,9 @@ mod tests {
                 ApprovalRule::tool("files_*", Verdict::Deny).with_argument("/path", "/etc/*"),
             ],
             flow: FlowGuard::Off,
+            ..Approvals::default()
         };
-        let verdict = |tool, arguments| approvals.verdict(tool, &arguments).0;
+        let verdict = |tool, arguments| approvals.verdict(tool, &arguments, &[]).0;
         assert_eq!(verdict("fetch", json!({})), Verdict::Ask);
         assert_eq!(verdict("files_read", json!({"path": "/work/a"})), Verdict::Allow);
         assert_eq!(
@@ -239,6 +318,79 @@ mod tests {
             Verdict::Deny
         );
         assert_eq!(verdict("files_read", json!({})), Verdict::Allow);
+    }
+
+    /// `path` as a tool sees it that was granted the working directory `/work` at `/`.
+    fn place(path: &str, real: &str) -> [ArgumentPlace; 1] {
+        let plain = format!("/{}", real.trim_start_matches("/work").trim_start_matches('/'));
+        [ArgumentPlace {
+            pointer: "/path".into(),
+            kind: PlaceKind::Path,
+            plain: if path.starts_with("/scratch") {
+                path.into()
+            } else {
+                plain
+            },
+            named: Some(real.into()),
+            real: Some(real.into()),
+        }]
+    }
+
+    #[test]
+    fn a_rule_for_a_path_holds_in_every_spelling() {
+        for pattern in [
+            "private/*",
+            "/private/*",
+            "./private/*",
+            "/work/private/*",
+            "notes/../private//*",
+        ] {
+            for path in [
+                "private/key",
+                "./private/key",
+                "/private/key",
+                "data/../private/key",
+                "/scratch/key",
+            ] {
+                let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", pattern);
+                let arguments = json!({ "path": path });
+                let judges = |real| rule.judges("t", &arguments, &place(path, real), Some("/work"));
+                assert!(judges("/work/private/key"), "{pattern} {path}");
+            }
+            let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", pattern);
+            let other = place("notes/a", "/work/notes/a");
+            assert!(
+                !rule.judges("t", &json!({"path": "notes/a"}), &other, Some("/work")),
+                "{pattern}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rule_that_allows_holds_for_what_is_real() {
+        let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("/path", "notes/*");
+        for (path, real, allowed) in [
+            ("notes/a", "/work/notes/a", true),
+            ("./notes//a", "/work/notes/a", true),
+            ("/notes/a", "/work/notes/a", true),
+            ("notes/../private/key", "/work/private/key", false),
+            ("notes/link/key", "/work/private/key", false),
+            ("notes/link", "/elsewhere/notes/a", false),
+        ] {
+            let arguments = json!({ "path": path });
+            let judged = rule.judges("t", &arguments, &place(path, real), Some("/work"));
+            assert_eq!(judged, allowed, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_paths_is_denied_by_one_of_them() {
+        let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", "private/*");
+        let mut places = place("x", "/work/private/key");
+        places[0].pointer = "/path/1".into();
+        let arguments = json!({"path": ["a", "x"]});
+        assert!(rule.judges("t", &arguments, &places, Some("/work")));
+        assert!(!rule.judges("t", &arguments, &[], Some("/work")));
     }
 
     #[test]
@@ -261,7 +413,7 @@ mod tests {
             can_send_out: true,
             ..Flow::default()
         };
-        let gate = |session, tool, approved| approvals.gate("t", &json!({}), session, tool, approved);
+        let gate = |session, tool, approved| approvals.gate("t", (&json!({}), &[]), session, tool, approved);
         assert_eq!(gate(Flow::default(), web, None), Gate::Open);
         assert_eq!(gate(web, web, None), Gate::Open);
         assert!(matches!(
@@ -279,7 +431,7 @@ mod tests {
             rules: vec![ApprovalRule::tool("t", Verdict::Ask)],
             ..Approvals::default()
         };
-        let cause = |session| match ruled.gate("t", &json!({}), session, private, None) {
+        let cause = |session| match ruled.gate("t", (&json!({}), &[]), session, private, None) {
             Gate::Ask(cause, _) => cause,
             other => panic!("{other:?}"),
         };
@@ -290,7 +442,7 @@ mod tests {
             ..Approvals::default()
         };
         assert!(matches!(
-            refusing.gate("t", &json!({}), web, private, Some(web)),
+            refusing.gate("t", (&json!({}), &[]), web, private, Some(web)),
             Gate::Shut(_)
         ));
     }

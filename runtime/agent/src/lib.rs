@@ -52,6 +52,7 @@ mod words;
 pub use agent::{Agent, AgentBuilder};
 pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+    is_within,
 };
 pub use buckets::{BucketLimits, SqliteBuckets};
 pub use error::{AgentError, BuildError};

@@ -64,7 +64,7 @@ fn fuzz_approval_rules_match_what_their_stars_say_and_a_deny_that_comes_last_hol
                 rules: vec![ApprovalRule::tool("*", Verdict::Allow), rule],
                 ..Approvals::default()
             };
-            let (verdict, _) = approvals.verdict(tool, &arguments);
+            let (verdict, _) = approvals.verdict(tool, &arguments, &[]);
             assert_eq!(verdict == Verdict::Deny, expected, "{text:?}");
             let stars = pattern.matches('*').count().min(3);
             format!("{verdict:?}, {stars} stars, empty: {}", argument.is_empty())

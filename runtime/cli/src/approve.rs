@@ -28,14 +28,16 @@ const MAX_PATTERNS: usize = 8;
 const SHOWN_CHARS: usize = 60;
 
 /// The rules of the loop, as configuration has them.
-pub(crate) fn rules(settings: &Settings) -> Approvals {
+pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals {
     Approvals {
         rules: settings
             .rules
             .iter()
             .map(|rule| ApprovalRule {
                 tool: rule.tool.clone(),
-                arguments: rule.arguments.clone(),
+                arguments: (rule.arguments.iter())
+                    .map(|(pointer, pattern)| (pointer.clone(), from_home(pattern, environment)))
+                    .collect(),
                 verdict: match rule.verdict {
                     VerdictWord::Allow => Verdict::Allow,
                     VerdictWord::Ask => Verdict::Ask,
@@ -48,6 +50,16 @@ pub(crate) fn rules(settings: &Settings) -> Approvals {
             FlowRule::Ask => FlowGuard::Ask,
             FlowRule::Refuse => FlowGuard::Refuse,
         },
+        base: environment.cwd.to_str().map(str::to_owned),
+    }
+}
+
+/// A pattern with the home directory in the place of `~/`.
+fn from_home(pattern: &str, environment: &Environment) -> String {
+    let home = environment.home.as_deref().and_then(std::path::Path::to_str);
+    match (pattern.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => format!("{home}/{rest}"),
+        _ => pattern.to_owned(),
     }
 }
 
@@ -69,6 +81,8 @@ struct Asking {
     known: BTreeMap<String, Known>,
     file: Option<PathBuf>,
     remembered: Mutex<Vec<Remembered>>,
+    /// Where relative patterns of paths start.
+    base: Option<String>,
     /// Whether the session is kept, so that another process can ask again.
     is_kept: bool,
 }
@@ -98,6 +112,7 @@ impl AtTerminal {
             known,
             file,
             remembered: Mutex::new(remembered),
+            base: environment.cwd.to_str().map(str::to_owned),
             is_kept,
         }))))
     }
@@ -117,7 +132,7 @@ impl Asking {
         let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         remembered
             .iter()
-            .any(|known| known.allows(&request.tool, digest, &request.arguments))
+            .any(|known| known.allows(request, digest, self.base.as_deref()))
     }
 
     fn remember(&self, request: &ApprovalRequest, arguments: Scope) {
@@ -130,6 +145,7 @@ impl Asking {
             tool: request.tool.clone(),
             digest: digest.clone(),
             arguments,
+            places: remembered::places_of(request),
         };
         self.console
             .note(&format!("from now on `{}` runs {}", new.tool, new.arguments));
@@ -175,7 +191,7 @@ impl Asking {
                     break;
                 }
                 let one = BTreeMap::from([(pointer.clone(), pattern.clone())]);
-                if Like::new(request.arguments.clone(), one).is_some() {
+                if Like::new(request, one, self.base.as_deref()).is_some() {
                     patterns.insert(pointer, pattern);
                     break;
                 }
@@ -183,7 +199,7 @@ impl Asking {
                     .note("it does not match the text, or the text has `..` in it");
             }
         }
-        Like::new(request.arguments.clone(), patterns)
+        Like::new(request, patterns, self.base.as_deref())
     }
 
     /// Shows exactly what will be executed, and what the answers mean.
@@ -353,7 +369,9 @@ mod tests {
                 tool: "files_write".into(),
                 digest: "sha256:x".into(),
                 arguments: Scope::Any,
+                places: BTreeMap::new(),
             }]),
+            base: None,
             is_kept: false,
         };
         for (cause, answered) in [
@@ -367,6 +385,7 @@ mod tests {
                 arguments: json!({}),
                 cause,
                 reason: "the rule `ask for files_*`".into(),
+                places: Vec::new(),
             };
             assert_eq!(asking.is_answered(&request), answered, "{cause:?}");
         }

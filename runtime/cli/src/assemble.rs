@@ -180,7 +180,7 @@ impl AgentFlags {
                 Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file))
             })
             .collect();
-        let approvals = approve::rules(&settings);
+        let approvals = approve::rules(&settings, environment);
         let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
             .policy(loop_policy(&settings, settings.budget.budget(prices)))

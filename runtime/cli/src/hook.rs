@@ -169,6 +169,7 @@ impl Hook for ComponentHook {
                 id: call.id.clone(),
                 tool: call.tool.clone(),
                 arguments: call.arguments.clone(),
+                places: call.places.clone(),
             };
             let observer = self.observer(Moment::BeforeCall, cx);
             let answer = self.hook.before_call(asked, turn(cx), observer).await;

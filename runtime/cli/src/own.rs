@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use toolcell_core::denial::{DeniedUse, PathDenial};
 
+use crate::config::source::Layer;
 use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 
@@ -41,7 +42,11 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
         }
     }
     for source in &settings.files {
-        add(&source.path, DeniedUse::Change, "the configuration");
+        let uses = match source.layer {
+            Layer::User => DeniedUse::All,
+            Layer::Project => DeniedUse::Change,
+        };
+        add(&source.path, uses, "the configuration");
     }
     let hooks = settings.hooks.values().map(|hook| &hook.component);
     for component in settings.tools.values().chain(hooks) {

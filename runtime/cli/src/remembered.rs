@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcell_agent::{ApprovalRule, Verdict};
+use toolcell_agent::{ApprovalRequest, ApprovalRule, Verdict, is_within};
+use toolcell_core::ArgumentPlace;
 
 use crate::environment::Environment;
 use crate::files;
@@ -29,6 +30,23 @@ pub(crate) struct Remembered {
     pub(crate) digest: String,
     /// With which arguments.
     pub(crate) arguments: Scope,
+    /// Where the arguments led when they were shown, by JSON Pointer: the real path, or the URL. What leads elsewhere since,
+    /// because a directory is seen at another place or a link changed, asks again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) places: BTreeMap<String, String>,
+}
+
+/// Where arguments lead, as it is remembered.
+pub(crate) fn places_of(request: &ApprovalRequest) -> BTreeMap<String, String> {
+    let places = request.places.iter();
+    places
+        .map(|place| (place.pointer.clone(), led(place).to_owned()))
+        .collect()
+}
+
+/// Where an argument really leads.
+fn led(place: &ArgumentPlace) -> &str {
+    place.real.as_deref().unwrap_or(&place.plain)
 }
 
 /// The arguments for which a person allowed a call.
@@ -54,27 +72,41 @@ pub(crate) struct Like {
 }
 
 impl Remembered {
-    /// Whether it allows this call.
-    pub(crate) fn allows(&self, tool: &str, digest: &str, arguments: &Value) -> bool {
-        self.tool == tool
+    /// Whether it allows this call. Relative patterns of paths start at `base`.
+    pub(crate) fn allows(&self, request: &ApprovalRequest, digest: &str, base: Option<&str>) -> bool {
+        let is_same = |place: &ArgumentPlace| {
+            let known = self.places.get(&place.pointer);
+            known.is_some_and(|known| known == led(place))
+        };
+        let mut places = request.places.iter();
+        self.tool == request.tool
             && self.digest == digest
             && match &self.arguments {
                 Scope::Any => true,
-                Scope::Exactly(known) => known == arguments,
-                Scope::Like(like) => like.matches(arguments),
+                Scope::Exactly(known) => *known == request.arguments && places.all(is_same),
+                Scope::Like(like) => {
+                    like.matches(&request.arguments, &request.places, base)
+                        && places.all(|place| like.patterns.contains_key(&place.pointer) || is_same(place))
+                }
             }
     }
 }
 
 impl Like {
-    /// Arguments like these; `None` if a pattern is for no text in them, or does not match it.
-    pub(crate) fn new(arguments: Value, patterns: BTreeMap<String, String>) -> Option<Self> {
+    /// Arguments like those of a request; `None` if a pattern is for no text in them, or does not match it.
+    pub(crate) fn new(
+        request: &ApprovalRequest,
+        patterns: BTreeMap<String, String>,
+        base: Option<&str>,
+    ) -> Option<Self> {
+        let arguments = request.arguments.clone();
         let like = Self { arguments, patterns };
-        like.matches(&like.arguments).then_some(like)
+        like.matches(&like.arguments, &request.places, base)
+            .then_some(like)
     }
 
-    /// Every text with a pattern matches it, and everything else is as it was shown.
-    fn matches(&self, arguments: &Value) -> bool {
+    /// Every text with a pattern matches it, paths by where they really lead, and everything else is as it was shown.
+    fn matches(&self, arguments: &Value, places: &[ArgumentPlace], base: Option<&str>) -> bool {
         let (mut shown, mut given) = (self.arguments.clone(), arguments.clone());
         for (pointer, pattern) in &self.patterns {
             let (Some(shown), Some(given)) = (shown.pointer_mut(pointer), given.pointer_mut(pointer)) else {
@@ -87,7 +119,11 @@ impl Like {
             if pattern.contains('*') && text.split(['/', '\\']).any(|part| part == "..") {
                 return false;
             }
-            if !matches(pattern, text) {
+            let fits = match places.iter().find(|place| place.pointer == *pointer) {
+                Some(place) => is_within(place, pattern, base),
+                None => matches(pattern, text),
+            };
+            if !fits {
                 return false;
             }
             *shown = Value::Null;
@@ -176,7 +212,69 @@ mod tests {
 
     fn like(arguments: Value, patterns: &[(&str, &str)]) -> Option<Like> {
         let patterns = patterns.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned()));
-        Like::new(arguments, patterns.collect())
+        Like::new(&request("t", arguments), patterns.collect(), None)
+    }
+
+    fn request(tool: &str, arguments: Value) -> ApprovalRequest {
+        ApprovalRequest {
+            id: "1".into(),
+            tool: tool.into(),
+            arguments,
+            cause: toolcell_agent::ApprovalCause::Rule,
+            reason: "a rule".into(),
+            places: Vec::new(),
+        }
+    }
+
+    /// The same, with a path that really leads to `real`.
+    fn leading(tool: &str, path: &str, real: &str) -> ApprovalRequest {
+        let mut request = request(tool, json!({ "path": path }));
+        request.places.push(ArgumentPlace {
+            pointer: "/path".into(),
+            kind: toolcell_core::PlaceKind::Path,
+            plain: format!("/{path}"),
+            named: Some(format!("/work/{path}")),
+            real: Some(real.into()),
+        });
+        request
+    }
+
+    #[test]
+    fn what_leads_elsewhere_since_asks_again() {
+        let shown = leading("t", "notes/a", "/work/notes/a");
+        let exactly = Remembered {
+            tool: "t".into(),
+            digest: "d".into(),
+            arguments: Scope::Exactly(shown.arguments.clone()),
+            places: places_of(&shown),
+        };
+        assert!(exactly.allows(&shown, "d", Some("/work")));
+        let moved = leading("t", "notes/a", "/work/private/a");
+        assert!(!exactly.allows(&moved, "d", Some("/work")));
+        let before = Remembered {
+            places: BTreeMap::new(),
+            ..exactly
+        };
+        assert!(!before.allows(&shown, "d", Some("/work")));
+        let patterns = BTreeMap::from([("/path".to_owned(), "notes/*".to_owned())]);
+        let like = Remembered {
+            arguments: Scope::Like(Like::new(&shown, patterns, Some("/work")).unwrap()),
+            ..before
+        };
+        for (path, real, allowed) in [
+            ("notes/b", "/work/notes/b", true),
+            ("./notes//b", "/work/notes/b", true),
+            ("/notes/b", "/work/notes/b", true),
+            ("notes/b", "/work/private/b", false),
+            ("notes/../private/b", "/work/private/b", false),
+            ("notes/../notes/b", "/work/notes/b", false),
+        ] {
+            assert_eq!(
+                like.allows(&leading("t", path, real), "d", Some("/work")),
+                allowed,
+                "{path}"
+            );
+        }
     }
 
     #[test]
@@ -185,18 +283,23 @@ mod tests {
             tool: "files_write".into(),
             digest: "sha256:1".into(),
             arguments: Scope::Exactly(json!({"path": "/a"})),
+            places: BTreeMap::new(),
         };
-        assert!(exactly.allows("files_write", "sha256:1", &json!({"path": "/a"})));
-        assert!(!exactly.allows("files_write", "sha256:1", &json!({"path": "/b"})));
-        assert!(!exactly.allows("files_write", "sha256:1", &json!({"path": "/a", "mode": "w"})));
-        assert!(!exactly.allows("files_write", "sha256:2", &json!({"path": "/a"})));
-        assert!(!exactly.allows("files_edit", "sha256:1", &json!({"path": "/a"})));
+        assert!(exactly.allows(&request("files_write", json!({"path": "/a"})), "sha256:1", None));
+        assert!(!exactly.allows(&request("files_write", json!({"path": "/b"})), "sha256:1", None));
+        assert!(!exactly.allows(
+            &request("files_write", json!({"path": "/a", "mode": "w"})),
+            "sha256:1",
+            None
+        ));
+        assert!(!exactly.allows(&request("files_write", json!({"path": "/a"})), "sha256:2", None));
+        assert!(!exactly.allows(&request("files_edit", json!({"path": "/a"})), "sha256:1", None));
         let any = Remembered {
             arguments: Scope::Any,
             ..exactly
         };
-        assert!(any.allows("files_write", "sha256:1", &json!({"path": "/b"})));
-        assert!(!any.allows("files_write", "sha256:2", &json!({"path": "/b"})));
+        assert!(any.allows(&request("files_write", json!({"path": "/b"})), "sha256:1", None));
+        assert!(!any.allows(&request("files_write", json!({"path": "/b"})), "sha256:2", None));
     }
 
     #[test]
@@ -205,21 +308,25 @@ mod tests {
         let like = like(shown, &[("/path", "notes/*.md"), ("/content", "*")]).unwrap();
         let call =
             |path: &str, append: bool| json!({"path": path, "content": "y", "options": {"append": append}});
-        assert!(like.matches(&call("notes/b/c.md", true)));
-        assert!(!like.matches(&call("notes/b.txt", true)));
-        assert!(!like.matches(&call("notes/b.md", false)));
-        assert!(!like.matches(&json!({"path": "notes/b.md", "content": "y"})));
+        assert!(like.matches(&call("notes/b/c.md", true), &[], None));
+        assert!(!like.matches(&call("notes/b.txt", true), &[], None));
+        assert!(!like.matches(&call("notes/b.md", false), &[], None));
+        assert!(!like.matches(&json!({"path": "notes/b.md", "content": "y"}), &[], None));
         let more = json!({"path": "notes/b.md", "content": "y", "options": {"append": true}, "force": true});
-        assert!(!like.matches(&more));
-        assert!(!like.matches(&json!({"path": 1, "content": "y", "options": {"append": true}})));
+        assert!(!like.matches(&more, &[], None));
+        assert!(!like.matches(
+            &json!({"path": 1, "content": "y", "options": {"append": true}}),
+            &[],
+            None
+        ));
     }
 
     #[test]
     fn a_pattern_never_matches_a_path_that_climbs() {
         let like = like(json!({"path": "notes/a.md"}), &[("/path", "notes/*")]).unwrap();
-        assert!(like.matches(&json!({"path": "notes/..a/b..c"})));
+        assert!(like.matches(&json!({"path": "notes/..a/b..c"}), &[], None));
         for path in ["notes/../secret", "notes/a/..", "notes/x\\..\\..\\secret"] {
-            assert!(!like.matches(&json!({ "path": path })), "{path}");
+            assert!(!like.matches(&json!({ "path": path }), &[], None), "{path}");
         }
         assert_eq!(
             super::tests::like(json!({"path": "../a"}), &[("/path", "*")]),
@@ -254,6 +361,7 @@ mod tests {
             tool: "t".into(),
             digest: "sha256:1".into(),
             arguments,
+            places: BTreeMap::new(),
         };
         let all = [
             of(Scope::Any),

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::ArgumentPlace;
+
 /// A call that a person decides on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
@@ -17,6 +19,9 @@ pub struct ApprovalRequest {
     pub cause: ApprovalCause,
     /// What asks, in words for a person.
     pub reason: String,
+    /// What the arguments lead to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<ArgumentPlace>,
 }
 
 /// What asks a person.

@@ -11,6 +11,7 @@
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
 //! | what no grant gives, and files that no tool changes | [`denial`], [`protected`] |
 //! | grants that deserve a second look | [`danger`] |
+//! | where the arguments of a call lead | [`place`] |
 //! | questions to a person | [`approval`] |
 //! | secrets: where they go, and how they are kept out of everything else | [`secret`], [`redact`] |
 //! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
@@ -30,6 +31,7 @@ pub mod grant;
 pub mod json;
 pub mod keyvalue;
 pub mod message;
+pub mod place;
 pub mod plan;
 pub mod policy;
 pub mod protected;
@@ -49,6 +51,7 @@ pub use event::{Event, EventSink};
 pub use grant::Grant;
 pub use keyvalue::{Bucket, KeyValueError, KeyValueStore};
 pub use message::{Message, Part};
+pub use place::{ArgumentPlace, PlaceKind};
 pub use plan::{Plan, PlanStep};
 pub use policy::{Grants, Limits, Policy};
 pub use provider::{Provider, ProviderError};

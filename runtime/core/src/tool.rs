@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::approval::{ApprovalRequest, Decision};
 use crate::provider::Prices;
-use crate::{BoxFuture, Content, Event, Receipt, Schema, ToolError};
+use crate::{ArgumentPlace, BoxFuture, Content, Event, Receipt, Schema, ToolError};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -31,6 +31,12 @@ pub trait Tool: Send + Sync {
     fn max_use(&self) -> Left {
         Left::default()
     }
+
+    /// What the arguments of a call lead to, for rules, hooks and remembered approvals that name files or URLs. May look at
+    /// the file system, for links. A tool without grants of its own has none.
+    fn places(&self, _arguments: &Value) -> Vec<ArgumentPlace> {
+        Vec::new()
+    }
 }
 
 impl<T: Tool + ?Sized> Tool for Arc<T> {
@@ -44,6 +50,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn max_use(&self) -> Left {
         (**self).max_use()
+    }
+
+    fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
+        (**self).places(arguments)
     }
 }
 

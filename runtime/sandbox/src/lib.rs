@@ -78,6 +78,7 @@ mod limiter;
 mod memory;
 mod meter;
 mod objects;
+mod places;
 mod plumbing;
 mod sandbox;
 mod shape;

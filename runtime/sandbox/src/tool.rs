@@ -7,8 +7,8 @@ use serde_json::Value;
 use toolcell_core::json::inexact_number;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    Blob, BoxFuture, CallContext, Content, Left, Link, Policy, Redactor, Schema, Tool, ToolCall, ToolError,
-    ToolOutput, ToolSpec,
+    ArgumentPlace, Blob, BoxFuture, CallContext, Content, Left, Link, Policy, Redactor, Schema, Tool,
+    ToolCall, ToolError, ToolOutput, ToolSpec,
 };
 use wasmtime::Store;
 
@@ -17,6 +17,7 @@ use crate::component::Loaded;
 use crate::contract::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
+use crate::places;
 use crate::state::CellState;
 
 /// One tool of one component, with the policy under which it is called.
@@ -53,6 +54,10 @@ impl Tool for ComponentTool {
             bytes: Some(limits.output),
             ..Left::NOTHING
         }
+    }
+
+    fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
+        places::of(arguments, self.spec.input.as_value(), &self.policy.grants.dirs)
     }
 }
 

@@ -262,8 +262,10 @@ async fn prepare(
         id: id.to_owned(),
         tool: tool.to_owned(),
         arguments: map,
+        places: Vec::new(),
     };
-    match inner.hooks.before_call(&mut draft, cx).await {
+    let places = |arguments: &Value| found.places(arguments);
+    match inner.hooks.before_call(&mut draft, places, cx).await {
         Ruling::Continue => {}
         Ruling::Cancel { reason, .. } => {
             return Ok(Err(Refusal {

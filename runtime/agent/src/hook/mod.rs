@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{BoxFuture, Content, Event, Left, Message, Receipt, ToolError};
+use toolcell_core::{ArgumentPlace, BoxFuture, Content, Event, Left, Message, Receipt, ToolError};
 
 use crate::budget::reserve::Exhausted;
 use crate::driver::account::{Account, HookShare};
@@ -268,6 +268,8 @@ pub struct CallDraft {
     pub tool: String,
     /// The arguments. Change them freely: they are checked against the tool's schema again.
     pub arguments: Map<String, Value>,
+    /// What the arguments lead to, as they are when the hook is asked.
+    pub places: Vec<ArgumentPlace>,
 }
 
 /// A call that has ended.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use toolcell_core::Message;
+use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
+use toolcell_core::{ArgumentPlace, Message};
 
 use super::order::sort;
 use super::{
@@ -58,8 +59,15 @@ impl Hooks {
         Ruling::Continue
     }
 
-    pub(crate) async fn before_call(&self, call: &mut CallDraft, cx: &HookContext) -> Ruling {
+    /// `places` says what arguments lead to: each hook judges those that the one before it left.
+    pub(crate) async fn before_call(
+        &self,
+        call: &mut CallDraft,
+        places: impl Fn(&Value) -> Vec<ArgumentPlace> + Send,
+        cx: &HookContext,
+    ) -> Ruling {
         for hook in &self.hooks {
+            call.places = places(&Value::Object(call.arguments.clone()));
             let entered = Entered::new(hook, HookPoint::BeforeCall, cx).await;
             let work = async { hook.before_call(call, entered.cx()?).await };
             let ruling = self.rule(&entered, work).await;

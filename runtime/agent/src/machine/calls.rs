@@ -162,10 +162,14 @@ impl Step<'_> {
             let message = words::no_budget(&reason);
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
-        let gate = self
-            .machine
-            .approvals
-            .gate(&tool, &arguments, self.state.flow, facts.flow, approved);
+        let places = self.machine.places.of(&tool, &arguments);
+        let gate = self.machine.approvals.gate(
+            &tool,
+            (&arguments, &places),
+            self.state.flow,
+            facts.flow,
+            approved,
+        );
         match gate {
             Gate::Open => {}
             Gate::Shut(rule) => {
@@ -186,6 +190,7 @@ impl Step<'_> {
                     arguments,
                     cause,
                     reason,
+                    places,
                 }));
             }
         }
@@ -361,6 +366,7 @@ impl Step<'_> {
                     reason,
                     ..
                 } => self.effects.push(Effect::Ask(ApprovalRequest {
+                    places: self.machine.places.of(&tool, &arguments),
                     id,
                     tool,
                     arguments,

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::event::{EVENT_VERSION, Flow, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
-use toolcell_core::{Content, Event, Message, Part, Receipt, Schema, ToolError};
+use toolcell_core::{ArgumentPlace, Content, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::policy::{Control, LoopPolicy};
@@ -43,10 +43,39 @@ pub struct Machine {
     pub approvals: Approvals,
     /// What the machine must know of the tools, by name.
     pub tools: BTreeMap<String, ToolFacts>,
+    /// Where the arguments of calls lead.
+    pub places: Places,
     /// What an answer in text must fit, as JSON.
     pub answer: Option<Arc<Schema>>,
     /// Estimated tokens of every request beside the conversation: the system prompt and the tools.
     pub overhead: u64,
+}
+
+/// Looks up where the arguments of a call lead, by the name of its tool. It reads links of the file system; nothing that it
+/// says is part of a state. Without it arguments lead nowhere.
+#[derive(Clone, Default)]
+pub struct Places(Option<Arc<LookUp>>);
+
+type LookUp = dyn Fn(&str, &Value) -> Vec<ArgumentPlace> + Send + Sync;
+
+impl Places {
+    /// Looks up with this function.
+    pub fn new(look_up: impl Fn(&str, &Value) -> Vec<ArgumentPlace> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(look_up)))
+    }
+
+    /// Where these arguments lead.
+    pub fn of(&self, tool: &str, arguments: &Value) -> Vec<ArgumentPlace> {
+        self.0
+            .as_ref()
+            .map_or_else(Vec::new, |look_up| look_up(tool, arguments))
+    }
+}
+
+impl std::fmt::Debug for Places {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Places").finish_non_exhaustive()
+    }
 }
 
 /// What the machine must know of a tool.

@@ -110,7 +110,9 @@ fn machine(plot: &Plot) -> Machine {
                 ApprovalRule::tool("denied", Verdict::Deny),
             ],
             flow: FlowGuard::Ask,
+            ..Approvals::default()
         },
+        places: Places::default(),
         answer: None,
         tools: BTreeMap::from([
             ("again".into(), facts(true, flow(1), None)),

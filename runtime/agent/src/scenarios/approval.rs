@@ -46,7 +46,7 @@ fn counted(name: &str) -> (Arc<dyn Tool>, Arc<AtomicU32>) {
 fn ask_for(pattern: &str) -> Approvals {
     Approvals {
         rules: vec![ApprovalRule::tool(pattern, Verdict::Ask)],
-        flow: FlowGuard::Ask,
+        ..Approvals::default()
     }
 }
 
@@ -138,7 +138,7 @@ async fn a_denied_call_does_not_run_and_the_person_is_told_the_rule_but_not_the_
     let (write, count) = counted("write");
     let approvals = Approvals {
         rules: vec![ApprovalRule::tool("write", Verdict::Deny).with_argument("/path", "a")],
-        flow: FlowGuard::Ask,
+        ..Approvals::default()
     };
     let mut session = agent(&write_once())
         .tool(write)
@@ -270,8 +270,8 @@ fn leaky(guard: FlowGuard, answer: Decision) -> (crate::Agent, Arc<Script>, Arc<
         .flow("mail", private)
         .flow("web", outside)
         .approvals(Approvals {
-            rules: vec![],
             flow: guard,
+            ..Approvals::default()
         })
         .approver(person.clone())
         .build()

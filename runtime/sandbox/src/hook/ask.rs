@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolcell_core::Content;
 use wasmtime::Store;
 
@@ -113,12 +113,15 @@ impl Question for PendingCall {
             id: self.id,
             tool: self.tool,
             arguments: Value::Object(self.arguments).to_string(),
-            context: Vec::new(),
+            context: match self.places.as_slice() {
+                [] => Vec::new(),
+                places => vec![("places".into(), json!(places).to_string())],
+            },
         }
     }
 
     fn bytes(wire: &hooks::PendingCall) -> usize {
-        wire.arguments.len()
+        wire.arguments.len() + pairs_len(&wire.context)
     }
 
     async fn put(

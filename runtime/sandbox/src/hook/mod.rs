@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolcell_core::ArgumentPlace;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::{Content, Receipt, ToolError, ToolName};
 
@@ -111,6 +112,8 @@ pub struct PendingCall {
     pub tool: String,
     /// The arguments.
     pub arguments: Map<String, Value>,
+    /// What the arguments lead to. The hook finds it as `places` in the context of the call, a JSON array.
+    pub places: Vec<ArgumentPlace>,
 }
 
 /// A call that has ended.

@@ -1,0 +1,326 @@
+//! Where the arguments of a call lead: files and URLs in the spelling of the model, in one plain spelling, and as they are.
+//!
+//! Rules, hooks and remembered approvals that name a path must not be defeated by another spelling of it, by a directory
+//! that is seen elsewhere, or by a link. A tool says what its arguments lead to ([`Tool::places`](crate::Tool::places)), and
+//! [`ArgumentPlace::is_met_by`] and [`ArgumentPlace::is_within`] compare patterns with it.
+//!
+//! An argument is a path where its schema says `"format": "path"`, and where its name does ([`is_path_name`]); a URL by
+//! `"format": "uri"` or a name such as `url`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Names of arguments that are paths, as a whole or as a part of a name such as `input_file` or `outputDir`.
+const PATH_WORDS: [&str; 16] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "filepath",
+    "dir",
+    "dirs",
+    "directory",
+    "directories",
+    "folder",
+    "folders",
+    "cwd",
+    "workdir",
+    "root",
+];
+
+/// Names of arguments that are paths where they stand alone.
+const PATH_NAMES: [&str; 8] = [
+    "src",
+    "dst",
+    "dest",
+    "destination",
+    "source",
+    "target",
+    "from",
+    "to",
+];
+
+/// Names of arguments that are URLs, as a whole or as a part.
+const URL_WORDS: [&str; 6] = ["url", "urls", "uri", "uris", "href", "endpoint"];
+
+/// Levels of `$ref` and of alternatives that are followed in a schema.
+const MAX_SCHEMA_LEVELS: u32 = 8;
+
+/// Most places of one call.
+const MAX_PLACES: usize = 64;
+
+/// What an argument leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentPlace {
+    /// Where the argument stands, as a JSON Pointer (RFC 6901).
+    pub pointer: String,
+    /// What it is.
+    pub kind: PlaceKind,
+    /// In one plain spelling: the absolute path as the tool sees it, without `.`, `..` and empty parts; a URL as clients
+    /// send it.
+    pub plain: String,
+    /// The path on the host that the tool's grants give it, as it is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// The path on the host with links resolved. Absent where no grant holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<String>,
+}
+
+/// What kind of place an argument names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlaceKind {
+    /// A file or directory.
+    Path,
+    /// A URL.
+    Url,
+}
+
+impl ArgumentPlace {
+    /// Whether a pattern meets the place in any spelling. Relative patterns start at `base`, a directory of the host.
+    pub fn is_met_by(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
+        let host = self.named.iter().chain(&self.real);
+        let mut spellings = self.spellings_of(&self.plain, None);
+        spellings.extend(host.flat_map(|path| self.spellings_of(path, base)));
+        spellings.iter().any(|spelling| matches(spelling))
+    }
+
+    /// Whether a pattern holds for what the argument really leads to, and not only for how it is written.
+    pub fn is_within(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
+        let spellings = match &self.real {
+            Some(real) => self.spellings_of(real, base),
+            None => self.spellings_of(&self.plain, None),
+        };
+        spellings.iter().any(|spelling| matches(spelling))
+    }
+
+    /// A path as it is and without its first slash; below `base` from there.
+    fn spellings_of(&self, path: &str, base: Option<&str>) -> Vec<String> {
+        let mut spellings = vec![path.to_owned()];
+        if self.kind == PlaceKind::Url {
+            return spellings;
+        }
+        let below = match base {
+            None => path.strip_prefix('/'),
+            Some(base) => path
+                .strip_prefix(base.trim_end_matches('/'))
+                .filter(|rest| rest.is_empty() || rest.starts_with('/'))
+                .map(|rest| rest.trim_start_matches('/')),
+        };
+        if let Some(below) = below {
+            spellings.push(if below.is_empty() { "." } else { below }.to_owned());
+            spellings.push(format!("/{below}"));
+        }
+        spellings
+    }
+}
+
+/// The arguments that are paths or URLs by their schema or their name, as pointer, kind and text.
+pub fn places_in(arguments: &Value, schema: &Value) -> Vec<(String, PlaceKind, String)> {
+    let mut search = Search {
+        root: schema,
+        found: Vec::new(),
+    };
+    search.value(arguments, Some(schema), "", String::new());
+    search.found
+}
+
+struct Search<'a> {
+    root: &'a Value,
+    found: Vec<(String, PlaceKind, String)>,
+}
+
+impl Search<'_> {
+    fn value(&mut self, value: &Value, schema: Option<&Value>, name: &str, pointer: String) {
+        if self.found.len() >= MAX_PLACES {
+            return;
+        }
+        match value {
+            Value::String(text) => {
+                let says = schema.and_then(|schema| self.format(schema, 0));
+                if let Some(kind) = says.or_else(|| kind_of_name(name)) {
+                    self.found.push((pointer, kind, text.clone()));
+                }
+            }
+            Value::Array(items) => {
+                let schema = schema.and_then(|schema| self.below(schema, "items", None));
+                let schema = schema.cloned();
+                for (i, item) in items.iter().enumerate() {
+                    self.value(item, schema.as_ref(), name, format!("{pointer}/{i}"));
+                }
+            }
+            Value::Object(members) => {
+                for (name, member) in members {
+                    let below = schema.and_then(|schema| self.below(schema, "properties", Some(name)));
+                    let below = below.cloned();
+                    let escaped = name.replace('~', "~0").replace('/', "~1");
+                    self.value(member, below.as_ref(), name, format!("{pointer}/{escaped}"));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// What a schema, or one that it refers to or has among its alternatives, says of a text.
+    fn format(&self, schema: &Value, level: u32) -> Option<PlaceKind> {
+        match schema.get("format").and_then(Value::as_str) {
+            Some("path") => return Some(PlaceKind::Path),
+            Some("uri" | "uri-reference" | "iri" | "url") => return Some(PlaceKind::Url),
+            _ => {}
+        }
+        self.others(schema, level)
+            .into_iter()
+            .find_map(|other| self.format(other, level + 1))
+    }
+
+    /// The schema of the items of a list, or of one property of an object.
+    fn below<'v>(&'v self, schema: &'v Value, keyword: &str, name: Option<&str>) -> Option<&'v Value> {
+        self.below_at(schema, keyword, name, 0)
+    }
+
+    fn below_at<'v>(
+        &'v self,
+        schema: &'v Value,
+        keyword: &str,
+        name: Option<&str>,
+        level: u32,
+    ) -> Option<&'v Value> {
+        let found = schema.get(keyword);
+        let found = match name {
+            Some(name) => found.and_then(|properties| properties.get(name)),
+            None => found,
+        };
+        found.or_else(|| {
+            self.others(schema, level)
+                .into_iter()
+                .find_map(|other| self.below_at(other, keyword, name, level + 1))
+        })
+    }
+
+    fn others<'v>(&'v self, schema: &'v Value, level: u32) -> Vec<&'v Value> {
+        if level >= MAX_SCHEMA_LEVELS {
+            return Vec::new();
+        }
+        let referred = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| self.root.pointer(reference.strip_prefix('#')?));
+        let lists = ["anyOf", "oneOf", "allOf"].into_iter();
+        let alternatives = lists.filter_map(|keyword| schema.get(keyword)?.as_array());
+        referred.into_iter().chain(alternatives.flatten()).collect()
+    }
+}
+
+fn kind_of_name(name: &str) -> Option<PlaceKind> {
+    if is_path_name(name) {
+        return Some(PlaceKind::Path);
+    }
+    let is_url = words(name).iter().any(|word| URL_WORDS.contains(&word.as_str()));
+    is_url.then_some(PlaceKind::Url)
+}
+
+/// Whether an argument of this name is taken for a path where its schema does not say what it is: `path`, `file`, `dir` and
+/// the like, also as a part (`input_file`, `outputDir`), and `src`, `dest`, `from`, `to` and the like alone.
+pub fn is_path_name(name: &str) -> bool {
+    let words = words(name);
+    words.iter().any(|word| PATH_WORDS.contains(&word.as_str()))
+        || matches!(&words[..], [word] if PATH_NAMES.contains(&word.as_str()))
+}
+
+/// The words of a name in `snake_case`, `kebab-case` or `camelCase`, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || (was_lower && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase() || c.is_numeric();
+        if c.is_alphanumeric() {
+            words
+                .last_mut()
+                .into_iter()
+                .for_each(|word| word.extend(c.to_lowercase()));
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn paths_are_known_by_their_schema_or_their_name() {
+        let schema = json!({
+            "properties": {
+                "where": {"type": "string", "format": "path"},
+                "perhaps": {"anyOf": [{"$ref": "#/$defs/place"}, {"type": "null"}]},
+                "list": {"type": "array", "items": {"format": "path"}},
+                "deep": {"properties": {"input_file": {"type": "string"}}},
+                "site": {"format": "uri"},
+            },
+            "$defs": {"place": {"type": "string", "format": "path"}},
+        });
+        let arguments = json!({
+            "where": "a", "perhaps": "b", "list": ["c", "d"], "deep": {"input_file": "e"},
+            "outputDir": "f", "path": 1, "content": "g", "profile": "h", "site": "i", "to": "j", "base_url": "k", "a/b": {"path": "l"},
+        });
+        let mut found = places_in(&arguments, &schema);
+        found.sort();
+        let shown: Vec<String> = found
+            .iter()
+            .map(|(pointer, kind, text)| format!("{pointer} {kind:?} {text}"))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "/a~1b/path Path l",
+                "/base_url Url k",
+                "/deep/input_file Path e",
+                "/list/0 Path c",
+                "/list/1 Path d",
+                "/outputDir Path f",
+                "/perhaps Path b",
+                "/site Url i",
+                "/to Path j",
+                "/where Path a",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_place_is_met_in_every_spelling_and_is_within_as_it_is() {
+        let place = ArgumentPlace {
+            pointer: "/path".into(),
+            kind: PlaceKind::Path,
+            plain: "/scratch/x".into(),
+            named: Some("/work/way/x".into()),
+            real: Some("/work/private/x".into()),
+        };
+        let base = Some("/work");
+        for (spelling, met, within) in [
+            ("/scratch/x", true, false),
+            ("scratch/x", true, false),
+            ("way/x", true, false),
+            ("/work/way/x", true, false),
+            ("private/x", true, true),
+            ("/private/x", true, true),
+            ("/work/private/x", true, true),
+            ("work/private/x", false, false),
+            ("x", false, false),
+        ] {
+            assert_eq!(place.is_met_by(base, |text| text == spelling), met, "{spelling}");
+            assert_eq!(
+                place.is_within(base, |text| text == spelling),
+                within,
+                "{spelling}"
+            );
+        }
+    }
+}

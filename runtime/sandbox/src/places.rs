@@ -1,0 +1,167 @@
+//! Where the arguments of a call lead under the grants of its tool.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+use toolcell_core::place::places_in;
+use toolcell_core::policy::DirGrant;
+use toolcell_core::{ArgumentPlace, PlaceKind};
+
+/// Bytes of an argument that is taken for a path or URL. A longer one is neither, and is refused where it is used as one.
+const MAX_TEXT: usize = 8 << 10;
+
+/// What the arguments lead to.
+pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<ArgumentPlace> {
+    places_in(arguments, schema)
+        .into_iter()
+        .filter(|(_, _, text)| text.len() <= MAX_TEXT)
+        .filter_map(|(pointer, kind, text)| match kind {
+            PlaceKind::Path => Some(path(pointer, &text, dirs)),
+            PlaceKind::Url => url(pointer, &text),
+        })
+        .collect()
+}
+
+/// A URL as clients send it.
+fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
+    let plain = url::Url::parse(text.trim()).ok()?.to_string();
+    Some(ArgumentPlace {
+        pointer,
+        kind: PlaceKind::Url,
+        plain,
+        named: None,
+        real: None,
+    })
+}
+
+fn path(pointer: String, text: &str, dirs: &[DirGrant]) -> ArgumentPlace {
+    let plain = absolute(text);
+    // A tool finds the longest directory that holds its path.
+    let holding = dirs
+        .iter()
+        .filter_map(|grant| Some((grant, below(&plain, &grant.guest)?)))
+        .max_by_key(|(grant, _)| grant.guest.len());
+    let (named, real) = match holding {
+        None => (None, None),
+        Some((grant, rest)) => {
+            let named = grant.host.join(rest);
+            // As it is written the path may go through a link and up again, which leads elsewhere than its plain form.
+            let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
+                .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
+            (Some(shown(&named)), Some(shown(&real(&written))))
+        }
+    };
+    ArgumentPlace {
+        pointer,
+        kind: PlaceKind::Path,
+        plain,
+        named,
+        real,
+    }
+}
+
+/// The rest of an absolute path below a directory of the guest.
+fn below<'a>(path: &'a str, guest: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(guest.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_start_matches('/'))
+}
+
+/// The path as the guest means it, without `.`, `..` and empty parts. Its working directory is `/`.
+fn absolute(text: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in text.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// The real path: part by part, as the system walks it, as far as there is something.
+fn real(written: &Path) -> PathBuf {
+    let mut here = PathBuf::new();
+    for part in written.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                here.pop();
+            }
+            part => {
+                here.push(part);
+                // What is not there, or not to be reached, is taken as it reads.
+                if let Ok(real) = here.canonicalize() {
+                    here = real;
+                }
+            }
+        }
+    }
+    here
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolcell_core::policy::DirAccess;
+
+    fn grant(host: &Path, guest: &str) -> DirGrant {
+        DirGrant {
+            host: host.to_owned(),
+            guest: guest.into(),
+            access: DirAccess::READ,
+            overlay: None,
+        }
+    }
+
+    #[test]
+    fn a_path_is_named_in_one_spelling_and_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("private/sub")).unwrap();
+        std::fs::create_dir_all(root.join("notes")).unwrap();
+        std::os::unix::fs::symlink("../private/sub", root.join("notes/way")).unwrap();
+        let dirs = [grant(&root, "/"), grant(&root.join("notes"), "/scratch")];
+        for (text, plain, named, real) in [
+            ("notes/a", "/notes/a", "notes/a", "notes/a"),
+            ("./notes//a/", "/notes/a", "notes/a", "notes/a"),
+            (
+                "/notes/../private/key",
+                "/private/key",
+                "private/key",
+                "private/key",
+            ),
+            ("notes/way/x", "/notes/way/x", "notes/way/x", "private/sub/x"),
+            ("notes/way/../key", "/notes/key", "notes/key", "private/key"),
+            ("/scratch/a", "/scratch/a", "notes/a", "notes/a"),
+            ("scratch/way/x", "/scratch/way/x", "notes/way/x", "private/sub/x"),
+            ("scratched", "/scratched", "scratched", "scratched"),
+        ] {
+            let found = of(&json!({ "path": text }), &json!({}), &dirs);
+            let at = |path: &str| Some(root.join(path).display().to_string());
+            assert_eq!(found.len(), 1, "{text}");
+            assert_eq!(found[0].plain, plain, "{text}");
+            assert_eq!(found[0].named, at(named), "{text}");
+            assert_eq!(found[0].real, at(real), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_grant_holds_is_nowhere_on_the_host() {
+        let dirs = [grant(Path::new("/"), "/w")];
+        let found = of(
+            &json!({"path": "x", "url": "HTTPS://Example.com:443/a/../b"}),
+            &json!({}),
+            &dirs,
+        );
+        assert_eq!((found[0].plain.as_str(), &found[0].real), ("/x", &None));
+        assert_eq!(found[1].plain, "https://example.com/b");
+    }
+}
