@@ -1,5 +1,7 @@
 //! Sessions on disk, and `toolcell chat`.
 
+use std::io::{BufRead as _, Write as _};
+
 use serde_json::{Value, json};
 
 use crate::cli_person::{Person, Seen};
@@ -207,4 +209,57 @@ fn a_turn_that_fails_does_not_end_a_chat_and_a_script_sees_its_code() {
     assert!(seen.stderr.contains("gave no answer"), "{}", seen.stderr);
     assert!(seen.stdout.contains("Yes."), "{}", seen.stdout);
     person.run_with_input(&flags, "one\n").ended(6);
+}
+
+#[test]
+fn a_session_that_was_changed_elsewhere_is_said_to_be() {
+    for (elsewhere, said) in [
+        (
+            &[
+                "resume",
+                "last",
+                "two",
+                "--provider",
+                "scripted",
+                "--model",
+                "b.json",
+            ][..],
+            "continued elsewhere",
+        ),
+        (&["delete", "last"], "deleted elsewhere"),
+    ] {
+        let person = Person::new();
+        let turns = json!({ "steps": [{ "text": "First." }, { "text": "Second." }] }).to_string();
+        person.file("a.json", &turns).file("b.json", &turns);
+        let mut chat = person
+            .command(&["chat", "--provider", "scripted", "--model", "a.json"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = chat.stdin.take().unwrap();
+        let mut output = std::io::BufReader::new(chat.stdout.take().unwrap());
+        input.write_all(b"one\n").unwrap();
+        let mut answer = String::new();
+        while !answer.contains("First.") {
+            assert!(output.read_line(&mut answer).unwrap() > 0, "{answer}");
+        }
+        // The end of the turn is in the journal once the next line is read: a resume waits for nothing else.
+        while person
+            .run(&["session", "export", "last"])
+            .stdout
+            .matches("turn_finished")
+            .count()
+            == 0
+        {
+            std::thread::yield_now();
+        }
+        person.run(&[&["session"], elsewhere].concat()).ended(0);
+        input.write_all(b"three\n").unwrap();
+        drop(input);
+        let ended = chat.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(8), "{stderr}");
+        assert!(stderr.contains(said) && stderr.contains("hint: "), "{stderr}");
+        assert!(!stderr.contains("Toolcell itself failed"), "{stderr}");
+    }
 }

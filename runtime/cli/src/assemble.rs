@@ -23,6 +23,7 @@ use crate::hook::ComponentHook;
 use crate::lock;
 use crate::logs::Logs;
 use crate::model::{self, ProviderName, ToolCalls};
+use crate::project_rules;
 use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
@@ -180,7 +181,9 @@ impl AgentFlags {
                 Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file))
             })
             .collect();
-        let approvals = approve::rules(&settings, environment);
+        let mut approvals = approve::rules(&settings, environment);
+        let of_projects = project_rules::of(&loaded, &approvals.rules);
+        approvals.rules.extend(of_projects);
         let mut agent = Agent::builder(chosen.provider)
             .tools(tools)
             .policy(loop_policy(&settings, settings.budget.budget(prices)))

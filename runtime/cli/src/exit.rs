@@ -11,6 +11,7 @@ Exit codes:
     5   a limit ended it
     6   the model provider failed
     7   a component cannot be loaded
+    8   the session was changed elsewhere in the meantime
    70   an internal error of Toolcell
   130   cancelled";
 
@@ -33,6 +34,8 @@ pub(crate) enum Exit {
     Provider = 6,
     /// A component cannot be loaded.
     Component = 7,
+    /// The session was continued or deleted elsewhere in the meantime.
+    Conflict = 8,
     /// An internal error: `EX_SOFTWARE` of `sysexits.h`.
     Internal = 70,
     /// Cancelled by the person: 128 and the number of SIGINT, as shells report it.
@@ -60,6 +63,7 @@ mod tests {
             Exit::Limit,
             Exit::Provider,
             Exit::Component,
+            Exit::Conflict,
             Exit::Internal,
             Exit::Cancelled,
         ] {

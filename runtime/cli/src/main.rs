@@ -25,6 +25,7 @@ mod logs;
 mod model;
 mod near;
 mod own;
+mod project_rules;
 mod quote;
 mod remembered;
 mod render;

@@ -85,6 +85,10 @@ pub(crate) struct Wanted {
 /// Largest component that is read from a file, in bytes; the sandbox accepts as much.
 const MAX_COMPONENT_BYTES: u64 = 32 << 20;
 
+/// Most components that are searched for a tool that is named without its component. Each is read and hashed, and
+/// perhaps compiled.
+const MAX_SEARCHED: usize = 100;
+
 /// Cells at one time. One person does not run more, and reserving few makes the start fast.
 const SLOTS: u32 = 64;
 
@@ -154,22 +158,9 @@ impl<'a> Toolbox<'a> {
         Err(self.unknown(component).await)
     }
 
-    /// The component that defines a tool of this name. Those whose name starts the tool's name are asked first, because
-    /// loading a component can mean compiling it.
+    /// The component that defines a tool of this name.
     async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
-        let mut candidates: Vec<&ToolSettings> = self
-            .settings
-            .tools
-            .values()
-            .filter(|c| c.is_usable() && !c.is_of_project())
-            .collect();
-        // What ships has its names before anything else.
-        let shipped = shipped::component_with_tool(tool);
-        candidates.sort_by_key(|candidate| {
-            let is_shipped = shipped == Some(candidate.name.as_str());
-            (!is_shipped, !tool.starts_with(candidate.name.as_str()))
-        });
-        for candidate in candidates {
+        for candidate in self.searched(tool) {
             let component = self.component(candidate).await?;
             if component
                 .definitions()
@@ -182,11 +173,31 @@ impl<'a> Toolbox<'a> {
         Ok(None)
     }
 
-    /// The names of the tools that are on offer; of components that cannot be loaded there are none.
+    /// The components that are searched for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling it: what
+    /// ships has its names before anything else, then those whose names the tool's name begins with, then the rest by name.
+    fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
+        let tools = &self.settings.tools;
+        let shipped = shipped::component_with_tool(tool).and_then(|name| tools.get(name));
+        let begins = |(at, _): (usize, char)| tools.get(&tool[..at]);
+        let named = tool.char_indices().chain([(tool.len(), ' ')]).filter_map(begins);
+        let mut searched: Vec<&ToolSettings> = Vec::new();
+        for candidate in shipped.into_iter().chain(named).chain(tools.values()) {
+            let is_new = || !searched.iter().any(|known| known.name == candidate.name);
+            if candidate.is_usable() && !candidate.is_of_project() && is_new() {
+                searched.push(candidate);
+            }
+            if searched.len() == MAX_SEARCHED {
+                break;
+            }
+        }
+        searched
+    }
+
+    /// The names of the tools that are on offer; of components that cannot be loaded, and of those beyond [`MAX_SEARCHED`],
+    /// there are none.
     pub(crate) async fn tool_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let offered = (self.settings.tools.values()).filter(|c| c.is_usable() && !c.is_of_project());
-        for candidate in offered {
+        for candidate in self.searched("") {
             if let Ok(component) = self.component(candidate).await {
                 names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
             }
@@ -206,7 +217,15 @@ impl<'a> Toolbox<'a> {
         names.dedup();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let near = nearest(name, &names);
-        let failure = Failure::new(Exit::Usage, format!("there is no tool `{name}`"));
+        let mut failure = Failure::new(Exit::Usage, format!("there is no tool `{name}`"));
+        if self.settings.tools.len() > MAX_SEARCHED {
+            failure = failure
+                .why(format!(
+                    "of {} components {MAX_SEARCHED} were searched for it",
+                    self.settings.tools.len()
+                ))
+                .hint(format!("name its component: COMPONENT#{name}"));
+        }
         if near.is_empty() {
             failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
         } else {
@@ -594,4 +613,41 @@ fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {
     Failure::new(Exit::Config, format!("the secrets of `{name}` cannot be used"))
         .because(error)
         .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"`, `file = \"PATH\"` or `keyring = \"ACCOUNT\"`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides};
+
+    fn searched(components: &[String], tool: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let table = |name: &String| format!("[tools.{name}]\ncomponent = \"x\"\n");
+        std::fs::write(&path, components.iter().map(table).collect::<String>()).unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+        let toolbox = Toolbox::with(&environment, &settings, sandbox).unwrap();
+        let found = toolbox.searched(tool);
+        found.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_tool_is_searched_in_few_components_however_many_there_are() {
+        let many: Vec<String> = (0..25_000).map(|i| format!("t{i}")).collect();
+        let all = searched(&many, "t20000_x");
+        assert_eq!(all.len(), MAX_SEARCHED);
+        assert_eq!(all[..3], ["t2", "t20", "t200"]);
+        assert!(all.contains(&"t20000".to_owned()));
+        assert_eq!(searched(&many, "text_count")[0], "text");
+        // All of them where there are few: five that ship are switched on, and `memory` is there when it is named.
+        let few: Vec<String> = (0..MAX_SEARCHED - 6).map(|i| format!("t{i}")).collect();
+        assert_eq!(searched(&few, "x").len(), MAX_SEARCHED);
+        assert_eq!(searched(&few[1..], "x").len(), MAX_SEARCHED - 1);
+    }
 }

@@ -7,6 +7,7 @@ use toolcell_core::{Message, StoreError};
 
 use crate::assemble::Assembled;
 use crate::interrupt::Interrupts;
+use crate::quote;
 use crate::render::lines::JsonLines;
 use crate::render::turn::TurnView;
 use crate::render::{Console, failure};
@@ -138,6 +139,17 @@ pub(crate) fn check_prompt(prompt: &str) -> Result<(), Failure> {
 }
 
 fn cannot_go_on(id: &str, error: AgentError) -> Failure {
+    if let AgentError::Store { source, .. } = error {
+        return match source {
+            StoreError::NotFound { .. } => Failure::new(
+                Exit::Conflict,
+                "the session was deleted elsewhere in the meantime",
+            )
+            .because(source)
+            .hint("begin a new one"),
+            source => store_failure(source),
+        };
+    }
     let hint = match &error {
         AgentError::TurnOpen { .. } => Some(format!("go on with it first: toolcell session resume {id}")),
         AgentError::NoTurn { .. } => Some(format!("say something: toolcell session resume {id} \"…\"")),
@@ -154,14 +166,23 @@ fn cannot_go_on(id: &str, error: AgentError) -> Failure {
 
 /// What a person is told when the store refuses.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
-    let exit = match &error {
-        StoreError::NotFound { .. } | StoreError::Exists { .. } => Exit::Usage,
-        StoreError::InUse { .. } => Exit::Failed,
-        _ => Exit::Internal,
+    let (exit, what, hint) = match &error {
+        // Nothing of this turn was kept, and nothing of the other one is lost.
+        StoreError::InUse { id } => {
+            let id = quote::shell(id);
+            let hint = format!(
+                "see what it is now: toolcell session show {id}\nthen say it again: toolcell session resume {id} \"…\""
+            );
+            let what = "the session was continued elsewhere in the meantime";
+            (Exit::Conflict, what, Some(hint))
+        }
+        StoreError::NotFound { .. } => (
+            Exit::Usage,
+            "the session cannot be used",
+            Some("`toolcell session list` shows all".to_owned()),
+        ),
+        StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
+        _ => (Exit::Internal, "the session cannot be used", None),
     };
-    let hint =
-        matches!(error, StoreError::NotFound { .. }).then(|| "`toolcell session list` shows all".to_owned());
-    Failure::new(exit, "the session cannot be used")
-        .because(error)
-        .hints(hint)
+    Failure::new(exit, what).because(error).hints(hint)
 }

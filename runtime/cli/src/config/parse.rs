@@ -1,7 +1,7 @@
 //! Reads one configuration file: size, encoding, TOML, unknown keys, types.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use toml::Spanned;
@@ -55,6 +55,7 @@ pub(crate) fn read(
         path: path.to_owned(),
         shown,
         text,
+        line_starts: OnceLock::new(),
     };
     parse(source).map(Some)
 }
@@ -174,6 +175,7 @@ mod tests {
             path: "/c.toml".into(),
             shown: "c.toml".into(),
             text: text.into(),
+            line_starts: OnceLock::new(),
         };
         let mut out = Vec::new();
         let mut screen = crate::terminal::Screen::new(&mut out, false);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One layer of the configuration. Later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,8 @@ pub(crate) struct Source {
     pub(crate) shown: String,
     /// Its text.
     pub(crate) text: String,
+    /// Where its lines begin, once somebody asked.
+    pub(crate) line_starts: OnceLock<Vec<usize>>,
 }
 
 /// Where a value comes from.
@@ -52,10 +54,15 @@ pub(crate) struct Sourced<T> {
 impl Source {
     /// Line and column of a byte, both from 1. Columns count characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
-        let before = &self.text[..self.text.floor_char_boundary(at)];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let line = before.matches('\n').count() + 1;
-        (line, before[line_start..].chars().count() + 1)
+        let at = self.text.floor_char_boundary(at);
+        // The lines are counted once: a file may be pointed into for each of its lines.
+        let starts = self.line_starts.get_or_init(|| {
+            let newlines = self.text.match_indices('\n').map(|(newline, _)| newline + 1);
+            std::iter::once(0).chain(newlines).collect()
+        });
+        let line = starts.partition_point(|start| *start <= at);
+        let start = starts.get(line - 1).copied().unwrap_or(0);
+        (line, self.text[start..at].chars().count() + 1)
     }
 
     /// Where `span` is, with its line and a mark below it.
@@ -149,6 +156,7 @@ mod tests {
             path: PathBuf::from("/c.toml"),
             shown: "c.toml".into(),
             text: text.into(),
+            line_starts: OnceLock::new(),
         }
     }
 
@@ -160,6 +168,24 @@ mod tests {
             source.point_at(&(at..at + 3)),
             "in c.toml, line 2, column 6\n  2 |  é = \"x\"\n    |      ^^^"
         );
+    }
+
+    #[test]
+    fn lines_and_columns_are_counted_from_one() {
+        let source = source("a\né\n\nxyz");
+        for (at, expected) in [
+            (0, (1, 1)),
+            (1, (1, 2)),
+            (2, (2, 1)),
+            (3, (2, 1)),
+            (4, (2, 2)),
+            (5, (3, 1)),
+            (6, (4, 1)),
+            (8, (4, 3)),
+            (9, (4, 4)),
+        ] {
+            assert_eq!(source.position(at), expected, "{at}");
+        }
     }
 
     #[test]
