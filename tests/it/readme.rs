@@ -202,6 +202,16 @@ exec '{real_cargo}' "$@"
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
+/// Downloads the crates that guests are built of, of which a build for this machine needs some only. Where they are there,
+/// nothing is downloaded; where they cannot be, the build of the README's tool says which one is missing.
+fn fetch_for_guests(real_cargo: &str) {
+    let _ = Command::new(real_cargo)
+        .args(["fetch", "--quiet", "--locked", "--target", "wasm32-wasip2"])
+        .current_dir(root())
+        .stderr(Stdio::null())
+        .status();
+}
+
 /// Nothing by itself: a command of the README runs the example through it.
 #[test]
 fn the_example() {
@@ -244,6 +254,7 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
     std::fs::create_dir(&shims).expect("a folder");
     let real_cargo = env!("CARGO");
     shim(&shims, real_cargo);
+    fetch_for_guests(real_cargo);
     let binary = Path::new(env!("CARGO_BIN_EXE_toolcell"));
 
     let model = model_on_loopback(r#"{"number":1994}"#);
