@@ -234,7 +234,8 @@ pub(super) fn code<T>(result: FsResult<T>) -> Result<T, ErrorCode> {
     result.map_err(|error: FsError| error.downcast().expect("no trap"))
 }
 
-fn access(rights: &str) -> DirAccess {
+/// Rights as a grant has them: `read+create`.
+pub(super) fn access(rights: &str) -> DirAccess {
     match format!("{rights}=x").parse().unwrap() {
         Grant::Dir { access, .. } => access,
         other => panic!("{other}"),

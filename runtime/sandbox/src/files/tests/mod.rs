@@ -2,6 +2,7 @@
 
 mod denied;
 mod escape;
+mod fuzz;
 mod guest;
 mod links;
 mod listing;
