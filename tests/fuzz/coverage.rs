@@ -64,7 +64,8 @@ pub(super) fn run(campaign: &Campaign<'_>, check: &mut Check<'_>) -> ! {
         std::fs::write(file, input).expect("a file of the corpus");
     }
     let dictionary = corpus.with_extension("dict");
-    let words: Vec<String> = campaign.words.iter().map(|word| quoted(word)).collect();
+    let words = campaign.words.iter().filter(|word| !word.is_empty());
+    let words: Vec<String> = words.map(|word| quoted(word)).collect();
     std::fs::write(&dictionary, words.join("\n")).expect("the dictionary");
     let mut arguments = vec![
         "fuzz".to_owned(),
