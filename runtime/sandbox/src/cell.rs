@@ -10,11 +10,12 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{KeyValueStore, Limit, Policy, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
+use crate::component::Footprint;
 use crate::contract::{HookProvider, HookProviderPre, Provider, ProviderPre};
 use crate::egress::Egress;
 use crate::failure;
 use crate::ledger::Ledger;
-use crate::memory::{MemoryAccount, MemoryPool};
+use crate::memory::{MemoryAccount, MemoryPool, Refusal};
 use crate::meter::{Meter, Metered, Turns};
 use crate::state::CellState;
 
@@ -71,8 +72,7 @@ pub(crate) struct Order<'a, W> {
     /// The HTTP grants of the policy, shared by its calls.
     pub(crate) egress: &'a Arc<Egress>,
     pub(crate) observer: Arc<dyn CallObserver>,
-    /// Slots of the pool that the component takes.
-    pub(crate) slots: u32,
+    pub(crate) footprint: Footprint,
     /// Bytes of arguments, for the receipt.
     pub(crate) bytes_in: u64,
 }
@@ -112,7 +112,7 @@ impl Cells {
             fuel: order.policy.limits.fuel,
         };
         filing.ledger.lock().bytes_in = order.bytes_in;
-        let slot = self.slots.acquire_many(order.slots);
+        let slot = self.slots.acquire_many(order.footprint.slots);
         let Ok(Ok(_slot)) = tokio::time::timeout(wall, slot).await else {
             return Err(failure::busy());
         };
@@ -133,6 +133,8 @@ impl Cells {
         mut filing: Filing,
     ) -> Result<J::Done, ToolError> {
         let limits = &order.policy.limits;
+        let instances = filing.account.reserve(order.footprint.bytes);
+        let _instances = instances.map_err(Refusal::into_error)?;
         let state = CellState::new(
             order.policy,
             order.egress,

@@ -37,9 +37,17 @@ pub struct Identity {
 pub(crate) struct Base {
     pub(crate) cells: Arc<Cells>,
     pub(crate) outside: Outside,
-    /// Slots of the pool that one cell takes.
-    pub(crate) slots: u32,
+    pub(crate) footprint: Footprint,
     pub(crate) identity: Identity,
+}
+
+/// What one cell of a component takes before it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Footprint {
+    /// Slots of the pool.
+    pub(crate) slots: u32,
+    /// Bytes of the host for its instances, beside what every cell takes.
+    pub(crate) bytes: u64,
 }
 
 /// What all tools of a component share.

@@ -14,7 +14,7 @@ use wasmtime::component::{InstancePre, Linker};
 use crate::cache::{Cache, CacheError, EntryName};
 use crate::cell::{Cells, Job, Order};
 use crate::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
-use crate::component::{Base, Component, Digest, Identity, Loaded};
+use crate::component::{Base, Component, Digest, Footprint, Identity, Loaded};
 use crate::contract::{HookProviderPre, ProviderPre, Role, split_version};
 use crate::definitions::{self, Ask};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
@@ -25,6 +25,10 @@ use crate::imports;
 use crate::memory::MemoryPool;
 use crate::shape;
 use crate::state::{self, CellState};
+
+/// Bytes that the host may keep for the instances of a cell without charging them: as much as it keeps for every cell
+/// anyway. Tools have some 50 KiB, language runtimes up to a megabyte.
+const FREE_INSTANCE_BYTES: u64 = 128 << 10;
 
 /// How a [`Sandbox`] is made. The default suits a long-running process without a cache.
 #[derive(Clone)]
@@ -216,7 +220,7 @@ impl Sandbox {
             .and_then(|cache| cache.definitions(&found.entry));
         let (stored, is_known) = match known {
             Some(stored) => (stored, true),
-            None => (shared.ask(&pre, found.base.slots, Ask).await?, false),
+            None => (shared.ask(&pre, found.base.footprint, Ask).await?, false),
         };
         let specs = definitions::check(stored.clone())?;
         if let (Some(cache), false) = (&shared.cache, is_known) {
@@ -244,7 +248,7 @@ impl Sandbox {
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
         let (claims, is_known) = match known {
             Some(claims) => (claims, true),
-            None => (shared.ask(&pre, found.base.slots, hook::Ask).await?, false),
+            None => (shared.ask(&pre, found.base.footprint, hook::Ask).await?, false),
         };
         let spec = claims.clone().check()?;
         if let (Some(cache), false) = (&shared.cache, is_known) {
@@ -319,16 +323,19 @@ impl Shared {
         // Looking at some 30 MiB takes a while, in which the calls of others go on.
         let bytes: Arc<[u8]> = bytes.into();
         let looked_at = bytes.clone();
-        let (exports, imports, digest) = off_worker(move || {
+        let (shape, imports, digest) = off_worker(move || {
             let shape = shape::scan(&looked_at)?;
             check_contract(role, &shape.exports)?;
             let imports = imports::classify(&shape.imports)?;
-            Ok((shape.exports, imports, Digest::of(&looked_at)))
+            Ok((shape, imports, Digest::of(&looked_at)))
         })
         .await?;
         let entry = EntryName::new(&self.cells.engine, digest);
         let component = self.code(label, &bytes, &entry, compiler).await?;
-        let slots = self.slots_of(&component)?;
+        let footprint = Footprint {
+            slots: self.slots_of(&component)?,
+            bytes: shape.instance_bytes.saturating_sub(FREE_INSTANCE_BYTES),
+        };
         let linked = self.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
             reason: format!("{e:#}"),
@@ -337,13 +344,13 @@ impl Shared {
             base: Base {
                 cells: self.cells.clone(),
                 outside: self.outside.clone(),
-                slots,
+                footprint,
                 identity: Identity {
                     label: label.to_owned(),
                     digest,
                     size,
                     imports,
-                    exports,
+                    exports: shape.exports,
                 },
             },
             linked,
@@ -452,7 +459,7 @@ impl Shared {
     }
 
     /// Asks a component what it is, in a cell with nothing granted.
-    async fn ask<J: Job>(&self, pre: &J::World, slots: u32, job: J) -> Result<J::Done, LoadError> {
+    async fn ask<J: Job>(&self, pre: &J::World, footprint: Footprint, job: J) -> Result<J::Done, LoadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let policy = definitions::bare_policy();
         let outside = self.outside.clone();
@@ -462,7 +469,7 @@ impl Shared {
             policy: &policy,
             egress: &Arc::new(egress),
             observer: Arc::new(Unobserved),
-            slots,
+            footprint,
             bytes_in: 0,
         };
         self.cells

@@ -6,7 +6,7 @@
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
-    Encoding, Instance, Parser, Payload,
+    ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
 };
 
 use crate::error::LoadError;
@@ -40,6 +40,23 @@ const MAX_PARTS: u32 = 256;
 /// Deepest nesting of components.
 const MAX_NESTING: u32 = 16;
 
+/// Bytes that the host keeps in one core instance for each of its parts, at least as many as the engine does (48.0.8).
+mod bytes {
+    /// An instance with nothing in it.
+    pub(super) const INSTANCE: u64 = 1 << 10;
+    /// An import, and the reference to it where it is a function.
+    pub(super) const IMPORT: u64 = 64;
+    /// The reference to a function.
+    pub(super) const FUNCTION: u64 = 32;
+    pub(super) const GLOBAL: u64 = 16;
+    pub(super) const MEMORY_OR_TABLE: u64 = 256;
+    pub(super) const SEGMENT: u64 = 64;
+    /// An element of a passive segment, which each instance has a copy of.
+    pub(super) const ELEMENT: u64 = 16;
+    /// A canonical function of a component.
+    pub(super) const CANONICAL: u64 = 64;
+}
+
 /// What a component asks for and offers, and how much of everything there is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -47,6 +64,8 @@ pub(crate) struct Shape {
     pub(crate) imports: Vec<String>,
     /// Names of all exports, in order.
     pub(crate) exports: Vec<String>,
+    /// Bytes that the host keeps for the instances of one cell beside memories and tables, at most.
+    pub(crate) instance_bytes: u64,
 }
 
 /// Too much of something.
@@ -184,6 +203,7 @@ struct Cost {
     core: u64,
     components: u64,
     items: u64,
+    bytes: u64,
 }
 
 impl Cost {
@@ -191,6 +211,7 @@ impl Cost {
         self.core = self.core.saturating_add(other.core);
         self.components = self.components.saturating_add(other.components);
         self.items = self.items.saturating_add(other.items);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 
@@ -200,6 +221,8 @@ struct Open {
     cost: Cost,
     /// The component index space: what instantiating each one costs, `None` where that cannot be known.
     components: Vec<Option<Cost>>,
+    /// The module index space: bytes of one instance of each, `None` where they cannot be known.
+    modules: Vec<Option<u64>>,
 }
 
 /// What the parser stands in: a component on the stack, or a core module.
@@ -207,6 +230,9 @@ struct Open {
 struct Scan {
     open: Vec<Open>,
     in_module: bool,
+    /// Bytes of one instance of the module that the parser stands in, and of the largest so far.
+    module_bytes: u64,
+    largest_module: u64,
     functions: u64,
     parts: u64,
     memories: u64,
@@ -226,7 +252,10 @@ impl Scan {
     fn payload(&mut self, payload: Payload<'_>) -> Result<(), LoadError> {
         match payload {
             Payload::Version { encoding, .. } => match encoding {
-                Encoding::Module => self.in_module = true,
+                Encoding::Module => {
+                    self.in_module = true;
+                    self.module_bytes = bytes::INSTANCE;
+                }
                 Encoding::Component => {
                     self.open.push(Open::default());
                     at_most(self.open.len() as u64, Excess::Nesting)?;
@@ -242,11 +271,30 @@ impl Scan {
                 self.functions += u64::from(count);
                 at_most(self.functions, Excess::Functions)?;
             }
+            Payload::ImportSection(section) => self.holds(section.count(), bytes::IMPORT),
+            Payload::FunctionSection(section) => self.holds(section.count(), bytes::FUNCTION),
+            Payload::GlobalSection(section) => self.holds(section.count(), bytes::GLOBAL),
+            Payload::ElementSection(section) => {
+                self.holds(section.count(), bytes::SEGMENT);
+                for element in section {
+                    let element = element.map_err(malformed)?;
+                    if let ElementKind::Passive = element.kind {
+                        let count = match element.items {
+                            ElementItems::Functions(items) => items.count(),
+                            ElementItems::Expressions(_, items) => items.count(),
+                        };
+                        self.holds(count, bytes::ELEMENT);
+                    }
+                }
+            }
+            Payload::DataSection(section) => self.holds(section.count(), bytes::SEGMENT),
             Payload::MemorySection(section) => {
+                self.holds(section.count(), bytes::MEMORY_OR_TABLE);
                 self.memories += u64::from(section.count());
                 at_most(self.memories, Excess::Memories)?;
             }
             Payload::TableSection(section) => {
+                self.holds(section.count(), bytes::MEMORY_OR_TABLE);
                 self.tables += u64::from(section.count());
                 at_most(self.tables, Excess::Tables)?;
                 for table in section {
@@ -257,9 +305,11 @@ impl Scan {
             Payload::InstanceSection(section) => {
                 self.items(section.count())?;
                 for instance in section {
-                    if let Instance::Instantiate { .. } = instance.map_err(malformed)? {
+                    if let Instance::Instantiate { module_index, .. } = instance.map_err(malformed)? {
+                        let bytes = self.bytes_of(module_index);
                         self.add(Cost {
                             core: 1,
+                            bytes,
                             ..Cost::default()
                         })?;
                     }
@@ -290,8 +340,10 @@ impl Scan {
                 self.items(section.count())?;
                 for import in section {
                     let import = import.map_err(malformed)?;
-                    if let ComponentTypeRef::Component(_) = import.ty {
-                        self.define(None);
+                    match import.ty {
+                        ComponentTypeRef::Component(_) => self.define(None),
+                        ComponentTypeRef::Module(_) => self.define_module(None),
+                        _ => {}
                     }
                     if self.open.len() == 1 {
                         self.shape.imports.push(import.name.name.to_owned());
@@ -310,6 +362,9 @@ impl Scan {
                             .and_then(|open| open.components.get(export.index as usize).copied())
                             .flatten();
                         self.define(cost);
+                    } else if export.kind == ComponentExternalKind::Module {
+                        let bytes = self.bytes_of(export.index);
+                        self.define_module(Some(bytes));
                     }
                     if self.open.len() == 1 {
                         self.shape.exports.push(export.name.name.to_owned());
@@ -318,7 +373,13 @@ impl Scan {
             }
             Payload::ComponentTypeSection(section) => self.items(section.count())?,
             Payload::CoreTypeSection(section) => self.items(section.count())?,
-            Payload::ComponentCanonicalSection(section) => self.items(section.count())?,
+            Payload::ComponentCanonicalSection(section) => {
+                self.items(section.count())?;
+                self.add(Cost {
+                    bytes: u64::from(section.count()) * bytes::CANONICAL,
+                    ..Cost::default()
+                })?;
+            }
             _ => {}
         }
         Ok(())
@@ -327,6 +388,8 @@ impl Scan {
     /// The end of a module or a component; a component becomes an item of the one around it.
     fn end(&mut self) -> Result<(), LoadError> {
         if std::mem::take(&mut self.in_module) {
+            self.largest_module = self.largest_module.max(self.module_bytes);
+            self.define_module(Some(self.module_bytes));
             return Ok(());
         }
         let closed = self.open.pop().unwrap_or_default();
@@ -334,6 +397,7 @@ impl Scan {
             at_most(closed.cost.core, Excess::CoreInstances)?;
             at_most(closed.cost.components, Excess::ComponentInstances)?;
             at_most(closed.cost.items, Excess::Items)?;
+            self.shape.instance_bytes = closed.cost.bytes;
         } else {
             self.define(Some(closed.cost));
         }
@@ -352,6 +416,24 @@ impl Scan {
             open.cost.add(cost);
         }
         Ok(())
+    }
+
+    /// Adds parts to an instance of the module that the parser stands in.
+    fn holds(&mut self, count: u32, bytes: u64) {
+        self.module_bytes = self.module_bytes.saturating_add(u64::from(count) * bytes);
+    }
+
+    fn define_module(&mut self, bytes: Option<u64>) {
+        if let Some(open) = self.open.last_mut() {
+            open.modules.push(bytes);
+        }
+    }
+
+    /// Bytes of one instance of a module; of one that is not known, those of the largest.
+    fn bytes_of(&self, index: u32) -> u64 {
+        let open = self.open.last();
+        let known = open.and_then(|open| open.modules.get(index as usize).copied());
+        known.flatten().unwrap_or(self.largest_module)
     }
 
     fn define(&mut self, cost: Option<Cost>) {
@@ -379,6 +461,21 @@ impl Scan {
                 kind: ComponentExternalKind::Component,
                 ..
             } => self.define(None),
+            ComponentAlias::InstanceExport {
+                kind: ComponentExternalKind::Module,
+                ..
+            } => self.define_module(None),
+            ComponentAlias::Outer {
+                kind: ComponentOuterAliasKind::CoreModule,
+                count,
+                index,
+            } => {
+                let bytes = (self.open.len())
+                    .checked_sub(1 + count as usize)
+                    .and_then(|at| self.open[at].modules.get(index as usize).copied())
+                    .flatten();
+                self.define_module(bytes);
+            }
             ComponentAlias::Outer {
                 kind: ComponentOuterAliasKind::Component,
                 count,
@@ -530,5 +627,47 @@ mod tests {
         let nested = |n: u32| format!("{}{}", "(component ".repeat(n as usize), ")".repeat(n as usize));
         assert!(of(&nested(MAX_NESTING)).is_ok());
         assert!(of(&nested(MAX_NESTING + 1)).is_err());
+    }
+
+    /// A component with the module `$m` of 1,000 passive elements.
+    fn with_elements(rest: &str) -> u64 {
+        let elements = "$f ".repeat(1_000);
+        let text = format!("(component (core module $m (func $f) (elem func {elements})) {rest})");
+        of(&text).unwrap().instance_bytes
+    }
+
+    #[test]
+    fn bytes_of_instances_are_counted_with_repetition() {
+        let one = "(core instance (instantiate $m))";
+        let bytes = with_elements(one);
+        assert!((16_000..20_000).contains(&bytes), "{bytes}");
+        assert_eq!(with_elements(""), 0);
+        assert_eq!(with_elements(&one.repeat(5)), 5 * bytes);
+
+        // By way of another component, which is instantiated three times itself.
+        let nested = format!(
+            "(component $c (alias outer 1 $m (core module $m)) {})",
+            one.repeat(2)
+        );
+        let thrice = "(instance (instantiate $c))".repeat(3);
+        assert_eq!(with_elements(&format!("{nested} {thrice}")), 6 * bytes);
+
+        // A module that is not known costs what the largest does.
+        let exported = "(component $c (core module (export \"m\"))) (instance $i (instantiate $c))
+            (alias export $i \"m\" (core module $n)) (core instance (instantiate $n))";
+        assert_eq!(with_elements(exported), bytes);
+    }
+
+    #[test]
+    fn elements_that_stand_in_tables_have_no_copy_in_instances() {
+        let elements = "$f ".repeat(1_000);
+        for kind in ["(i32.const 0) func", "declare func"] {
+            let text = format!(
+                "(component (core module $m (table 1000 funcref) (func $f) (elem {kind} {elements}))
+                    (core instance (instantiate $m)))"
+            );
+            let bytes = of(&text).unwrap().instance_bytes;
+            assert!(bytes < 2_000, "{kind}: {bytes}");
+        }
     }
 }

@@ -79,7 +79,7 @@ impl ComponentTool {
             policy: &policy,
             egress: &self.egress,
             observer: cx.observer.clone(),
-            slots: self.component.base.slots,
+            footprint: self.component.base.footprint,
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();

@@ -558,3 +558,23 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
         );
     }
 }
+
+#[tokio::test]
+async fn what_the_host_keeps_for_instances_is_memory_of_the_call() {
+    // Each instance has a copy of the elements, 16 bytes each.
+    let elements = "$f ".repeat(100_000);
+    let probe = Probe {
+        items: format!(
+            "(core module $many (func $f) (elem func {elements}))
+             (core instance (instantiate $many)) (core instance (instantiate $many))"
+        ),
+        ..Probe::running(DONE)
+    };
+    let component = load(&sandbox(), &probe).await.unwrap();
+    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 << 20))).await;
+    result.unwrap();
+    let host = heard.receipt().peak_host_memory;
+    assert!((3_000_000..3_200_000).contains(&host), "{host}");
+    let (result, _) = call(&*only_tool(&component, limited(|l| l.memory = 3_000_000))).await;
+    assert_eq!(result, stopped_by(Limit::Memory(3_000_000)));
+}

@@ -152,7 +152,7 @@ impl CellHook {
             policy: &policy,
             egress: &self.egress,
             observer,
-            slots: self.hook.base.slots,
+            footprint: self.hook.base.footprint,
             bytes_in: work.bytes_in(),
         };
         let redactor = self.egress.redactor();
