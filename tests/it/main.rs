@@ -25,6 +25,10 @@ mod planted_files;
 mod prebuilt;
 mod project_tools;
 mod promises;
+#[cfg(unix)]
+mod pty;
+#[cfg(unix)]
+mod question;
 mod readme;
 mod run_agents;
 mod run_approval;

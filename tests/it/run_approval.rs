@@ -127,13 +127,8 @@ fn the_call_that_completes_the_flow_is_refused_without_a_terminal() {
 
 #[cfg(unix)]
 mod at_a_terminal {
-    use std::io::{Read as _, Write as _};
-    use std::os::fd::OwnedFd;
-    use std::process::Stdio;
-
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
     use super::*;
+    use crate::pty::Terminal;
 
     /// Runs with a terminal, and answers the questions with `answers`. What the person saw, and the exit code.
     fn run(person: &Person, answers: &[&str]) -> (String, Option<i32>) {
@@ -141,50 +136,17 @@ mod at_a_terminal {
     }
 
     fn run_command(person: &Person, command: &[&str], answers: &[&str]) -> (String, Option<i32>) {
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&terminal).unwrap();
-        unlockpt(&terminal).unwrap();
-        let name = ptsname(&terminal, Vec::new()).unwrap();
-        let open = || -> Stdio {
-            let file = std::fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(name.to_str().unwrap())
-                .unwrap();
-            OwnedFd::from(file).into()
-        };
-        let mut child = person
-            .command(command)
-            .env("TERM", "dumb")
-            .stdin(open())
-            .stdout(open())
-            .stderr(open())
-            .spawn()
-            .unwrap();
-        let mut terminal = std::fs::File::from(terminal);
-        let mut seen = Vec::new();
-        let mut piece = [0; 1024];
-        // Each line is typed when the next question stands there.
-        let mut answers = answers.iter();
-        let mut answered = 0;
-        // Reading fails once the child has closed its side.
-        while let Ok(n) = terminal.read(&mut piece) {
-            if n == 0 {
-                break;
+        let mut terminal = Terminal::start(person, command, "dumb", 100, 40);
+        for answer in answers {
+            if terminal.wait_for_any(&[", then Enter: ", " 1 call · "]) == 1 {
+                let code = terminal.end();
+                return (terminal.seen.clone(), code);
             }
-            seen.extend_from_slice(&piece[..n]);
-            let unanswered = String::from_utf8_lossy(&seen[answered..]).ends_with(": ");
-            if unanswered && let Some(answer) = answers.next() {
-                answered = seen.len();
-                terminal.write_all(answer.as_bytes()).unwrap();
-            }
-            // The terminal stays open as long as this process holds it; the end of the turn is the last line.
-            if String::from_utf8_lossy(&seen).contains(" 1 call · ") {
-                break;
-            }
+            terminal.keys(answer);
         }
-        let code = child.wait().unwrap().code();
-        (String::from_utf8_lossy(&seen).into_owned(), code)
+        terminal.wait_for(" 1 call · ");
+        let code = terminal.end();
+        (terminal.seen.clone(), code)
     }
 
     #[test]
@@ -230,7 +192,7 @@ mod at_a_terminal {
         assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello", "{seen}");
         std::fs::remove_file(&out).unwrap();
 
-        let (seen, _) = run(&person, &["a\n"]);
+        let (seen, _) = run(&person, &["a\n", "y\n"]);
         assert!(seen.contains("wants to run with"), "{seen}");
         std::fs::remove_file(&out).unwrap();
         let (seen, _) = run(&person, &[]);
@@ -250,7 +212,7 @@ mod at_a_terminal {
         let person = asking();
         let out = person.work().join("out.txt");
         // Nothing for the path; for the content first a pattern that does not match it.
-        let typed = ["p\n", "bye*\n", "h*\n", "\n"];
+        let typed = ["p\n", "bye*\n", "h*\n", "\n", "y\n"];
         let (seen, code) = run(&person, &typed);
         assert_eq!(code, Some(0), "{seen}");
         assert!(seen.contains("does not match"), "{seen}");

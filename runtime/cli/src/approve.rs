@@ -3,7 +3,7 @@
 //! What is remembered ([`Remembered`]) answers questions that a rule asks; the question of the flow guard is asked each time.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,20 +12,38 @@ use serde_json::Value;
 use toolcell_agent::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
 };
-use toolcell_core::BoxFuture;
+use toolcell_core::{BoxFuture, Grant};
 
 use crate::config::Settings;
 use crate::config::file::{FlowRule, VerdictWord};
+use crate::config::settings::GrantLine;
 use crate::environment::Environment;
 use crate::remembered::{self, Like, Remembered, Scope};
 use crate::render::Console;
-use crate::terminal::{FAINT, NAME, STRONG, WARN};
+use crate::terminal::{
+    Answer, Asking, Choice, Exhibit, Fact, Lookalike, Own, Question, Shown, Text, lookalike, text,
+};
 
 /// Most texts in the arguments of one call for which a person is asked for patterns.
 const MAX_PATTERNS: usize = 8;
 
 /// Characters of a text that are shown where its pattern is asked for; the whole of it stands above.
 const SHOWN_CHARS: usize = 60;
+
+/// Most grants of a tool that a question names.
+const MAX_REACH: usize = 4;
+
+/// Most warnings of one kind that a question names.
+const MAX_WARNINGS: usize = 3;
+
+/// Most characters of the reason for a question, and of a warning, that are shown.
+const MAX_REASON: usize = 400;
+
+/// Longest text in the arguments that is looked at as a name, in bytes.
+const MAX_NAME: usize = 1_000;
+
+/// How often a question is asked again after an answer for always was not confirmed.
+const MAX_TRIES: usize = 3;
 
 /// The rules of the loop, as configuration has them.
 pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals {
@@ -68,14 +86,18 @@ fn from_home(pattern: &str, environment: &Environment) -> String {
 pub(crate) struct Known {
     /// Its digest.
     pub(crate) digest: String,
+    /// Its name in configuration.
+    pub(crate) component: String,
+    /// What each of its grants lets it do.
+    pub(crate) reach: Vec<Text>,
     /// What a person should look at in its words.
     pub(crate) suspicions: Vec<String>,
 }
 
 /// Asks the person at the terminal.
-pub(crate) struct AtTerminal(Arc<Asking>);
+pub(crate) struct AtTerminal(Arc<Memory>);
 
-struct Asking {
+struct Memory {
     console: Console,
     /// The component behind each tool.
     known: BTreeMap<String, Known>,
@@ -103,11 +125,11 @@ impl AtTerminal {
         let remembered = match file.as_deref().map(remembered::read).transpose() {
             Ok(remembered) => remembered.unwrap_or_default(),
             Err(error) => {
-                console.note(&format!("remembered approvals are not used: {error}"));
+                console.note(text!("remembered approvals are not used: {}", error));
                 Vec::new()
             }
         };
-        Some(Arc::new(Self(Arc::new(Asking {
+        Some(Arc::new(Self(Arc::new(Memory {
             console: console.clone(),
             known,
             file,
@@ -118,7 +140,7 @@ impl AtTerminal {
     }
 }
 
-impl Asking {
+impl Memory {
     /// Whether a person answered for always what is asked. The flow guard asks about one moment, so that nothing
     /// remembered answers it.
     fn is_answered(&self, request: &ApprovalRequest) -> bool {
@@ -148,7 +170,7 @@ impl Asking {
             places: remembered::places_of(request),
         };
         self.console
-            .note(&format!("from now on `{}` runs {}", new.tool, new.arguments));
+            .note(text!("from now on `{}` runs {}", new.tool, new.arguments));
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         // Another process may have added some, or a person deleted some, since they were read.
         let written = remembered::read(file).and_then(|mut all| {
@@ -158,35 +180,25 @@ impl Asking {
         remembered.push(new);
         if let Err(error) = written {
             self.console
-                .note(&format!("it holds for this session only: {error}"));
+                .note(text!("it holds for this session only: {}", error));
         }
     }
 
-    /// Asks for a pattern for each text in the arguments; `None` if the person gives up.
-    fn ask_for_patterns(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Option<Like> {
-        let ask = |question: &str| -> Option<String> {
-            let asked = self.console.write(|s| {
-                s.err.styled(NAME, question)?;
-                s.err.text(" ")?;
-                s.err.flush()
-            });
-            let mut line = String::new();
-            match (asked, read_line(&mut line, withdrawn)) {
-                (Ok(()), Ok(length)) if length > 0 => Some(line.trim_end_matches(['\r', '\n']).to_owned()),
-                _ => None,
-            }
-        };
-        self.console
-            .note("`*` stands for any characters; an empty line keeps the text as it is");
+    /// Asks for a pattern for each text in the arguments; `None` if the user gives up.
+    fn ask_for_patterns(
+        &self,
+        request: &ApprovalRequest,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<Option<Like>> {
+        asking.say("  `*` stands for any characters; an empty line keeps the text as it is")?;
         let mut patterns = BTreeMap::new();
         for (pointer, text) in remembered::texts(&request.arguments) {
-            let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
-            if shown.len() < text.len() {
-                shown.push('…');
-            }
-            let question = format!("  pattern for {pointer}, now {}:", Value::String(shown));
+            let now = Value::String(shortened(&text)).to_string();
             loop {
-                let pattern = ask(&question)?;
+                let question = text!("  for {}, now {}", Shown(&pointer), Shown(&now));
+                let Answer::Line(pattern) = asking.line(question)? else {
+                    return Ok(None);
+                };
                 if pattern.is_empty() {
                     break;
                 }
@@ -195,97 +207,248 @@ impl Asking {
                     patterns.insert(pointer, pattern);
                     break;
                 }
-                self.console
-                    .note("it does not match the text, or the text has `..` in it");
+                asking.say("  it does not match the text, or the text has `..` in it")?;
             }
         }
-        Like::new(request, patterns, self.base.as_deref())
+        Ok(Like::new(request, patterns, self.base.as_deref()))
     }
 
-    /// Shows exactly what will be executed, and what the answers mean.
-    fn show(&self, request: &ApprovalRequest, rule_alone: bool) -> io::Result<()> {
-        self.console.write(|s| {
-            s.end_open_line()?;
-            s.set_line_open(false);
-            s.err.end_line()?;
-            s.err.styled(WARN, "? ")?;
-            s.err.styled(STRONG, &request.tool)?;
-            s.err.line(" wants to run with")?;
-            // Nothing is cut: what is hidden could be what matters.
-            for line in format!("{:#}", request.arguments).lines() {
-                s.err.line(&format!("    {line}"))?;
+    /// Shows what an answer for always will cover, and asks whether that is meant.
+    fn confirms(
+        &self,
+        request: &ApprovalRequest,
+        scope: &Scope,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<bool> {
+        let covers = match scope {
+            Scope::Any => "it covers this tool with any arguments, whatever they name",
+            Scope::Exactly(_) => "it covers exactly the arguments above",
+            Scope::Like(_) => "it covers arguments like those above, in which the texts below may be others",
+        };
+        let mut facts = vec![Fact::Plain(covers.into())];
+        if let Scope::Like(like) = scope {
+            for (pointer, pattern) in like.patterns().take(MAX_PATTERNS) {
+                let text = text!("{} is any text that matches {}", Shown(pointer), Shown(pattern));
+                facts.push(Fact::Plain(text));
             }
-            let suspicions = self.known.get(&request.tool).map(|known| &known.suspicions);
-            for suspicion in suspicions.into_iter().flatten() {
-                s.err.styled(WARN, "  ! ")?;
-                s.err.line(suspicion)?;
-            }
-            s.err
-                .styled(FAINT, &format!("  asked because of {}", request.reason))?;
-            s.err.end_line()?;
-            s.err.styled(NAME, "  y")?;
-            s.err.text(" once   ")?;
-            if rule_alone {
-                s.err.styled(NAME, "a")?;
-                s.err.text(" always with these arguments   ")?;
-                if offers_patterns(request) {
-                    s.err.styled(NAME, "p")?;
-                    s.err.text(" always with some like these   ")?;
-                }
-                s.err.styled(NAME, "t")?;
-                s.err.text(" always, with any   ")?;
-            }
-            if self.is_kept {
-                s.err.styled(NAME, "l")?;
-                s.err.text(" later   ")?;
-            }
-            s.err.styled(NAME, "n")?;
-            s.err.text(" no: ")?;
-            s.err.flush()
+        }
+        if !matches!(scope, Scope::Any) {
+            facts.extend(leads(request).map(Fact::Plain));
+        }
+        facts.extend(self.reach(&request.tool).map(Fact::Plain));
+        facts.push(Fact::Plain(
+            "it holds in every session, until the component changes or `toolcell approval forget` takes it back".into(),
+        ));
+        let question = Question {
+            title: text!("from now on, never ask about `{}` again?", request.tool),
+            exhibit: (!matches!(scope, Scope::Any)).then(|| Exhibit::arguments(&request.arguments)),
+            facts,
+            choices: vec![
+                choice('y', "yes", "yes, always"),
+                choice('n', "no", "no, ask me again"),
+            ],
+            is_lasting: true,
+        };
+        Ok(asking.choose(&question)? == Answer::Key('y'))
+    }
+
+    /// What the tool can reach with any call, by its grants.
+    fn reach(&self, tool: &str) -> Option<Text> {
+        let known = self.known.get(tool)?;
+        if known.reach.is_empty() {
+            return Some(text!(
+                "it belongs to `{}`, which can compute and log, and reach nothing",
+                known.component
+            ));
+        }
+        let more = known.reach.len().saturating_sub(MAX_REACH);
+        let reach = Text::join(known.reach.iter().take(MAX_REACH).cloned(), "; ");
+        Some(if more > 0 {
+            text!(
+                "it belongs to `{}`, which can {}; and {} more",
+                known.component,
+                reach,
+                more
+            )
+        } else {
+            text!("it belongs to `{}`, which can {}", known.component, reach)
         })
     }
 
+    /// What is asked about a call: the tool and what it can reach in words of ours, below exactly what will be executed.
+    fn question(&self, request: &ApprovalRequest, rule_alone: bool) -> Question {
+        let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
+        facts.extend(self.reach(&request.tool).map(Fact::Plain));
+        let suspicions = self
+            .known
+            .get(&request.tool)
+            .map(|known| known.suspicions.as_slice());
+        facts.extend(warnings(suspicions.unwrap_or_default()));
+        facts.extend(lookalikes(&request.arguments));
+        facts.push(Fact::Plain(
+            text!("asked because of {}", request.reason).excerpt(MAX_REASON),
+        ));
+        let mut choices = vec![choice('y', "yes", "once")];
+        if rule_alone {
+            choices.push(choice('a', "always", "always with these arguments"));
+            if offers_patterns(request) {
+                choices.push(choice('p', "pattern", "always with some like these"));
+            }
+            choices.push(choice('t', "tool", "always, with any"));
+        }
+        if self.is_kept {
+            choices.push(choice('l', "later", "later"));
+        }
+        choices.push(choice('n', "no", "no"));
+        Question {
+            title: text!("`{}` wants to run with", request.tool),
+            exhibit: Some(Exhibit::arguments(&request.arguments)),
+            facts,
+            choices,
+            is_lasting: false,
+        }
+    }
+
     fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
-        let deny = |reason: Option<String>| Decision::Deny { reason };
-        let rule_alone = request.cause == ApprovalCause::Rule;
         if self.is_answered(request) {
             return Decision::Approve;
         }
-        let _pause = self.console.pause();
-        for _ in 0..3 {
-            if self.show(request, rule_alone).is_err() {
-                return deny(Some("there is nobody to ask".into()));
-            }
-            let mut line = String::new();
-            match read_line(&mut line, withdrawn) {
-                Ok(0) | Err(_) => {
-                    let _ = self.console.write(|s| s.err.end_line());
-                    return deny(Some("there is nobody to ask".into()));
-                }
-                Ok(_) => {}
-            }
-            match line.trim() {
-                "y" | "yes" => return Decision::Approve,
-                "a" if rule_alone => {
-                    self.remember(request, Scope::Exactly(request.arguments.clone()));
-                    return Decision::Approve;
-                }
-                "p" if rule_alone && offers_patterns(request) => {
-                    if let Some(like) = self.ask_for_patterns(request, withdrawn) {
-                        self.remember(request, Scope::Like(like));
-                        return Decision::Approve;
-                    }
-                }
-                "t" if rule_alone => {
-                    self.remember(request, Scope::Any);
-                    return Decision::Approve;
-                }
-                "l" if self.is_kept => return Decision::Later,
-                "n" | "no" => return deny(None),
-                _ => {}
+        let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
+        let decided = self
+            .console
+            .ask(&is_withdrawn, |asking| self.decide(request, asking));
+        // Another question may have been asked before this one, and its answer may hold for this one, too.
+        let (decision, scope) = decided.unwrap_or_else(|_| (nobody(), None));
+        if let Some(scope) = scope {
+            self.remember(request, scope);
+        }
+        decision
+    }
+
+    fn decide(
+        &self,
+        request: &ApprovalRequest,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<(Decision, Option<Scope>)> {
+        let question = self.question(request, request.cause == ApprovalCause::Rule);
+        for _ in 0..MAX_TRIES {
+            let scope = match asking.choose(&question)? {
+                Answer::Key('y') => return Ok((Decision::Approve, None)),
+                Answer::Key('l') => return Ok((Decision::Later, None)),
+                Answer::Key('a') => Some(Scope::Exactly(request.arguments.clone())),
+                Answer::Key('t') => Some(Scope::Any),
+                Answer::Key('p') => self.ask_for_patterns(request, asking)?.map(Scope::Like),
+                Answer::Key(_) => return Ok((Decision::Deny { reason: None }, None)),
+                _ => return Ok((nobody(), None)),
+            };
+            if let Some(scope) = scope
+                && self.confirms(request, &scope, asking)?
+            {
+                return Ok((Decision::Approve, Some(scope)));
             }
         }
-        deny(None)
+        Ok((Decision::Deny { reason: None }, None))
+    }
+}
+
+fn nobody() -> Decision {
+    Decision::Deny {
+        reason: Some("there is nobody to ask".into()),
+    }
+}
+
+fn choice(key: char, word: &'static str, means: &'static str) -> Choice {
+    Choice { key, word, means }
+}
+
+/// A text where its pattern is asked for; the whole of it stands above.
+fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Where the arguments really lead, under the grants of the tool.
+fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
+    let more = request.places.len().saturating_sub(MAX_REACH);
+    let shown = request.places.iter().take(MAX_REACH).map(|place| {
+        let to = place.real.as_deref().unwrap_or(&place.plain);
+        text!("{} leads to {}", Shown(&place.pointer), Shown(to))
+    });
+    shown.chain((more > 0).then(|| text!("and {} more arguments lead somewhere", more)))
+}
+
+/// Some of the warnings, and how many more there are.
+fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
+    let more = all.len().saturating_sub(MAX_WARNINGS);
+    let shown = all.iter().take(MAX_WARNINGS);
+    let shown = shown.map(|warning| Fact::Warning(text!("{}", warning).excerpt(MAX_REASON)));
+    let rest =
+        (more > 0).then(|| Fact::Warning(text!("and {} more; `toolcell tool inspect` shows them", more)));
+    shown.chain(rest)
+}
+
+/// Names in the arguments that look like other names.
+fn lookalikes(arguments: &Value) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for (pointer, text) in remembered::texts(arguments) {
+        // A text with blanks or line ends is no name.
+        if text.len() > MAX_NAME || text.contains([' ', '\n']) {
+            continue;
+        }
+        facts.extend(lookalike(&text).map(|found| {
+            let (at, text) = (Shown(&pointer), Shown(&text));
+            Fact::Warning(match found {
+                Lookalike::MixedScripts => text!("{} mixes letters of several writings: {}", at, text),
+                Lookalike::LooksLike(other) => {
+                    text!("{} is not {}, it only looks like it", at, Shown(&other))
+                }
+                Lookalike::OddBlank => text!("{} has a blank that is not the space: {}", at, text),
+                Lookalike::Punycode => {
+                    text!(
+                        "{} has a host in Punycode, which browsers show in other letters: {}",
+                        at,
+                        text
+                    )
+                }
+            })
+        }));
+    }
+    let more = facts.len().saturating_sub(MAX_WARNINGS);
+    facts.truncate(MAX_WARNINGS);
+    if more > 0 {
+        facts.push(Fact::Warning(text!(
+            "and {} more names that look like others",
+            more
+        )));
+    }
+    facts
+}
+
+/// What a grant lets a tool do, in words: `read and change files in `~/notes``.
+pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
+    match &line.grant {
+        Grant::Dir { host, guest, access } => {
+            // Without `.` in the middle of the path.
+            let host: PathBuf = environment.path(host, &line.base).components().collect();
+            let host = environment.shown(&host);
+            let does = if access.can_change() {
+                "change files in"
+            } else {
+                "read files in"
+            };
+            match guest {
+                None => text!("{} `{}`", Own(does), host),
+                Some(guest) => text!("{} `{}`, which it sees as `{}`", Own(does), host, guest),
+            }
+        }
+        Grant::Env { name, .. } => text!("see the variable `{}`", name),
+        Grant::Bucket(bucket) if bucket.write => text!("change the bucket `{}`", bucket.bucket),
+        Grant::Bucket(bucket) => text!("read the bucket `{}`", bucket.bucket),
+        Grant::Http(http) => text!("send requests: `{}`", Grant::Http(http.clone())),
+        denial => text!("not use `{}`", denial),
     }
 }
 
@@ -317,36 +480,6 @@ impl Drop for Withdrawn {
     }
 }
 
-/// Reads a line, and stops to wait for it when the question is withdrawn, so that the next line is somebody else's.
-#[cfg(unix)]
-fn read_line(line: &mut String, withdrawn: &AtomicBool) -> io::Result<usize> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let stdin = io::stdin();
-    let tick = Timespec {
-        tv_sec: 0,
-        tv_nsec: 50_000_000,
-    };
-    loop {
-        let ready = match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&tick)) {
-            Ok(ready) => ready,
-            Err(rustix::io::Errno::INTR) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        if withdrawn.load(Ordering::Relaxed) {
-            return Ok(0);
-        }
-        if ready > 0 {
-            // A terminal hands over whole lines.
-            return stdin.lock().read_line(line);
-        }
-    }
-}
-
-#[cfg(not(unix))]
-fn read_line(line: &mut String, _: &AtomicBool) -> io::Result<usize> {
-    io::stdin().lock().read_line(line)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -361,7 +494,7 @@ mod tests {
             digest: "sha256:x".into(),
             ..Known::default()
         };
-        let asking = Asking {
+        let asking = Memory {
             console: Console::new(&environment),
             known: BTreeMap::from([("files_write".to_owned(), known)]),
             file: None,

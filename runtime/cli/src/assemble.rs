@@ -30,6 +30,7 @@ use crate::report::{Exit, Failure};
 use crate::scratch::Scratch;
 use crate::subagents;
 use crate::suspicion;
+use crate::terminal::{Text, text};
 use crate::toolbox::{Loaded, Toolbox};
 
 /// Everything that decides what an agent is.
@@ -107,7 +108,7 @@ pub(crate) struct Assembled {
     /// The agent.
     pub(crate) agent: Agent,
     /// Which model it asks and why, on one line.
-    pub(crate) note: String,
+    pub(crate) note: Text,
     /// What would allow what is denied to its tools.
     pub(crate) hints: Arc<AllowHints>,
     /// What would raise a budget that is used up.
@@ -166,7 +167,7 @@ impl AgentFlags {
         } else {
             // What is locked was looked at.
             for suspicion in suspicions.values().flatten() {
-                console.note(&format!("look out: {suspicion}"));
+                console.note(text!("look out: {}", suspicion));
             }
         }
         let tools: Vec<Arc<dyn Tool>> = loaded[..mains]
@@ -205,7 +206,7 @@ impl AgentFlags {
         if let Some(store) = store {
             agent = agent.store(store);
         }
-        let known = known(&loaded, &suspicions);
+        let known = known(&loaded, &suspicions, environment);
         let approver = AtTerminal::new(environment, console, known, is_kept);
         let is_attended = approver.is_some();
         if let Some(approver) = approver {
@@ -257,9 +258,7 @@ pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionSto
     };
     match open() {
         Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(fail()
-            .why(format!("`{}`", environment.shown(&path)))
-            .because(error)),
+        Err(error) => Err(fail().why(text!("`{}`", environment.shown(&path))).because(error)),
     }
 }
 
@@ -277,10 +276,10 @@ pub(crate) fn prices(
     match budget.get("cost") {
         Some(cost) if known.is_none() => Err(Failure::new(
             Exit::Config,
-            format!("the budget `cost` needs to know what `{model}` costs"),
+            text!("the budget `cost` needs to know what `{}` costs", model),
         )
         .why(cost.origin.point_at())
-        .hint(format!(
+        .hint(text!(
             "say what a million tokens cost, in {}: [prices.{}] input = …, output = …",
             user_file_shown(environment),
             quote::toml(model)
@@ -310,10 +309,18 @@ fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
 }
 
 /// What is known of each tool that a person may be asked about.
-fn known(loaded: &[Loaded], suspicions: &BTreeMap<String, Vec<String>>) -> BTreeMap<String, Known> {
+fn known(
+    loaded: &[Loaded],
+    suspicions: &BTreeMap<String, Vec<String>>,
+    environment: &Environment,
+) -> BTreeMap<String, Known> {
     let of_component = |loaded: &Loaded| {
         let known = Known {
             digest: loaded.component.digest().to_string(),
+            component: loaded.settings.name.clone(),
+            reach: (loaded.settings.grants.iter())
+                .map(|line| approve::reach(line, environment))
+                .collect(),
             suspicions: suspicions.get(&loaded.settings.name).cloned().unwrap_or_default(),
         };
         let names: Vec<String> = loaded
@@ -346,8 +353,9 @@ async fn load_all(
     if named.is_empty() {
         for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
             if tool.is_of_project() {
-                console.note(&format!(
-                    "this project brings the component `{0}`; offer it with --tool {0}",
+                console.note(text!(
+                    "this project brings the component `{}`; offer it with --tool {}",
+                    tool.name,
                     tool.name
                 ));
             } else {
@@ -360,13 +368,14 @@ async fn load_all(
         if let Some(tool) = &found.tool {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("`--tool {name}` names one tool of a component"),
+                text!("`--tool {}` names one tool of a component", name),
             )
-            .why(format!(
-                "`{tool}` comes with everything else in `{}`",
+            .why(text!(
+                "`{}` comes with everything else in `{}`",
+                tool,
                 found.settings.name
             ))
-            .hint(format!(
+            .hint(text!(
                 "offer the whole component: --tool {}",
                 quote::shell(&component_of(&found.settings, name))
             )));

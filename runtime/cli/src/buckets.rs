@@ -8,6 +8,7 @@ use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// The store, which makes no file before it is used.
 pub(crate) struct Buckets {
@@ -62,7 +63,7 @@ pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
         let failure = Failure::new(Exit::Config, "buckets of tools cannot be kept");
         match path(environment) {
             Some(path) => failure
-                .why(format!("`{}`", environment.shown(&path)))
+                .why(text!("`{}`", environment.shown(&path)))
                 .because(error),
             None => failure.because(error),
         }

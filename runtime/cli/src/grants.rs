@@ -11,6 +11,7 @@ use crate::config::Origin;
 use crate::config::names::PROJECT;
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// A grant as it holds here.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,15 +74,15 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
     match grant {
         Grant::Dir { host, guest, access } => {
             let path = environment.path(host, base);
-            let fail = || Failure::new(Exit::Config, format!("the grant `{grant}` cannot be given"));
+            let fail = || Failure::new(Exit::Config, text!("the grant `{}` cannot be given", grant));
             let real = path.canonicalize().map_err(|e| {
                 let fail = fail().because(e);
                 match path.parent().filter(|parent| parent.is_dir()) {
-                    Some(_) => fail.hint(format!(
+                    Some(_) => fail.hint(text!(
                         "make the directory first: mkdir {}",
                         environment.shown(&path)
                     )),
-                    None => fail.hint(format!(
+                    None => fail.hint(text!(
                         "`{}` does not exist; check the path",
                         environment.shown(&path)
                     )),
@@ -89,7 +90,7 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
             })?;
             if !real.is_dir() {
                 return Err(fail()
-                    .why(format!("`{}` is no directory", environment.shown(&path)))
+                    .why(text!("`{}` is no directory", environment.shown(&path)))
                     .hint("grant the directory that holds it"));
             }
             let guest = guest.clone().unwrap_or_else(|| {
@@ -140,14 +141,14 @@ pub(crate) fn gather<'a>(
                 Some(known) => {
                     return Err(Failure::new(
                         Exit::Config,
-                        format!("two directories are granted at `{}`", dir.guest),
+                        text!("two directories are granted at `{}`", dir.guest),
                     )
-                    .why(format!(
+                    .why(text!(
                         "`{}` and `{}` cannot both be seen there",
                         environment.shown(&known.host),
                         environment.shown(&dir.host)
                     ))
-                    .hint(format!(
+                    .hint(text!(
                         "say where the second one appears: `read={}:/other`",
                         environment.shown(&dir.host)
                     )));
@@ -168,13 +169,14 @@ pub(crate) fn gather<'a>(
                 Some(known) => {
                     return Err(Failure::new(
                         Exit::Config,
-                        format!("two buckets are granted under the name `{}`", bucket.guest),
+                        text!("two buckets are granted under the name `{}`", bucket.guest),
                     )
-                    .why(format!(
+                    .why(text!(
                         "`{}` and `{}` cannot both be seen there",
-                        known.bucket, bucket.bucket
+                        known.bucket,
+                        bucket.bucket
                     ))
-                    .hint(format!(
+                    .hint(text!(
                         "say under which name the second one appears: `keyvalue={}:other`",
                         bucket.bucket
                     )));

@@ -30,6 +30,7 @@ impl Interrupts {
                             console.note("cancelling; once more ends it at once");
                         }
                         None => {
+                            crate::terminal::restore();
                             console.note("ended");
                             std::process::exit(Exit::Cancelled as i32);
                         }

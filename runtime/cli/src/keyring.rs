@@ -11,6 +11,7 @@ use std::time::Duration;
 use keyring_core::{CredentialStore, Entry, Error};
 
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// The service under which all entries stand, as programs for looking at keyrings show it.
 pub(crate) const SERVICE: &str = "toolcell";
@@ -52,7 +53,7 @@ impl Keyring {
         let fail = || {
             Failure::new(
                 Exit::Config,
-                format!("the account `{account}` cannot be read from the keyring"),
+                text!("the account `{}` cannot be read from the keyring", account),
             )
         };
         self.ask(account, fail, |entry| entry.get_password())
@@ -66,7 +67,7 @@ impl Keyring {
         let fail = || {
             Failure::new(
                 Exit::Config,
-                format!("the account `{account}` cannot be stored in the keyring"),
+                text!("the account `{}` cannot be stored in the keyring", account),
             )
         };
         match self.ask(account, fail, move |entry| entry.set_password(&value))? {
@@ -83,7 +84,7 @@ impl Keyring {
         let fail = || {
             Failure::new(
                 Exit::Config,
-                format!("the account `{account}` cannot be deleted from the keyring"),
+                text!("the account `{}` cannot be deleted from the keyring", account),
             )
         };
         let deleted = self.ask(account, fail, |entry| entry.delete_credential())?;
@@ -117,7 +118,7 @@ impl Keyring {
             Ok(Err(Refused::Entry(error))) => Err(fail().why(reason(&error)).hint(ELSEWHERE)),
             Ok(Err(Refused::Closed(error))) => Err(fail().why(MISSING).why(reason(&error)).hint(ELSEWHERE)),
             Err(RecvTimeoutError::Timeout) => Err(fail()
-                .why(format!(
+                .why(text!(
                     "it did not answer within {} seconds; it may be locked",
                     self.wait.as_secs()
                 ))
@@ -132,8 +133,8 @@ impl Keyring {
 
 /// The failure for an entry that is not there.
 pub(crate) fn no_entry(exit: Exit, account: &str) -> Failure {
-    Failure::new(exit, format!("the keyring has no account `{account}`"))
-        .why(format!("there is no entry for it under the service `{SERVICE}`"))
+    Failure::new(exit, text!("the keyring has no account `{}`", account))
+        .why(text!("there is no entry for it under the service `{}`", SERVICE))
 }
 
 /// What is missing where the store cannot be opened.

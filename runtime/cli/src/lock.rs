@@ -19,6 +19,7 @@ use crate::environment::Environment;
 use crate::files;
 use crate::hook::is_guard;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 use crate::toolbox::{Loaded, LoadedHook};
 
 /// Name of the file, in the working directory.
@@ -113,7 +114,7 @@ impl LockFile {
     /// # Errors
     /// When the file cannot be written, or something else than a file of this user stands in its place.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
-        let fail = || Failure::new(Exit::Config, format!("`{FILE}` cannot be written"));
+        let fail = || Failure::new(Exit::Config, text!("`{}` cannot be written", FILE));
         let text = toml::to_string(self).map_err(|e| fail().because(e))?;
         toolcell_fs::replace(path, format!("{HEADER}{text}").as_bytes(), toolcell_fs::SHARED).map_err(
             |error| {
@@ -302,7 +303,7 @@ pub(crate) fn path(environment: &Environment) -> PathBuf {
 /// When there is none, or it is none.
 pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     let path = path(environment);
-    let fail = || Failure::new(Exit::Config, format!("`{FILE}` cannot be used"));
+    let fail = || Failure::new(Exit::Config, text!("`{}` cannot be used", FILE));
     let text = toolcell_fs::read_text(&path, &Rules::found(MAX_BYTES)).map_err(|error| {
         let hint = error.is_not_found().then(|| {
             "`toolcell lock` writes it, once you have looked at the tools with `toolcell tool inspect`"
@@ -313,9 +314,10 @@ pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     let lock: LockFile = toml::from_str(&text).map_err(|e| fail().why(e.to_string()))?;
     if lock.version != VERSION {
         return Err(fail()
-            .why(format!(
-                "it has version {}, and this Toolcell knows {VERSION}",
-                lock.version
+            .why(text!(
+                "it has version {}, and this Toolcell knows {}",
+                lock.version,
+                VERSION
             ))
             .hint("write it anew with `toolcell lock`"));
     }
@@ -362,7 +364,7 @@ pub(crate) fn check(
     } else {
         "the tools differ"
     };
-    let mut failure = Failure::new(Exit::Denied, format!("{what} from `{FILE}`"));
+    let mut failure = Failure::new(Exit::Denied, text!("{} from `{}`", what, FILE));
     for difference in differing {
         failure = failure.why(difference);
     }

@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
 use crate::telemetry::Telemetry;
-use crate::terminal::inert_line;
+use crate::terminal::{inert_line, text};
 
 /// Longest entry, in bytes; the rest is cut off with a mark.
 const MAX_ENTRY: usize = 16 << 10;
@@ -41,7 +41,7 @@ fn filter(environment: &Environment) -> Result<Option<EnvFilter>, Failure> {
     let filter = filter
         .parse()
         .map_err(|e: tracing_subscriber::filter::ParseError| {
-            Failure::new(Exit::Config, format!("`TOOLCELL_LOG={filter}` cannot be used"))
+            Failure::new(Exit::Config, text!("`TOOLCELL_LOG={}` cannot be used", filter))
                 .because(e)
                 .hint("use a level (`error`, `warn`, `info`, `debug`, `trace`), or `TARGET=LEVEL`")
         })?;

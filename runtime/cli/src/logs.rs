@@ -8,6 +8,7 @@ use toolcell_agent::LogFiles;
 use crate::config::settings::LogSettings;
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// The directory, and the files of the session that is under way.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Logs {
             })),
             Err(error) => Err(Failure::new(
                 Exit::Config,
-                format!("the log directory `{shown}` cannot be used"),
+                text!("the log directory `{}` cannot be used", shown),
             )
             .because(error)
             .why(dir.origin.point_at())
@@ -63,8 +64,9 @@ impl Logs {
         let files = LogFiles::open(&self.dir, session).map_err(|error| {
             Failure::new(
                 Exit::Config,
-                format!(
-                    "the log of session `{session}` in `{}` cannot be written",
+                text!(
+                    "the log of session `{}` in `{}` cannot be written",
+                    session,
                     self.shown
                 ),
             )

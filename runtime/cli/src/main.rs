@@ -72,5 +72,7 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(commands::dispatch(cli, &environment, &console));
     // A call that ignores its end must not hold the process.
     runtime.shutdown_background();
+    // A question that nobody waits for any more may still stand there.
+    terminal::restore();
     report::end(ended, &console).into()
 }

@@ -105,6 +105,11 @@ impl Like {
             .then_some(like)
     }
 
+    /// The patterns, by JSON Pointer.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.patterns.iter()
+    }
+
     /// Every text with a pattern matches it, paths by where they really lead, and everything else is as it was shown.
     fn matches(&self, arguments: &Value, places: &[ArgumentPlace], base: Option<&str>) -> bool {
         let (mut shown, mut given) = (self.arguments.clone(), arguments.clone());

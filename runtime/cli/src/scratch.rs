@@ -25,7 +25,7 @@ use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch_diff;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, WARN, inert_line};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, WARN, inert_line, text};
 use crate::toolbox::Loaded;
 
 /// Ending of the files that hold the path of a granted directory.
@@ -70,7 +70,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
     let fail = || {
         Failure::new(
             Exit::Config,
-            format!("`{}` cannot be the scratch directory", scratch.display()),
+            text!("`{}` cannot be the scratch directory", scratch.display()),
         )
     };
     // A new one is for its owner alone: copies of files lie in it. One that is there stays as the user made it.
@@ -82,7 +82,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
     let scratch = scratch.canonicalize().map_err(|e| fail().because(e))?;
     if scratch.starts_with(&grant.host) {
         return Err(fail()
-            .why(format!("it lies in `{}`, which is granted", grant.host.display()))
+            .why(text!("it lies in `{}`, which is granted", grant.host.display()))
             .hint("name a directory outside, such as /tmp/scratch"));
     }
     let overlay = scratch.join(overlay_name(&grant.host));
@@ -122,7 +122,7 @@ pub(crate) fn list<W: Write>(
         if left == 0 {
             break;
         }
-        screen.styled(NAME, &environment.shown(&changed.directory))?;
+        screen.styled(NAME, text!("in `{}`", environment.shown(&changed.directory)))?;
         screen.end_line()?;
         for change in changed.changes.iter().take(left) {
             let (style, mark) = match change.kind {
@@ -132,7 +132,7 @@ pub(crate) fn list<W: Write>(
                 _ => (FAINT, "  ? "),
             };
             screen.styled(style, mark)?;
-            screen.text(&inert_line(&change.path.to_string_lossy()))?;
+            screen.text(inert_line(&change.path.to_string_lossy()))?;
             if changed.is_conflict(&change.path) {
                 screen.styled(BAD, "  (changed by somebody else in the meantime)")?;
             }
@@ -145,7 +145,7 @@ pub(crate) fn list<W: Write>(
     }
     let hidden = count(all).saturating_sub(most);
     if hidden > 0 {
-        screen.line(&format!("  … and {hidden} more"))?;
+        screen.line(text!("  … and {} more", hidden))?;
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ impl Scratch {
     /// Tells a person what lies in it and what can be done with it, also if that is nothing.
     pub(crate) fn tell(&self, console: &Console) {
         if !self.tell_changes(console) {
-            console.note(&format!("no file is changed in `{}`", self.written));
+            console.note(text!("no file is changed in `{}`", self.written));
         }
     }
 
@@ -213,9 +213,10 @@ impl Scratch {
             // It is made when a tool gets a directory that it may change.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
-                console.note(&format!(
-                    "the changes in `{}` cannot be read: {error}",
-                    self.written
+                console.note(text!(
+                    "the changes in `{}` cannot be read: {}",
+                    self.written,
+                    error
                 ));
                 return true;
             }
@@ -229,16 +230,17 @@ impl Scratch {
         let _ = console.write(|streams| {
             streams.end_open_line()?;
             let err = &mut streams.err;
-            err.line(&format!("{changes} in `{}`, not carried out yet", self.written))?;
+            err.line(text!("{} in `{}`, not carried out yet", changes, self.written))?;
             list(err, &all, &self.environment, MAX_TOLD, false)?;
             for (what, command) in [
                 ("look", "diff"),
                 ("carry out", "commit"),
                 ("throw away", "discard"),
             ] {
-                err.styled(FAINT, &format!("{what:>10}: "))?;
-                err.line(&format!(
-                    "toolcell scratch {command} {}",
+                err.styled(FAINT, text!("{}: ", format!("{what:>10}")))?;
+                err.line(text!(
+                    "toolcell scratch {} {}",
+                    command,
                     quote::shell(&self.written)
                 ))?;
             }

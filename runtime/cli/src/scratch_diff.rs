@@ -7,7 +7,7 @@ use similar::{ChangeTag, TextDiff};
 use toolcell_sandbox::overlay::{Change, Version, versions};
 
 use crate::config::units::Bytes;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, Text, text};
 
 /// Longest file whose lines are compared, in bytes: more is not read by people, and takes long to compare.
 const MAX_FILE: u64 = 1 << 20;
@@ -26,19 +26,19 @@ pub(crate) fn lines<W: Write>(
     change: &Change,
 ) -> io::Result<()> {
     let (old, new) = versions(directory, overlay, &change.path, MAX_FILE)?;
-    match (text(&old), text(&new)) {
+    match (text_of(&old), text_of(&new)) {
         (Some(old), Some(new)) => unified(screen, old, new),
         _ => match (in_words(&old), in_words(&new)) {
             (None, None) => Ok(()),
-            (None, Some(new)) => screen.line(&format!("      is {new}")),
-            (Some(old), None) => screen.line(&format!("      was {old}")),
-            (Some(old), Some(new)) => screen.line(&format!("      was {old}, is {new}")),
+            (None, Some(new)) => screen.line(text!("    is {}", new)),
+            (Some(old), None) => screen.line(text!("    was {}", old)),
+            (Some(old), Some(new)) => screen.line(text!("    was {}, is {}", old, new)),
         },
     }
 }
 
 /// The text of a file; nothing and nothing else are the empty text.
-fn text(version: &Version) -> Option<&str> {
+fn text_of(version: &Version) -> Option<&str> {
     match version {
         Version::Nothing => Some(""),
         Version::File { bytes, .. } => std::str::from_utf8(bytes.as_deref()?)
@@ -48,13 +48,13 @@ fn text(version: &Version) -> Option<&str> {
     }
 }
 
-fn in_words(version: &Version) -> Option<String> {
+fn in_words(version: &Version) -> Option<Text> {
     match version {
         Version::Nothing => None,
         Version::Directory => Some("a directory".into()),
-        Version::Link(target) => Some(format!("a link to `{}`", target.display())),
-        Version::File { len, .. } if text(version).is_some() => Some(format!("a text of {}", Bytes(*len))),
-        Version::File { len, .. } => Some(format!("{} that are no text or too long to show", Bytes(*len))),
+        Version::Link(target) => Some(text!("a link to `{}`", target)),
+        Version::File { len, .. } if text_of(version).is_some() => Some(text!("a text of {}", Bytes(*len))),
+        Version::File { len, .. } => Some(text!("{} that are no text or too long to show", Bytes(*len))),
         _ => Some("something else".into()),
     }
 }
@@ -62,7 +62,7 @@ fn in_words(version: &Version) -> Option<String> {
 fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result<()> {
     let diff = TextDiff::configure().timeout(TIME).diff_lines(old, new);
     for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
-        screen.styled(NAME, &format!("      {}", hunk.header()))?;
+        screen.styled(NAME, text!("    {}", hunk.header()))?;
         screen.end_line()?;
         for line in hunk.iter_changes() {
             let (style, sign) = match line.tag() {
@@ -71,10 +71,11 @@ fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result
                 ChangeTag::Equal => (FAINT, ' '),
             };
             let text = line.value().trim_end_matches(['\n', '\r']);
-            screen.styled(style, &format!("      {sign}{text}"))?;
+            screen.hang(4);
+            screen.styled(style, text!("    │ {}{}", sign, text))?;
             screen.end_line()?;
             if line.missing_newline() {
-                screen.line("      \\ No newline at end of file")?;
+                screen.line("    \\ no newline at the end of the file")?;
             }
         }
     }
@@ -84,23 +85,24 @@ fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::Size;
 
     fn shown(old: &str, new: &str) -> String {
         let mut out = Vec::new();
-        unified(&mut Screen::new(&mut out, false), old, new).unwrap();
+        unified(&mut Screen::new(&mut out, false, Size::NONE), old, new).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn changed_lines_are_shown_with_the_lines_around_them_and_are_inert() {
         insta::assert_snapshot!(shown("1\n2\n3\n4\n5\n", "1\n2\n3\n4\nfünf\u{1b}[2J"), @r"
-              @@ -2,4 +2,4 @@
-               2
-               3
-               4
-              -5
-              +fünf␛[2J
-              \ No newline at end of file
+            @@ -2,4 +2,4 @@
+            │  2
+            │  3
+            │  4
+            │ -5
+            │ +fünf␛[2J
+            \ no newline at the end of the file
         ");
         assert_eq!(shown("same\n", "same\n"), "");
     }

@@ -11,6 +11,7 @@ use crate::config::file::SecretTable;
 use crate::environment::Environment;
 use crate::keyring::{self, Keyring};
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// Largest file that holds a secret, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
@@ -22,7 +23,7 @@ const MAX_BYTES: u64 = 64 << 10;
 pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Secrets, Failure> {
     let mut secrets = Secrets::default();
     for (name, table) in &settings.secrets {
-        let fail = || Failure::new(Exit::Config, format!("the secret `{name}` cannot be used"));
+        let fail = || Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name));
         let value = match table {
             SecretTable {
                 env: Some(variable),
@@ -78,10 +79,10 @@ pub(crate) fn with_keyring(
             .ok_or_else(|| {
                 keyring::no_entry(Exit::Config, account)
                     .why(place())
-                    .hint(format!("store the value: toolcell secret set {account}"))
+                    .hint(text!("store the value: toolcell secret set {}", account))
             })?;
         secrets.insert(name, value.trim()).map_err(|e| {
-            Failure::new(Exit::Config, format!("the secret `{name}` cannot be used")).because(e)
+            Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name)).because(e)
         })?;
     }
     Ok(secrets)

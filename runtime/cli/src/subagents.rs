@@ -13,6 +13,7 @@ use crate::environment::Environment;
 use crate::flow;
 use crate::model;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 use crate::toolbox::Loaded;
 
 /// The names of the components that agents have and the main one perhaps has not.
@@ -53,7 +54,7 @@ pub(crate) fn offer(
                 .collect(),
         };
         let built = one(agent, settings, &own, rules, environment).map_err(|failure| {
-            failure.why(format!(
+            failure.why(text!(
                 "it is for the agent `{}`\n{}",
                 agent.name,
                 agent.origin.point_at()

@@ -24,6 +24,7 @@ use crate::report::{Exit, Failure};
 use crate::scratch;
 use crate::secrets;
 use crate::shipped;
+use crate::terminal::text;
 use crate::trust::Trust;
 
 /// Loads components for one run of the command line.
@@ -208,29 +209,30 @@ impl<'a> Toolbox<'a> {
     async fn unknown(&self, name: &str) -> Failure {
         let of_project = format!("{PROJECT}{name}");
         if self.settings.tools.contains_key(&of_project) {
-            return Failure::new(Exit::Usage, format!("there is no tool `{name}`"))
+            return Failure::new(Exit::Usage, text!("there is no tool `{}`", name))
                 .why("this project brings a component of that name, which is found by its origin only")
-                .hint(format!("name it so: {of_project}"));
+                .hint(text!("name it so: {}", of_project));
         }
         let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
         names.extend(self.tool_names().await);
         names.dedup();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let near = nearest(name, &names);
-        let mut failure = Failure::new(Exit::Usage, format!("there is no tool `{name}`"));
+        let mut failure = Failure::new(Exit::Usage, text!("there is no tool `{}`", name));
         if self.settings.tools.len() > MAX_SEARCHED {
             failure = failure
-                .why(format!(
-                    "of {} components {MAX_SEARCHED} were searched for it",
-                    self.settings.tools.len()
+                .why(text!(
+                    "of {} components {} were searched for it",
+                    self.settings.tools.len(),
+                    MAX_SEARCHED
                 ))
-                .hint(format!("name its component: COMPONENT#{name}"));
+                .hint(text!("name its component: COMPONENT#{}", name));
         }
         if near.is_empty() {
             failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
         } else {
             let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
-            failure.hint(format!("did you mean {}?", quoted.join(" or ")))
+            failure.hint(text!("did you mean {}?", quoted.join(" or ")))
         }
     }
 
@@ -255,7 +257,7 @@ impl<'a> Toolbox<'a> {
         if !settings.is_usable() {
             return Err(Failure::new(
                 Exit::Config,
-                format!("the tool `{}` is switched off", settings.name),
+                text!("the tool `{}` is switched off", settings.name),
             )
             .why(settings.enabled.origin.point_at())
             .hint("set `enabled = true` there"));
@@ -412,9 +414,9 @@ impl<'a> Toolbox<'a> {
             if let Some(owner) = taken.taken_by(spec.name.as_str()) {
                 return Err(Failure::new(
                     Exit::Denied,
-                    format!("a tool of `{}` cannot be called `{}`", settings.name, spec.name),
+                    text!("a tool of `{}` cannot be called `{}`", settings.name, spec.name),
                 )
-                .why(format!("the name belongs to {owner}"))
+                .why(text!("the name belongs to {}", owner))
                 .hint(
                     "ask its author for another name; without the project's file you can use it by its path",
                 ));
@@ -463,9 +465,9 @@ impl<'a> Toolbox<'a> {
             {
                 let failure = Failure::new(
                     Exit::Usage,
-                    format!("`{flag} {component}:…` is for no component that takes part"),
+                    text!("`{} {}:…` is for no component that takes part", flag, component),
                 )
-                .why(format!(
+                .why(text!(
                     "{} here: {}",
                     if names.len() == 1 {
                         "there is one"
@@ -475,7 +477,7 @@ impl<'a> Toolbox<'a> {
                     names.join(", ")
                 ));
                 return Err(match nearest(component, &names).first() {
-                    Some(near) => failure.hint(format!("did you mean `{near}:`?")),
+                    Some(near) => failure.hint(text!("did you mean `{}:`?", near)),
                     None => failure.hint("without a name in front it holds for every component"),
                 });
             }
@@ -521,7 +523,7 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
             let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);
             match event {
                 CompileEvent::Started { label, .. } => {
-                    activities.insert(label.to_owned(), shown.activity(&format!("compiling {label}")));
+                    activities.insert(label.to_owned(), shown.activity(text!("compiling {}", label)));
                 }
                 CompileEvent::Finished { label, .. } => {
                     activities.remove(label);
@@ -537,7 +539,7 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
             .hint("`toolcell doctor` shows what is missing")
     })?;
     if let Some(error) = sandbox.cache_error() {
-        console.note(&format!("compiled code is not kept: {error}"));
+        console.note(text!("compiled code is not kept: {}", error));
     }
     Ok(sandbox)
 }
@@ -557,15 +559,16 @@ fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Fail
     };
     let failure = Failure::new(
         Exit::Config,
-        format!(
-            "`{}` has no tool `{unknown}` that could be offered",
-            settings.name
+        text!(
+            "`{}` has no tool `{}` that could be offered",
+            settings.name,
+            unknown
         ),
     )
     .why(only.origin.point_at());
     Err(match nearest(unknown, &names).first() {
-        Some(near) => failure.hint(format!("did you mean `{near}`?")),
-        None => failure.hint(format!("it has {}", quoted(&names))),
+        Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+        None => failure.hint(text!("it has {}", quoted(&names))),
     })
 }
 
@@ -584,7 +587,7 @@ fn is_path(text: &str) -> bool {
 
 fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
     let fail = || {
-        let failure = Failure::new(Exit::Component, format!("the component `{label}` cannot be read"));
+        let failure = Failure::new(Exit::Component, text!("the component `{}` cannot be read", label));
         match &path.origin {
             Origin::File(..) => failure.why(path.origin.point_at()),
             _ => failure,
@@ -604,13 +607,13 @@ fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec
 
 fn cannot_load(label: &str, error: LoadError) -> Failure {
     let hint = error.hint();
-    Failure::new(Exit::Component, format!("`{label}` cannot be loaded"))
+    Failure::new(Exit::Component, text!("`{}` cannot be loaded", label))
         .because(error)
         .hints(hint)
 }
 
 fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {
-    Failure::new(Exit::Config, format!("the secrets of `{name}` cannot be used"))
+    Failure::new(Exit::Config, text!("the secrets of `{}` cannot be used", name))
         .because(error)
         .hint("`[secrets.NAME]` says where a value is: `env = \"VARIABLE\"`, `file = \"PATH\"` or `keyring = \"ACCOUNT\"`")
 }

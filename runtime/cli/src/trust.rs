@@ -4,7 +4,6 @@
 //! from and trusts it; what is trusted is the digest of its bytes, so that other bytes are asked about again. The list lies in
 //! the user's own state directory, and no project, tool or model can add to it.
 
-use std::io::{self, BufRead as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +15,7 @@ use crate::environment::Environment;
 use crate::files;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG, WARN};
+use crate::terminal::{Answer, Choice, Fact, Question, Text, text};
 
 /// Name of the file, in the state directory.
 const FILE: &str = "trusted.json";
@@ -66,7 +65,7 @@ pub(crate) fn write(file: &Path, all: &[Trusted]) -> Result<(), Failure> {
 fn unusable(file: &Path) -> Failure {
     Failure::new(
         Exit::Config,
-        format!(
+        text!(
             "the list of trusted components `{}` cannot be used",
             file.display()
         ),
@@ -163,22 +162,23 @@ fn not_trusted(settings: &ToolSettings, digest: &Digest, environment: &Environme
     let name = crate::quote::shell(&settings.name);
     let mut failure = Failure::new(
         Exit::Denied,
-        format!(
+        text!(
             "the component `{}` comes from this project and is not trusted",
             settings.name
         ),
     );
     if let ComponentSource::File(path) = &settings.component {
         failure = failure
-            .why(format!(
-                "its file is `{}`, {digest}",
-                environment.shown(&real(&path.value))
+            .why(text!(
+                "its file is `{}`, {}",
+                environment.shown(&real(&path.value)),
+                digest
             ))
             .why(path.origin.point_at());
     }
     failure
-        .hint(format!("look at it: toolcell tool inspect {name}"))
-        .hint(format!("to let it run: toolcell tool trust {name}"))
+        .hint(text!("look at it: toolcell tool inspect {}", name))
+        .hint(text!("to let it run: toolcell tool trust {}", name))
 }
 
 /// Says where a component comes from, and asks whether it may run. Everything but `y` is no.
@@ -186,49 +186,41 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
     let ComponentSource::File(path) = &settings.component else {
         return false;
     };
-    let grants: Vec<String> = settings
-        .grants
-        .iter()
-        .map(|line| line.grant.to_string())
-        .collect();
-    let facts = [
-        ("file", environment.shown(&real(&path.value))),
-        ("digest", digest.to_string()),
-        ("named in", place(&path.origin)),
-        (
-            "grants",
-            if grants.is_empty() {
-                "none".into()
-            } else {
-                grants.join(", ")
-            },
+    let grants = settings.grants.iter().map(|line| text!("`{}`", line.grant));
+    let grants = match settings.grants.len() {
+        0 => "none".into(),
+        _ => Text::join(grants, ", "),
+    };
+    let question = Question {
+        title: text!(
+            "trust `{}`, a component of this project that has never run here?",
+            settings.name
         ),
-    ];
-    let _pause = console.pause();
-    let shown = console.write(|s| {
-        s.end_open_line()?;
-        s.err.styled(WARN, "? ")?;
-        s.err.styled(STRONG, &settings.name)?;
-        s.err
-            .line(" is a component of this project, and has never run here")?;
-        for (what, value) in &facts {
-            s.err.styled(FAINT, &format!("  {what:>9}  "))?;
-            s.err.line(&crate::terminal::inert_line(value))?;
-        }
-        s.err.styled(NAME, "  y")?;
-        s.err.text(" trust this file from now on   ")?;
-        s.err.styled(NAME, "n")?;
-        s.err.text(" no (default): ")?;
-        s.err.flush()
-    });
-    if shown.is_err() {
-        return false;
-    }
-    let answered = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        io::stdin().lock().read_line(&mut line).map(|_| line)
-    });
-    matches!(answered.await, Ok(Ok(line)) if matches!(line.trim(), "y" | "yes"))
+        exhibit: None,
+        facts: vec![
+            Fact::Plain(text!("file: `{}`", environment.shown(&real(&path.value)))),
+            Fact::Plain(text!("digest: {}", digest)),
+            Fact::Plain(text!("named in {}", place(&path.origin))),
+            Fact::Plain(text!("grants: {}", grants)),
+        ],
+        choices: vec![
+            Choice {
+                key: 'y',
+                word: "yes",
+                means: "trust this file from now on",
+            },
+            Choice {
+                key: 'n',
+                word: "no",
+                means: "no",
+            },
+        ],
+        is_lasting: true,
+    };
+    let console = console.clone();
+    let asked =
+        tokio::task::spawn_blocking(move || console.ask(&|| false, |asking| asking.choose(&question)));
+    matches!(asked.await, Ok(Ok(Answer::Key('y'))))
 }
 
 /// File and line.

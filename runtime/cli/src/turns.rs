@@ -12,6 +12,7 @@ use crate::render::lines::JsonLines;
 use crate::render::turn::TurnView;
 use crate::render::{Console, failure};
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// Runs turns, one after the other.
 pub(crate) struct Turns {
@@ -81,7 +82,7 @@ impl Turns {
             None => session.resume(&sink, cancel).await,
         };
         if let Some(error) = log.and_then(|log| log.error()) {
-            self.console.note(&format!("the log is not complete: {error}"));
+            self.console.note(text!("the log is not complete: {}", error));
         }
         if self.gone.is_cancelled() {
             return Ok(Exit::Ok);
@@ -117,11 +118,11 @@ impl Turns {
         match (&report.outcome, ended) {
             (TurnOutcome::Asked { .. }, Ok(exit)) => {
                 self.console
-                    .note(&format!("answer with: toolcell session resume {id} \"…\""));
+                    .note(text!("answer with: toolcell session resume {} \"…\"", id));
                 Ok(exit)
             }
             (TurnOutcome::AwaitingApproval { .. }, Err(failure)) => {
-                Err(failure.hint(format!("decide with: toolcell session resume {id}")))
+                Err(failure.hint(text!("decide with: toolcell session resume {}", id)))
             }
             (_, ended) => ended,
         }
@@ -159,7 +160,7 @@ fn cannot_go_on(id: &str, error: AgentError) -> Failure {
         AgentError::TurnOpen { .. } | AgentError::NoTurn { .. } => Exit::Usage,
         _ => Exit::Internal,
     };
-    Failure::new(exit, format!("the turn of session `{id}` could not be run"))
+    Failure::new(exit, text!("the turn of session `{}` could not be run", id))
         .because(error)
         .hints(hint)
 }

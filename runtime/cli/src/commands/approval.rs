@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::remembered::{self, Remembered};
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG};
+use crate::terminal::{FAINT, NAME, Name, STRONG, text};
 
 /// See and take back what you allowed for always when you were asked.
 #[derive(Debug, Subcommand)]
@@ -82,10 +82,10 @@ fn list(all: &[Remembered], console: &Console) -> Result<(), Failure> {
     }
     console.write(|s| {
         for (i, known) in all.iter().enumerate() {
-            s.out.styled(NAME, &format!("{:>3}  ", i + 1))?;
-            s.out.styled(STRONG, &known.tool)?;
-            s.out.text(&format!(" {}", known.arguments))?;
-            s.out.styled(FAINT, &format!("  {}", known.digest))?;
+            s.out.styled(NAME, text!("{}  ", i + 1))?;
+            s.out.styled(STRONG, text!("{}", Name(&known.tool)))?;
+            s.out.text(text!(" {}", known.arguments))?;
+            s.out.styled(FAINT, text!("  {}", known.digest))?;
             s.out.end_line()?;
         }
         s.out.flush()
@@ -98,7 +98,7 @@ fn without(mut all: Vec<Remembered>, number: u32) -> Result<Vec<Remembered>, Fai
     let index = number as usize - 1;
     if index >= all.len() {
         return Err(
-            Failure::new(Exit::Usage, format!("there is no number {number} in the list"))
+            Failure::new(Exit::Usage, text!("there is no number {} in the list", number))
                 .hint("`toolcell approval list` shows them"),
         );
     }
@@ -119,7 +119,7 @@ fn read(environment: &Environment) -> Result<(PathBuf, Vec<Remembered>), Failure
 fn unusable(file: &std::path::Path) -> Failure {
     Failure::new(
         Exit::Config,
-        format!("the file `{}` cannot be used", file.display()),
+        text!("the file `{}` cannot be used", file.display()),
     )
     .hint("delete it, and you will be asked again for everything")
 }

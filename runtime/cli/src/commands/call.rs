@@ -21,7 +21,7 @@ use crate::near::nearest;
 use crate::render::{Activity, Console, content, receipt, turn};
 use crate::report::{Exit, Failure};
 use crate::scratch::Scratch;
-use crate::terminal::FAINT;
+use crate::terminal::{FAINT, text};
 use crate::toolbox::{Loaded, Toolbox};
 
 /// Call one tool once, without a model.
@@ -164,14 +164,14 @@ impl Call {
             if let Ok(output) = &outcome.result {
                 match &output.structured {
                     Some(structured) if output.content.is_empty() => {
-                        s.out.line(&format!("{structured:#}"))?;
+                        s.out.line(text!("{}", format!("{structured:#}")))?;
                     }
                     _ => content::write(&mut s.out, &output.content)?,
                 }
                 s.out.flush()?;
             }
             if let Some(receipt) = outcome.receipt.as_ref().filter(|_| self.receipt) {
-                s.err.styled(FAINT, &receipt::line(receipt))?;
+                s.err.styled(FAINT, receipt::line(receipt))?;
                 s.err.end_line()?;
             }
             Ok(())
@@ -209,12 +209,12 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
         (None, [only]) => Ok(only),
         (None, _) => Err(Failure::new(
             Exit::Usage,
-            format!("`{component}` has {} tools, and one is called", names.len()),
+            text!("`{}` has {} tools, and one is called", component, names.len()),
         )
-        .hint(format!("name one of {}", list()))),
+        .hint(text!("name one of {}", list()))),
         (Some(name), _) if !loaded.settings.offers(name) && defines(loaded, name) => {
             let only = loaded.settings.only.as_ref();
-            let failure = Failure::new(Exit::Config, format!("the tool `{name}` is not offered"));
+            let failure = Failure::new(Exit::Config, text!("the tool `{}` is not offered", name));
             let failure = only
                 .into_iter()
                 .fold(failure, |failure, only| failure.why(only.origin.point_at()));
@@ -226,11 +226,11 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
             .ok_or_else(|| {
                 let failure = Failure::new(
                     Exit::Usage,
-                    format!("the component `{component}` has no tool `{name}`"),
+                    text!("the component `{}` has no tool `{}`", component, name),
                 );
                 match nearest(name, &names).first() {
-                    Some(near) => failure.hint(format!("did you mean `{near}`?")),
-                    None => failure.hint(format!("it has {}", list())),
+                    Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+                    None => failure.hint(text!("it has {}", list())),
                 }
             }),
     }
@@ -282,7 +282,7 @@ async fn observe(
     let name = &tool.spec().name;
     let watcher = Arc::new(Watcher {
         console: console.clone(),
-        activity: Mutex::new(Some(console.activity(&format!("running {name}")))),
+        activity: Mutex::new(Some(console.activity(text!("running {}", name)))),
         receipt: Mutex::default(),
     });
     let call = ToolCall {
@@ -324,7 +324,7 @@ fn end(
     let error = match outcome.result {
         Ok(_) => {
             for hint in hints.of(name, &receipt, None) {
-                console.note(&format!("something was denied to the tool; {hint}"));
+                console.note(text!("something was denied to the tool; {}", hint));
             }
             return Ok(Exit::Ok);
         }
@@ -341,12 +341,12 @@ fn end(
         ToolError::Host { .. } => Exit::Internal,
         _ => Exit::Failed,
     };
-    let mut failure = Failure::new(exit, format!("the call of `{name}` gave no answer"))
+    let mut failure = Failure::new(exit, text!("the call of `{}` gave no answer", name))
         .why(error.to_string())
         .hints(error.hint().map(str::to_owned))
         .hints(hints.of(name, &receipt, Some(&error)));
     if exit == Exit::Usage {
-        failure = failure.hint(format!(
+        failure = failure.hint(text!(
             "`toolcell tool inspect {}` shows its parameters",
             crate::quote::shell(asked)
         ));
@@ -376,7 +376,7 @@ impl CallObserver for Watcher {
         let what = progress.message.as_deref().unwrap_or("running");
         let mut activity = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(activity) = activity.as_mut() {
-            activity.relabel(&format!("{what} {}{of}", progress.done));
+            activity.relabel(text!("{} {}{}", what, progress.done, of));
         }
     }
 

@@ -16,7 +16,7 @@ use crate::history::{self, History};
 use crate::near::nearest;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG};
+use crate::terminal::{FAINT, NAME, STRONG, text};
 use crate::turns::{Turns, store_failure};
 
 /// What a person can say to `toolcell` instead of to the model.
@@ -69,7 +69,7 @@ impl Chat {
             .agent
             .assemble(overrides, environment, console, store)
             .await?;
-        console.note(&assembled.note);
+        console.note(assembled.note.clone());
         let mut turns = Turns::new(assembled, console, false);
         let mut session = match &self.session {
             Some(id) => turns.agent().load(id).await.map_err(store_failure)?,
@@ -80,7 +80,7 @@ impl Chat {
             console.note("/help shows what can be said; Ctrl-D leaves");
         }
         let mut last = Exit::Ok;
-        while let Some(line) = lines.next()? {
+        while let Some(line) = lines.next(&console.take_typed())? {
             let line = line.trim();
             match line.split_whitespace().next() {
                 None => continue,
@@ -120,28 +120,28 @@ fn answer(command: &str, turns: &Turns, session: &Session, console: &Console) ->
         match command {
             "/help" => {
                 for (name, what) in COMMANDS {
-                    s.err.styled(NAME, &format!("  {name:10}"))?;
+                    s.err.styled(NAME, text!("  {}", format!("{name:10}")))?;
                     s.err.line(what)?;
                 }
             }
             "/tools" => {
                 for spec in turns.agent().tools() {
-                    s.err.styled(STRONG, &format!("  {}", spec.name))?;
+                    s.err.styled(STRONG, text!("  {}", spec.name))?;
                     s.err.styled(
                         FAINT,
-                        &format!("  {}", spec.description.lines().next().unwrap_or_default()),
+                        text!("  {}", spec.description.lines().next().unwrap_or_default()),
                     )?;
                     s.err.end_line()?;
                 }
             }
-            "/session" => s.err.line(&format!("  {}", session.id()))?,
+            "/session" => s.err.line(text!("  {}", session.id()))?,
             other => {
                 let known = COMMANDS.map(|(name, _)| name);
                 let hint = match nearest(other, &known).first() {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "`/help` shows what there is".into(),
                 };
-                s.err.line(&format!("  there is no `{other}`; {hint}"))?;
+                s.err.line(text!("  there is no `{}`; {}", other, hint))?;
             }
         }
         s.err.flush()
@@ -200,7 +200,7 @@ impl Lines {
         let history = environment.state_dir.as_deref().map(History::new);
         let entries = history.as_ref().map(History::read).transpose();
         let entries = entries.unwrap_or_else(|error| {
-            console.note(&format!("the history is not used: {error}"));
+            console.note(text!("the history is not used: {}", error));
             None
         });
         for entry in entries.into_iter().flatten() {
@@ -216,8 +216,8 @@ impl Lines {
         matches!(self, Self::Terminal { .. })
     }
 
-    /// The next line; `None` at the end.
-    fn next(&mut self) -> Result<Option<String>, Failure> {
+    /// The next line, which begins with what was typed already; `None` at the end.
+    fn next(&mut self, typed: &str) -> Result<Option<String>, Failure> {
         let fail = |e: anyhow::Error| Failure::new(Exit::Internal, "the input cannot be read").because(e);
         match self {
             Self::Pipe(lines) => {
@@ -232,7 +232,7 @@ impl Lines {
                 Ok(Some(line))
             }
             Self::Terminal { editor, history } => loop {
-                match editor.readline("› ") {
+                match editor.readline_with_initial("› ", (typed.trim_end_matches('\n'), "")) {
                     Ok(line) => {
                         if let Some(history) = history {
                             // A history that is not kept is no reason to stop.

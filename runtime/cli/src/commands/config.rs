@@ -13,7 +13,8 @@ use crate::quote;
 use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, Text, WARN, text};
+use anstyle::Style;
 
 /// Check the configuration.
 #[derive(Debug, Subcommand)]
@@ -235,14 +236,14 @@ fn print(
         .files
         .iter()
         .find(|file| file.layer == config::source::Layer::Project);
-    let mut layer = |name: &str, file: Option<&str>, absent: &str| {
+    let mut layer = |name: &'static str, file: Option<&str>, absent: Text| {
         out.styled(
             if file.is_some() { GOOD } else { FAINT },
             if file.is_some() { "✓ " } else { "· " },
         )?;
-        out.text(&format!("{name:12}"))?;
+        out.cell(Style::new(), name, 12)?;
         match file {
-            Some(file) => out.line(file),
+            Some(file) => out.line(file.to_owned()),
             None => {
                 out.styled(FAINT, absent)?;
                 out.end_line()
@@ -250,21 +251,21 @@ fn print(
         }
     };
     let absent = user_file(environment).map_or_else(
-        || format!("none ({USER_FILE})"),
-        |path| format!("none ({} does not exist)", environment.shown(&path)),
+        || text!("none ({})", USER_FILE),
+        |path| text!("none ({} does not exist)", environment.shown(&path)),
     );
-    layer("user", user.map(|file| file.shown.as_str()), &absent)?;
+    layer("user", user.map(|file| file.shown.as_str()), absent)?;
     layer(
         "project",
         project.map(|file| file.shown.as_str()),
-        "none (no toolcell.toml here or above)",
+        "none (no toolcell.toml here or above)".into(),
     )?;
     let variables = settings.variables.join(", ");
     let known = "none (no TOOLCELL_… variable is set)";
     layer(
         "environment",
         Some(variables.as_str()).filter(|names| !names.is_empty()),
-        known,
+        known.into(),
     )?;
 
     out.end_line()?;
@@ -280,9 +281,10 @@ fn print(
         .unwrap_or(0)
         .min(40);
     for (key, value, origin) in rows {
-        out.styled(NAME, &format!("{key:width$}"))?;
-        out.text(&format!("  {value:value_width$}  "))?;
-        out.styled(FAINT, &origin.to_string())?;
+        out.cell(NAME, text!("{}", Name(&key)), width)?;
+        out.text("  ")?;
+        out.cell(Style::new(), value.clone(), value_width + 2)?;
+        out.styled(FAINT, text!("{}", origin))?;
         out.end_line()?;
     }
     let grants = settings.tools.values().flat_map(|tool| &tool.grants);
@@ -300,7 +302,7 @@ fn print(
         .map(|tool| tool.name.as_str())
         .collect();
     if !off.is_empty() {
-        out.styled(BAD, &format!("\nswitched off: {}", off.join(", ")))?;
+        out.styled(BAD, text!("\nswitched off: {}", off.join(", ")))?;
         out.end_line()?;
     }
     out.flush()

@@ -15,7 +15,7 @@ use crate::hook::is_guard;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::shipped;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, WARN};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, WARN, text};
 use crate::toolbox::{self, LoadedHook, Toolbox};
 use crate::{model, render, telemetry};
 
@@ -120,7 +120,7 @@ impl Doctor {
         show("telemetry", finding(telemetry))?;
         match model::choose(&settings.provider, environment) {
             Ok(chosen) => {
-                show("provider", Finding::Good(chosen.note))?;
+                show("provider", Finding::Good(chosen.note.plain()))?;
                 if self.online {
                     let finding = {
                         let _asking = console.activity("asking the model for one word");
@@ -242,7 +242,7 @@ async fn ask(provider: &Arc<dyn Provider>) -> Finding {
         Ok(Err(error)) => Finding::Bad(render::provider_failure(&error)),
         Err(_) => Finding::Bad(
             Failure::new(Exit::Provider, "the model did not answer")
-                .why(format!("nothing came within {} s", ONLINE_PATIENCE.as_secs())),
+                .why(text!("nothing came within {} s", ONLINE_PATIENCE.as_secs())),
         ),
     }
 }
@@ -255,10 +255,11 @@ fn print(console: &Console, what: &str, finding: &Finding) -> std::io::Result<()
             Finding::Bad(_) => (BAD, "✗"),
         };
         s.out.styled(style, mark)?;
-        s.out.styled(NAME, &format!(" {what:14} "))?;
+        s.out.text(" ")?;
+        s.out.cell(NAME, text!("{}", Name(what)), 15)?;
         match finding {
-            Finding::Good(text) => s.out.styled(FAINT, text)?,
-            Finding::Note(text) => s.out.text(text)?,
+            Finding::Good(text) => s.out.styled(FAINT, text.clone())?,
+            Finding::Note(text) => s.out.text(text.clone())?,
             Finding::Bad(failure) => {
                 s.out.text("does not work")?;
                 s.out.end_line()?;

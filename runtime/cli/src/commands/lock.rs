@@ -10,6 +10,7 @@ use crate::lock::{self, LockFile};
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::suspicion;
+use crate::terminal::text;
 use crate::toolbox::Toolbox;
 
 /// Write `toolcell.lock`: what the tools are now, and what they are granted.
@@ -51,16 +52,16 @@ impl Lock {
         let hooks = toolbox.hooks().await?;
         if self.check {
             lock::check(&loaded, Some(&hooks), environment)?;
-            console.note(&format!("the tools are what `{}` says", lock::FILE));
+            console.note(text!("the tools are what `{}` says", lock::FILE));
             return Ok(Exit::Ok);
         }
         for suspicion in suspicion::among(&loaded).values().flatten() {
-            console.note(&format!("look out: {suspicion}"));
+            console.note(text!("look out: {}", suspicion));
         }
         let lock = LockFile::of(&loaded, &hooks);
         lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();
-        console.note(&format!("`{}` holds {}", lock::FILE, names.join(", ")));
+        console.note(text!("`{}` holds {}", lock::FILE, names.join(", ")));
         Ok(Exit::Ok)
     }
 }

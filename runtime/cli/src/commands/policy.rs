@@ -15,8 +15,11 @@ use crate::flow::{self, Reason};
 use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
+use std::iter;
+
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
 use crate::toolbox::{Loaded, LoadedHook, Toolbox};
+use anstyle::Style;
 
 /// Explain what tools could do together.
 #[derive(Debug, Subcommand)]
@@ -191,7 +194,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
     let out = &mut s.out;
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     for row in rows {
-        out.styled(NAME, &format!("{:width$}", row.name))?;
+        out.cell(NAME, text!("{}", Name(&row.name)), width)?;
         if row.flow == Flow::default() {
             out.styled(FAINT, "  touches nothing outside its cell")?;
             out.end_line()?;
@@ -202,17 +205,21 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
             (row.flow.untrusted_content, "brings content of strangers"),
             (row.flow.can_send_out, "can send outside"),
         ];
-        let words: Vec<&str> = words
+        let words = words
             .into_iter()
-            .filter_map(|(on, word)| on.then_some(word))
-            .collect();
-        out.styled(STRONG, &format!("  {}", words.join(", ")))?;
+            .filter_map(|(on, word)| on.then_some(Text::from(word)));
+        out.styled(
+            STRONG,
+            Text::join(iter::once("".into()).chain([Text::join(words, ", ")]), "  "),
+        )?;
         out.end_line()?;
         for reason in &row.reasons {
-            out.line(&format!("{:width$}    because of {}", "", reason.grant))?;
+            out.cell(Style::new(), "", width)?;
+            out.line(text!("    because of {}", reason.grant))?;
         }
         for line in &row.denied {
-            out.line(&format!("{:width$}    but for {line}", ""))?;
+            out.cell(Style::new(), "", width)?;
+            out.line(text!("    but for {}", line))?;
         }
         for secret in &row.secrets {
             out.line(&format!("{:width$}    with the secret {secret}", ""))?;
@@ -227,13 +234,14 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
     }
     for path in paths {
         out.styled(WARN, "! ")?;
-        out.line(&match path.as_slice() {
-            [alone] => format!(
-                "`{alone}` alone can carry private data outside when what it reads tells the model to"
+        out.line(match path.as_slice() {
+            [alone] => text!(
+                "`{}` alone can carry private data outside when what it reads tells the model to",
+                alone
             ),
-            together => format!(
+            together => text!(
                 "`{}` together can carry private data outside when what they read tells the model to",
-                together.join("` and `")
+                Text::join(together.iter().map(|name| text!("{}", Name(name))), "` and `")
             ),
         })?;
     }
@@ -246,8 +254,9 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
             FlowRule::Refuse => (GOOD, "the flow guard refuses the call that completes it"),
             FlowRule::Off => (BAD, "the flow guard is off: nothing stops it"),
         };
-        out.styled(style, &format!("  {does}"))?;
-        out.styled(FAINT, &format!(" ({})", settings.flow.origin))?;
+        out.text("  ")?;
+        out.styled(style, does)?;
+        out.styled(FAINT, text!(" ({})", settings.flow.origin))?;
         out.end_line()?;
     }
     out.flush()

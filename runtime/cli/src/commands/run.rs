@@ -10,6 +10,7 @@ use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 use crate::turns::{self, Turns};
 
 /// Longest prompt from standard input, in bytes.
@@ -92,7 +93,7 @@ impl Run {
             match assemble::open_store(environment) {
                 Ok(store) => Some(store),
                 Err(failure) => {
-                    console.note(&failure.to_string());
+                    console.note(failure.to_string());
                     None
                 }
             }
@@ -102,7 +103,7 @@ impl Run {
             .assemble(overrides, environment, console, store)
             .await?;
         if !self.json {
-            console.note(&assembled.note);
+            console.note(assembled.note.clone());
         }
         Ok((Turns::new(assembled, console, self.json), prompt))
     }
@@ -127,7 +128,7 @@ impl Run {
                 .read_to_end(&mut bytes)
                 .map_err(|e| fail().because(e))?;
             if bytes.len() as u64 > MAX_PROMPT_BYTES {
-                return Err(fail().why(format!("it has more than {} MiB", MAX_PROMPT_BYTES >> 20)));
+                return Err(fail().why(text!("it has more than {} MiB", MAX_PROMPT_BYTES >> 20)));
             }
             String::from_utf8(bytes).map_err(|e| fail().because(e))?
         } else {

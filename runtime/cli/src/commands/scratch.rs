@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch::{self, Changed};
+use crate::terminal::text;
 
 /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
 #[derive(Debug, Subcommand)]
@@ -79,7 +80,7 @@ impl Scratch {
         let dir = environment.path(&dir.to_string_lossy(), &environment.cwd);
         let fail = |exit| {
             let shown = environment.shown(&dir);
-            Failure::new(exit, format!("the scratch directory `{shown}` cannot be used"))
+            Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
         let all = scratch::read(&dir).map_err(|e| fail(Exit::Usage).because(e))?;
         if let Self::Diff(Diff { json: true, .. }) = &self {
@@ -121,7 +122,7 @@ impl Scratch {
             1 => "1 change".to_owned(),
             many => format!("{many} changes"),
         };
-        console.note(&format!("{changes} {done}"));
+        console.note(text!("{} {}", changes, done));
         Ok(Exit::Ok)
     }
 }
@@ -139,7 +140,7 @@ fn refuse_conflicts(all: &[Changed], environment: &Environment) -> Result<(), Fa
     }
     let mut failure = Failure::new(Exit::Failed, "nothing is carried out");
     for path in conflicts {
-        failure = failure.why(format!("`{path}` changed in the meantime"));
+        failure = failure.why(text!("`{}` changed in the meantime", path));
     }
     Err(failure.hint("look with `toolcell scratch diff`; `--overwrite` carries the changes out all the same"))
 }

@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::keyring::{self, Keyring};
 use crate::render::Console;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// Store and delete values in the keyring of this system.
 #[derive(Debug, Subcommand)]
@@ -71,22 +72,23 @@ impl Secret {
                 if !rest.is_empty() {
                     return Err(Failure::new(
                         Exit::Usage,
-                        format!("the value of `{account}` cannot be an argument"),
+                        text!("the value of `{}` cannot be an argument", account),
                     )
                     .why("other programs and the history of the shell can see arguments")
-                    .hint(format!(
-                        "type it where `toolcell secret set {account}` asks, or give it on standard input"
+                    .hint(text!(
+                        "type it where `toolcell secret set {}` asks, or give it on standard input",
+                        account
                     )));
                 }
                 let value = checked(&account, &read(&account, environment)?)?;
                 keyring.set(&account, value)?;
-                console.note(&format!("`{account}` is stored in the keyring"));
+                console.note(text!("`{}` is stored in the keyring", account));
             }
             Self::Delete(Delete { account }) => {
                 if !keyring.delete(&account)? {
                     return Err(keyring::no_entry(Exit::Usage, &account));
                 }
-                console.note(&format!("`{account}` is deleted from the keyring"));
+                console.note(text!("`{}` is deleted from the keyring", account));
             }
         }
         Ok(Exit::Ok)
@@ -97,7 +99,7 @@ impl Secret {
 fn checked(account: &str, value: &str) -> Result<String, Failure> {
     let value = value.trim();
     Secrets::default().insert(account, value).map_err(|e| {
-        Failure::new(Exit::Usage, format!("the value of `{account}` cannot be stored")).because(e)
+        Failure::new(Exit::Usage, text!("the value of `{}` cannot be stored", account)).because(e)
     })?;
     Ok(value.to_owned())
 }
@@ -105,7 +107,7 @@ fn checked(account: &str, value: &str) -> Result<String, Failure> {
 /// The value, from a person who is asked, or from standard input.
 fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
     let fail = |e: io::Error| {
-        Failure::new(Exit::Usage, format!("the value of `{account}` cannot be read")).because(e)
+        Failure::new(Exit::Usage, text!("the value of `{}` cannot be read", account)).because(e)
     };
     #[cfg(unix)]
     if environment.terminals.stdin {

@@ -18,7 +18,7 @@ use crate::hints::AllowHints;
 use crate::render::Console;
 use crate::render::turn::TurnView;
 use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG};
+use crate::terminal::{FAINT, NAME, Name, STRONG, inert_line, text};
 use crate::turns::{self, Turns, store_failure};
 
 /// List, show, go on with, fork, export and delete sessions.
@@ -140,12 +140,12 @@ impl Which {
         match all.iter().filter(fits).collect::<Vec<_>>().as_slice() {
             [one] => Ok(one.id.clone()),
             [] => Err(
-                Failure::new(Exit::Usage, format!("there is no session `{wanted}`"))
+                Failure::new(Exit::Usage, text!("there is no session `{}`", wanted))
                     .hint("`toolcell session list` shows all"),
             ),
             several => Err(Failure::new(
                 Exit::Usage,
-                format!("`{wanted}` stands for {} sessions", several.len()),
+                text!("`{}` stands for {} sessions", wanted, several.len()),
             )
             .hint("write more of the identifier")),
         }
@@ -186,13 +186,13 @@ impl List {
                 let age = now.saturating_sub(Duration::from_millis(info.used_ms));
                 let age = match age.as_secs() {
                     0..60 => "just now".into(),
-                    seconds => format!("{} ago", Span(Duration::from_secs(seconds))),
+                    seconds => text!("{} ago", Span(Duration::from_secs(seconds))),
                 };
-                s.out.styled(NAME, &info.id)?;
-                s.out.styled(FAINT, &format!("  {age:>15}  "))?;
-                s.out.styled(STRONG, &crate::terminal::inert_line(&info.title))?;
+                s.out.styled(NAME, text!("{}  ", Name(&info.id)))?;
+                s.out.cell(FAINT, age, 17)?;
+                s.out.styled(STRONG, inert_line(&info.title))?;
                 if let Some(parent) = &info.parent {
-                    s.out.styled(FAINT, &format!("  forked from {parent}"))?;
+                    s.out.styled(FAINT, text!("  forked from {}", parent))?;
                 }
                 s.out.end_line()?;
             }
@@ -235,7 +235,7 @@ impl Resume {
             .assemble(overrides, environment, console, Some(store))
             .await?;
         if !self.json {
-            console.note(&assembled.note);
+            console.note(assembled.note.clone());
         }
         let mut turns = Turns::new(assembled, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
@@ -261,9 +261,9 @@ impl Resume {
             }
             None => Err(Failure::new(
                 Exit::Usage,
-                format!("the session `{}` has no open turn", session.id()),
+                text!("the session `{}` has no open turn", session.id()),
             )
-            .hint(format!(
+            .hint(text!(
                 "say something: toolcell session resume {} \"…\"",
                 session.id()
             ))),
@@ -298,7 +298,7 @@ impl Delete {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?;
         store.delete(&id).await.map_err(store_failure)?;
-        console.note(&format!("`{id}` is deleted"));
+        console.note(text!("`{}` is deleted", id));
         Ok(Exit::Ok)
     }
 }

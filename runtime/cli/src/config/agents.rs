@@ -13,6 +13,7 @@ use super::provider::{ProviderSettings, ProviderTable};
 use super::source::{Origin, Source, Sourced};
 use crate::near::nearest;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// An agent that the main one can call as a tool.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -108,8 +109,8 @@ fn of_table(
             unknown.span(),
         );
         return Err(match nearest(unknown.get_ref(), known).first() {
-            Some(near) => failure.hint(format!("did you mean `{near}`?")),
-            None => failure.hint(format!("the components are {}", known.join(", "))),
+            Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+            None => failure.hint(text!("the components are {}", known.join(", "))),
         });
     }
     if let Some(steps) = &table.max_steps

@@ -11,6 +11,7 @@ use super::narrow::refused;
 use super::provider::ProviderTable;
 use super::source::Source;
 use crate::report::Failure;
+use crate::terminal::text;
 
 pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Result<(), Failure> {
     let Some(place) = table.first_key() else {
@@ -59,7 +60,7 @@ pub(super) fn forbid_secrets(
     let failure = refused("a project's file cannot name secrets");
     Err(match binds {
         Some((name, _)) => failure.why(source.point_at(&name.span())),
-        None => failure.why(format!("`{}` has a table `secrets`", source.shown)),
+        None => failure.why(text!("`{}` has a table `secrets`", source.shown)),
     }
     .why("it could send them wherever it wants")
     .hint("put them into your own configuration"))

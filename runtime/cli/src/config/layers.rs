@@ -25,6 +25,7 @@ use crate::environment::Environment;
 use crate::near::nearest;
 use crate::report::{Exit, Failure};
 use crate::shipped;
+use crate::terminal::text;
 
 /// Name of a project's file.
 pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
@@ -101,10 +102,10 @@ fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Opti
             Some(parsed) => Ok(Some(parsed)),
             None => Err(Failure::new(
                 Exit::Config,
-                format!("the configuration `{}` cannot be read", environment.shown(&path)),
+                text!("the configuration `{}` cannot be read", environment.shown(&path)),
             )
             .why("there is no such file")
-            .hint(format!("correct the path in `{by}`"))),
+            .hint(text!("correct the path in `{}`", by))),
         };
     }
     match user_file(environment) {
@@ -261,7 +262,7 @@ pub(super) fn declare<'a>(
                     None => names::of_project(key),
                     Some(owner) => {
                         return Err(fail(format!("a component of a project cannot be called `{key}`"))
-                            .why(format!("the name belongs to {owner}"))
+                            .why(text!("the name belongs to {}", owner))
                             .hint("give it a name that means nothing else"));
                     }
                 },
@@ -277,11 +278,11 @@ pub(super) fn declare<'a>(
         }
         (Some(component), Some(known)) => {
             let why = source.point_at(&component.span());
-            let fail = Failure::new(Exit::Config, format!("`{key}` cannot have another component")).why(why);
+            let fail = Failure::new(Exit::Config, text!("`{}` cannot have another component", key)).why(why);
             return Err(match &known.component {
                 ComponentSource::Shipped(_) => fail.why("it ships with Toolcell"),
                 ComponentSource::File(path) => {
-                    fail.why(format!("it is defined already\n{}", path.origin.point_at()))
+                    fail.why(text!("it is defined already\n{}", path.origin.point_at()))
                 }
             }
             .hint("give it another name"));
@@ -291,7 +292,7 @@ pub(super) fn declare<'a>(
             let names: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
             let fail = fail(format!("there is no tool `{key}`"));
             return Err(match nearest(key, &names).first() {
-                Some(near) => fail.hint(format!("did you mean `{near}`?")),
+                Some(near) => fail.hint(text!("did you mean `{}`?", near)),
                 None => {
                     fail.hint("a tool that does not ship with Toolcell needs a `component = \"FILE.wasm\"`")
                 }
@@ -359,7 +360,7 @@ pub(super) fn bindings(
             _ => {
                 return Err(Failure::new(
                     Exit::Config,
-                    format!(
+                    text!(
                         "it is not said where the secret `{}` goes in a request of `{}`",
                         binding.secret,
                         name.get_ref()
@@ -400,12 +401,12 @@ fn check_preset(preset: Option<&Sourced<String>>) -> Result<(), Failure> {
     };
     let fail = Failure::new(
         Exit::Config,
-        format!("there is no style of loop `{}`", preset.value),
+        text!("there is no style of loop `{}`", preset.value),
     )
     .why(preset.origin.point_at());
     Err(match nearest(&preset.value, &PRESETS).first() {
-        Some(near) => fail.hint(format!("did you mean `{near}`?")),
-        None => fail.hint(format!(
+        Some(near) => fail.hint(text!("did you mean `{}`?", near)),
+        None => fail.hint(text!(
             "there are {}",
             PRESETS.map(|name| format!("`{name}`")).join(", ")
         )),
@@ -420,11 +421,11 @@ fn check_variables(environment: &Environment) -> Result<(), Failure> {
     {
         None => Ok(()),
         Some(unknown) => {
-            let fail = Failure::new(Exit::Config, format!("there is no setting `{unknown}`"))
+            let fail = Failure::new(Exit::Config, text!("there is no setting `{}`", unknown))
                 .why("every environment variable that starts with `TOOLCELL_` is a setting");
             Err(match nearest(unknown, &known).first() {
-                Some(near) => fail.hint(format!("did you mean `{near}`?")),
-                None => fail.hint(format!("the variables are {}", known.join(", "))),
+                Some(near) => fail.hint(text!("did you mean `{}`?", near)),
+                None => fail.hint(text!("the variables are {}", known.join(", "))),
             })
         }
     }
@@ -439,7 +440,7 @@ fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result
             return Ok(None);
         };
         let value = text.parse().map_err(|e: T::Err| {
-            Failure::new(Exit::Config, format!("`{name}={text}` cannot be used")).why(e.to_string())
+            Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text)).why(e.to_string())
         })?;
         Ok(Some(Sourced {
             value,

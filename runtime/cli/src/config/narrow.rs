@@ -32,6 +32,7 @@ use crate::grants::Placed;
 use crate::model::default_max_steps;
 use crate::quote;
 use crate::report::{Exit, Failure};
+use crate::terminal::{Text, text};
 
 /// Applies the project's file. Every key of every table is named here: one that is added to the file is refused, narrows,
 /// or does not compile.
@@ -150,7 +151,7 @@ fn narrow_max_steps(settings: &mut Settings, steps: u32, place: Origin) -> Resul
     if steps > allowed.value && settings.overrides.max_steps.is_none() {
         let shown = allowed.value.to_string();
         return Err(raised("loop.max_steps", &place, &shown, &allowed.origin)
-            .hint(format!("to allow it once: --max-steps {steps}")));
+            .hint(text!("to allow it once: --max-steps {}", steps)));
     }
     settings.max_steps = Some(Sourced {
         value: steps,
@@ -165,12 +166,8 @@ fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -
         && settings.overrides.deadline.is_none()
     {
         let (shown, wanted) = (Span(allowed.value).to_string(), Span(deadline).to_string());
-        return Err(
-            raised("loop.deadline", &place, &shown, &allowed.origin).hint(format!(
-                "to allow it once: --deadline {}",
-                wanted.replace(' ', "")
-            )),
-        );
+        return Err(raised("loop.deadline", &place, &shown, &allowed.origin)
+            .hint(text!("to allow it once: --deadline {}", wanted.replace(' ', ""))));
     }
     settings.deadline = Some(Sourced {
         value: deadline,
@@ -179,7 +176,7 @@ fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -
     Ok(())
 }
 
-pub(super) fn refused(what: impl Into<String>) -> Failure {
+pub(super) fn refused(what: impl Into<Text>) -> Failure {
     Failure::new(Exit::Config, what)
 }
 
@@ -207,15 +204,13 @@ fn narrow_enabled(
         let failure =
             refused(format!("the project's file switches `{}` on", tool.name)).why(place.point_at());
         return Err(match &tool.enabled.origin {
-            Origin::Default => failure.why("it is off unless you switch it on").hint(format!(
-                "to use it, in {user_file}: [tools.{}] enabled = true",
+            Origin::Default => failure.why("it is off unless you switch it on").hint(text!(
+                "to use it, in {}: [tools.{}] enabled = true",
+                user_file,
                 tool.name
             )),
             by => failure
-                .why(format!(
-                    "your own configuration switches it off\n{}",
-                    by.point_at()
-                ))
+                .why(text!("your own configuration switches it off\n{}", by.point_at()))
                 .hint("to use it, switch it on in your own configuration"),
         });
     }
@@ -347,10 +342,12 @@ fn narrow_limit(
             &tool.limits.origin(limit.name),
         );
         if tool.is_of_project() {
-            return Err(failure.hint(format!("to allow it once: {once}")));
+            return Err(failure.hint(text!("to allow it once: {}", once)));
         }
-        return Err(failure.hint(format!(
-            "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}.limits] {} = {}",
+        return Err(failure.hint(text!(
+            "to allow it once: {}\nto allow it always, in {}: [tools.{}.limits] {} = {}",
+            once,
+            user_file,
             tool.name,
             limit.name,
             quote::toml(&shown(limit.value))
@@ -373,9 +370,10 @@ fn narrow_budget(
         Some(allowed) if value > allowed.value && !flag_allows => {
             let shown = budget::exactly(name, allowed.value);
             Err(
-                raised(&format!("budget.{name}"), &place, &shown, &allowed.origin).hint(format!(
-                    "to allow it once: {}\nto allow it always, in {user_file}: {}",
+                raised(&format!("budget.{name}"), &place, &shown, &allowed.origin).hint(text!(
+                    "to allow it once: {}\nto allow it always, in {}: {}",
                     budget.flag(),
+                    user_file,
                     budget.line()
                 )),
             )

@@ -14,6 +14,7 @@ use crate::environment::Environment;
 use crate::files;
 use crate::near::nearest;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// Largest configuration file, in bytes. A thousand tools fit; a device or a mistake does not.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
@@ -45,7 +46,7 @@ pub(crate) fn read(
         Err(error) => {
             let fail = Failure::new(
                 Exit::Config,
-                format!("the {layer} configuration `{shown}` cannot be read"),
+                text!("the {} configuration `{}` cannot be read", layer, shown),
             );
             return Err(files::because(fail, error));
         }
@@ -68,15 +69,16 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     let fail = || {
         Failure::new(
             Exit::Config,
-            format!(
+            text!(
                 "the {} configuration `{}` cannot be used",
-                source.layer, source.shown
+                source.layer,
+                source.shown
             ),
         )
     };
     let because = |error: toml::de::Error| {
         let place = error.span().map(|span| format!("\n{}", source.point_at(&span)));
-        fail().why(format!("{}{}", error.message().trim(), place.unwrap_or_default()))
+        fail().why(text!("{}{}", error.message().trim(), place.unwrap_or_default()))
     };
     let table = DeTable::parse(&source.text).map_err(because)?;
     let schema = super::schema::json_schema();
@@ -178,7 +180,7 @@ mod tests {
             line_starts: OnceLock::new(),
         };
         let mut out = Vec::new();
-        let mut screen = crate::terminal::Screen::new(&mut out, false);
+        let mut screen = crate::terminal::Screen::new(&mut out, false, crate::terminal::Size::NONE);
         parse(source).unwrap_err().print(&mut screen).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -188,25 +190,25 @@ mod tests {
         insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `grnts` in `[tools.files]`
-               in c.toml, line 2, column 1
-                 2 | grnts = ["read=."]
-                   | ^^^^^
+               │ in c.toml, line 2, column 1
+               │   2 | grnts = ["read=."]
+               │     | ^^^^^
          hint: did you mean `grants`?
         "#);
         insta::assert_snapshot!(failure("[tools.files.limits]\nmemroy = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `memroy` in `[tools.files.limits]`
-               in c.toml, line 2, column 1
-                 2 | memroy = 1
-                   | ^^^^^^
+               │ in c.toml, line 2, column 1
+               │   2 | memroy = 1
+               │     | ^^^^^^
          hint: did you mean `memory`?
         ");
         insta::assert_snapshot!(failure("[mcp]\nx = 1\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `mcp` at the top level
-               in c.toml, line 1, column 2
-                 1 | [mcp]
-                   |  ^^^
+               │ in c.toml, line 1, column 2
+               │   1 | [mcp]
+               │     |  ^^^
          hint: the keys are `agents`, `approval`, `budget`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
@@ -216,30 +218,30 @@ mod tests {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: invalid type: string "many", expected u32
-               in c.toml, line 2, column 13
-                 2 | max_steps = "many"
-                   |             ^^^^^^
+               │ in c.toml, line 2, column 13
+               │   2 | max_steps = "many"
+               │     |             ^^^^^^
         "#);
         insta::assert_snapshot!(failure("[tools.x.limits]\nwall = 30\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: invalid type: integer `30`, expected a duration with a unit, such as `"30s"`
-               in c.toml, line 2, column 8
-                 2 | wall = 30
-                   |        ^^
+               │ in c.toml, line 2, column 8
+               │   2 | wall = 30
+               │     |        ^^
         "#);
         insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: `reed=.` is no grant: `reed` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
-               in c.toml, line 2, column 10
-                 2 | grants = ["read=.", "reed=."]
-                   |          ^^^^^^^^^^^^^^^^^^^^
+               │ in c.toml, line 2, column 10
+               │   2 | grants = ["read=.", "reed=."]
+               │     |          ^^^^^^^^^^^^^^^^^^^^
         "#);
         insta::assert_snapshot!(failure("[provider]\nname = \"opnai\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no provider `opnai`; did you mean `openai`?
-               in c.toml, line 2, column 8
-                 2 | name = "opnai"
-                   |        ^^^^^^^
+               │ in c.toml, line 2, column 8
+               │   2 | name = "opnai"
+               │     |        ^^^^^^^
         "#);
     }
 
@@ -248,16 +250,16 @@ mod tests {
         insta::assert_snapshot!(failure("[tools\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: unclosed table, expected `]`
-               in c.toml, line 1, column 7
-                 1 | [tools
-                   |       ^
+               │ in c.toml, line 1, column 7
+               │   1 | [tools
+               │     |       ^
         ");
         insta::assert_snapshot!(failure("[loop]\nmax_steps = 1\nmax_steps = 2\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: duplicate key
-               in c.toml, line 3, column 1
-                 3 | max_steps = 2
-                   | ^^^^^^^^^
+               │ in c.toml, line 3, column 1
+               │   3 | max_steps = 2
+               │     | ^^^^^^^^^
         ");
     }
 }

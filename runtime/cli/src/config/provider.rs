@@ -13,6 +13,7 @@ use super::source::{Origin, Source, Sourced};
 use super::units::Count;
 use crate::model::{ProviderName, ToolCalls};
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// Highest temperature that any provider takes.
 const MAX_TEMPERATURE: f64 = 2.0;
@@ -174,7 +175,7 @@ impl ProviderSettings {
     }
 
     fn check_numbers(&self) -> Result<(), Failure> {
-        let refused = |what: &str, origin: &Origin, hint: String| {
+        let refused = |what: &'static str, origin: &Origin, hint: String| {
             Err(Failure::new(Exit::Config, what).why(origin.point_at()).hint(hint))
         };
         if let Some(temperature) = &self.temperature
@@ -237,10 +238,10 @@ impl ProviderSettings {
             None => Ok(()),
             Some((key, origin, by)) => Err(Failure::new(
                 Exit::Config,
-                format!("the provider `{name}` has no use for `{key}`"),
+                text!("the provider `{}` has no use for `{}`", name, key),
             )
             .why(origin.point_at())
-            .hint(format!("it is for {by}; take it out, or name the provider"))),
+            .hint(text!("it is for {}; take it out, or name the provider", by))),
         }
     }
 

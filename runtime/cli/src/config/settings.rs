@@ -23,6 +23,7 @@ use crate::model::{ProviderName, ToolCalls};
 use crate::own::own_places;
 use crate::report::{Exit, Failure};
 use crate::shipped::{self, Shipped};
+use crate::terminal::text;
 
 /// Everything that configuration decides.
 #[derive(Debug)]
@@ -238,17 +239,16 @@ impl GrantLine {
         let Some(denial) = denied.iter().find(holds) else {
             return Ok(());
         };
-        Err(Failure::new(
-            Exit::Denied,
-            format!("the grant `{}` cannot be given", self.grant),
+        Err(
+            Failure::new(Exit::Denied, text!("the grant `{}` cannot be given", self.grant))
+                .why(text!(
+                    "`{}` is denied by {}, whatever is granted",
+                    environment.shown(&dir.host),
+                    denial.by
+                ))
+                .why(self.origin.point_at())
+                .hint("grant another directory"),
         )
-        .why(format!(
-            "`{}` is denied by {}, whatever is granted",
-            environment.shown(&dir.host),
-            denial.by
-        ))
-        .why(self.origin.point_at())
-        .hint("grant another directory"))
     }
 
     fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
@@ -256,8 +256,8 @@ impl GrantLine {
             return Ok(());
         };
         Err(
-            Failure::new(Exit::Denied, format!("the grant `{}` is dangerous", self.grant))
-                .why(format!("`{}` {danger}", environment.shown(&dir.host)))
+            Failure::new(Exit::Denied, text!("the grant `{}` is dangerous", self.grant))
+                .why(text!("`{}` {}", environment.shown(&dir.host), danger))
                 .why(self.origin.point_at())
                 .hint("grant a directory further down; if you mean it, add --dangerous"),
         )

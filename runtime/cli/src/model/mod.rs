@@ -23,6 +23,7 @@ use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::keyring::{self, Keyring};
 use crate::report::{Exit, Failure};
+use crate::terminal::{Name, Own, Text, text};
 
 /// The variable that holds the key of OpenAI, and of servers that speak its wire.
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
@@ -40,7 +41,7 @@ pub(crate) struct Chosen {
     /// The provider.
     pub(crate) provider: Arc<dyn Provider>,
     /// Which model it is and why, on one line.
-    pub(crate) note: String,
+    pub(crate) note: Text,
 }
 
 /// The kind of provider, and who chose it: configuration; else `openai` where its key is set; else `offline`.
@@ -77,12 +78,13 @@ pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> 
     };
     let model = provider.info().model.clone();
     let note = match (name, origin) {
-        (ProviderName::Offline, Origin::Default) => format!(
-            "{}: no provider is configured and {OPENAI_KEY} is not set",
-            offline::MARK
+        (ProviderName::Offline, Origin::Default) => text!(
+            "{}: no provider is configured and {} is not set",
+            Own(offline::MARK),
+            Own(OPENAI_KEY)
         ),
-        (ProviderName::Offline, origin) => format!("{} ({origin})", offline::MARK),
-        (name, origin) => format!("{name} {model} ({origin})"),
+        (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
+        (name, origin) => text!("{} {} ({})", name, Name(&model), origin),
     };
     Ok(Chosen { provider, note })
 }
@@ -115,7 +117,7 @@ fn over_network(
                 url => format!(" at `{url}`"),
             };
             return Err(
-                Failure::new(Exit::Config, format!("no model is named for `{name}`{place}"))
+                Failure::new(Exit::Config, text!("no model is named for `{}`{}", name, place))
                     .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"),
             );
         }
@@ -192,11 +194,11 @@ fn key(
             Some(key) => Ok(Some(key.to_owned())),
             None => Err(Failure::new(
                 Exit::Provider,
-                format!("the variable `{}` holds no key", name.value),
+                text!("the variable `{}` holds no key", name.value),
             )
             .why("it is not set, or empty")
             .why(name.origin.point_at())
-            .hint(format!("set it: export {}=…", name.value))),
+            .hint(text!("set it: export {}=…", name.value))),
         },
         (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
         // The usual key is not sent in the clear to a server that the person did not name a key for.
@@ -216,7 +218,7 @@ fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failur
     key.ok_or_else(|| {
         keyring::no_entry(Exit::Provider, name)
             .why(account.origin.point_at())
-            .hint(format!("store the key: toolcell secret set {name}"))
+            .hint(text!("store the key: toolcell secret set {}", name))
     })
 }
 
@@ -241,7 +243,7 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
         }
         _ => None,
     };
-    Failure::new(exit, format!("the provider `{name}` cannot be set up"))
+    Failure::new(exit, text!("the provider `{}` cannot be set up", name))
         .because(error)
         .hints(hint)
 }

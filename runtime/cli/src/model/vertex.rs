@@ -10,6 +10,7 @@ use toolcell_providers::{ApiKey, Token, TokenSource};
 use crate::config::{ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::report::{Exit, Failure};
+use crate::terminal::text;
 
 /// The variable that usually holds an access token.
 pub(super) const TOKEN: &str = "GOOGLE_OAUTH_ACCESS_TOKEN";
@@ -44,8 +45,9 @@ pub(super) fn options(
         (None, Some(project)) => vertex_base_url(&project, &location),
         (None, None) => {
             return Err(
-                Failure::new(Exit::Config, "no project of Google Cloud is named for `vertex`").hint(format!(
-                    "name it: `[provider] project = \"…\"`, or export {PROJECT}=…"
+                Failure::new(Exit::Config, "no project of Google Cloud is named for `vertex`").hint(text!(
+                    "name it: `[provider] project = \"…\"`, or export {}=…",
+                    PROJECT
                 )),
             );
         }

@@ -1,13 +1,16 @@
 //! Standard output for data, standard error for everything else, and a line about what takes long.
 
-use std::io::{self, Stderr, Stdout};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::environment::Environment;
 use crate::report::Failure;
-use crate::terminal::{FAINT, NAME, Screen, inert_line, wants_colour};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::held::{Held, Holding, Stream};
+use crate::terminal::{Asking, FAINT, NAME, Screen, Size, Text, Width, inert_line, text, wants_colour};
 
 /// What takes less is not worth a word.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -17,19 +20,37 @@ const TICK: Duration = Duration::from_millis(90);
 
 const PICTURES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Longest description of what is going on, in characters, so that it never needs a second line.
+/// Longest description of what is going on, in columns, so that it never needs a second line.
 const MAX_LABEL: usize = 48;
+
+/// Columns of such a line that are not the description: the picture, blanks, the mark of a cut, the seconds.
+const AROUND_LABEL: usize = 14;
 
 /// Both output streams of the process. Clones write to the same.
 #[derive(Clone)]
-pub(crate) struct Console(Arc<Mutex<Streams>>);
+pub(crate) struct Console {
+    streams: Arc<Mutex<Streams>>,
+    asking: Arc<Questions>,
+}
+
+/// What questions to the user need.
+struct Questions {
+    /// Held while one is asked: they come one at a time.
+    turn: Mutex<()>,
+    /// What was typed and answered none, for the next prompt.
+    typed: Mutex<String>,
+    held: Held,
+    size: Size,
+    colour: bool,
+    is_dumb: bool,
+}
 
 /// The streams, while nobody else writes.
 pub(crate) struct Streams {
     /// Standard output.
-    pub(crate) out: Screen<Stdout>,
+    pub(crate) out: Screen<Holding>,
     /// Standard error.
-    pub(crate) err: Screen<Stderr>,
+    pub(crate) err: Screen<Holding>,
     animates: bool,
     activities: Vec<Going>,
     next: u64,
@@ -43,7 +64,7 @@ pub(crate) struct Streams {
 
 struct Going {
     id: u64,
-    label: String,
+    label: Text,
     since: Instant,
 }
 
@@ -57,17 +78,68 @@ impl Console {
     /// The console of this process.
     pub(crate) fn new(environment: &Environment) -> Self {
         let terminals = environment.terminals;
-        Self(Arc::new(Mutex::new(Streams {
-            out: Screen::new(io::stdout(), wants_colour(environment, terminals.stdout)),
-            err: Screen::new(io::stderr(), wants_colour(environment, terminals.stderr)),
-            animates: terminals.stderr && environment.var("TERM") != Some("dumb"),
+        let held = Held::default();
+        let is_dumb = environment.var("TERM") == Some("dumb");
+        let asking = Questions {
+            turn: Mutex::default(),
+            typed: Mutex::default(),
+            held: held.clone(),
+            size: Size::of_error(environment),
+            colour: wants_colour(environment, terminals.stderr),
+            is_dumb,
+        };
+        let streams = Streams {
+            out: Screen::new(
+                held.stream(Stream::Output),
+                wants_colour(environment, terminals.stdout),
+                Size::of_output(environment),
+            ),
+            err: Screen::new(
+                held.stream(Stream::Error),
+                wants_colour(environment, terminals.stderr),
+                Size::of_error(environment),
+            ),
+            animates: terminals.stderr && !is_dumb,
             activities: Vec::new(),
             next: 0,
             drawn: false,
             line_open: false,
             thread_runs: false,
             pauses: 0,
-        })))
+        };
+        Self {
+            streams: Arc::new(Mutex::new(streams)),
+            asking: Arc::new(asking),
+        }
+    }
+
+    /// Asks questions, while nothing else is drawn or written. `is_withdrawn` says when nobody waits for an answer any
+    /// more.
+    ///
+    /// # Errors
+    /// When there is no terminal to ask at.
+    pub(crate) fn ask<T>(
+        &self,
+        is_withdrawn: &dyn Fn() -> bool,
+        ask: impl FnOnce(&mut Asking<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let questions = &self.asking;
+        let _turn = questions.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _pause = self.pause()?;
+        let mut asking = Asking::open(questions.size, questions.colour, questions.is_dumb, is_withdrawn)?;
+        let answer = ask(&mut asking);
+        let typed = asking.close();
+        questions
+            .typed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_str(&typed);
+        answer
+    }
+
+    /// What was typed while questions were asked and answered none of them.
+    pub(crate) fn take_typed(&self) -> String {
+        std::mem::take(&mut *self.asking.typed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes, without anything in between.
@@ -78,7 +150,7 @@ impl Console {
     }
 
     /// Writes a line for the person to standard error. Where that is closed nobody listens, and nothing fails.
-    pub(crate) fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: impl Into<Text>) {
         let _ = self.write(|streams| {
             streams.end_open_line()?;
             streams.err.styled(FAINT, text)?;
@@ -95,18 +167,18 @@ impl Console {
     }
 
     /// Shows that something is going on, once it takes longer than half a second.
-    pub(crate) fn activity(&self, label: &str) -> Activity {
+    pub(crate) fn activity(&self, label: impl Into<Text>) -> Activity {
         let mut streams = self.lock();
         let id = streams.next;
         streams.next += 1;
         streams.activities.push(Going {
             id,
-            label: short(label),
+            label: label.into(),
             since: Instant::now(),
         });
         if streams.animates && !streams.thread_runs {
             streams.thread_runs = true;
-            let console = Arc::downgrade(&self.0);
+            let console = Arc::downgrade(&self.streams);
             thread::spawn(move || animate(&console));
         }
         Activity {
@@ -115,16 +187,20 @@ impl Console {
         }
     }
 
-    /// Stops drawing what is going on.
-    pub(crate) fn pause(&self) -> Pause {
+    /// Stops drawing what is going on, and holds what is written.
+    fn pause(&self) -> io::Result<Pause> {
         let mut streams = self.lock();
         streams.erase();
+        streams.end_open_line()?;
+        streams.err.end_open_line()?;
+        streams.out.flush()?;
         streams.pauses += 1;
-        Pause(self.clone())
+        self.asking.held.hold();
+        Ok(Pause(self.clone()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Streams> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +225,7 @@ impl Streams {
         }
     }
 
-    fn draw(&mut self, picture: &str) {
+    fn draw(&mut self, picture: &'static str) {
         let Some(going) = self.activities.last() else {
             return self.erase();
         };
@@ -157,17 +233,19 @@ impl Streams {
         if self.line_open || self.pauses > 0 || lasts < PATIENCE {
             return;
         }
-        let text = format!(" {} ", going.label);
-        let seconds = format!("{} s", lasts.as_secs());
+        let label = Text::foreign(short(&going.label, self.err.width()));
+        let seconds = if lasts.as_secs() > 0 {
+            text!(" {} s", lasts.as_secs())
+        } else {
+            "".into()
+        };
         let _ = self
             .err
             .erase_line()
             .and_then(|()| self.err.styled(NAME, picture))
-            .and_then(|()| self.err.text(&text))
-            .and_then(|()| {
-                self.err
-                    .styled(FAINT, if lasts.as_secs() > 0 { &seconds } else { "" })
-            })
+            .and_then(|()| self.err.text(" "))
+            .and_then(|()| self.err.text(label))
+            .and_then(|()| self.err.styled(FAINT, seconds))
             .and_then(|()| self.err.flush());
         self.drawn = true;
     }
@@ -189,32 +267,51 @@ fn animate(console: &Weak<Mutex<Streams>>) {
     }
 }
 
-/// A label on one short line.
-fn short(label: &str) -> String {
-    let mut label = inert_line(label);
-    if let Some((end, _)) = label.char_indices().nth(MAX_LABEL) {
-        label.truncate(end);
-        label.push('…');
+/// As much of a label as fits on one line of a terminal, so that erasing the line erases all of it.
+fn short(label: &Text, width: Width) -> String {
+    let most = MAX_LABEL.min(width.columns.unwrap_or(usize::MAX).saturating_sub(AROUND_LABEL));
+    let mut shown = String::new();
+    let mut taken = 0;
+    let label = inert_line(&label.plain());
+    for glyph in label.graphemes(true) {
+        taken += width.of_text(glyph);
+        if taken > most {
+            shown.push('…');
+            break;
+        }
+        shown.push_str(glyph);
     }
-    label
+    shown
 }
 
 impl Activity {
     /// Describes it anew; its time goes on.
-    pub(crate) fn relabel(&self, label: &str) {
+    pub(crate) fn relabel(&self, label: impl Into<Text>) {
         let mut streams = self.console.lock();
         if let Some(going) = streams.activities.iter_mut().find(|going| going.id == self.id) {
-            going.label = short(label);
+            going.label = label.into();
         }
     }
 }
 
-/// While it lives, nothing is drawn that was not asked for.
-pub(crate) struct Pause(Console);
+/// While it lives, nothing is drawn or written but a question.
+struct Pause(Console);
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        self.0.lock().pauses -= 1;
+        let mut streams = self.0.lock();
+        streams.pauses -= 1;
+        let dropped = self.0.asking.held.release().unwrap_or(0);
+        if dropped > 0 {
+            let note = text!(
+                "{} bytes of output came during the question and are not shown",
+                dropped
+            );
+            let _ = streams
+                .err
+                .styled(FAINT, note)
+                .and_then(|()| streams.err.end_line());
+        }
     }
 }
 

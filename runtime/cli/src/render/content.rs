@@ -16,13 +16,13 @@ pub(crate) fn write<W: Write>(screen: &mut Screen<W>, content: &[Content]) -> io
     for part in content {
         match part {
             Content::Text { text } => {
-                screen.text(text)?;
-                if !text.ends_with('\n') {
+                screen.data(text)?;
+                if !text.ends_with('\n') || screen.size().is_some() {
                     screen.end_line()?;
                 }
             }
             other => {
-                screen.styled(FAINT, &describe(other))?;
+                screen.styled(FAINT, describe(other))?;
                 screen.end_line()?;
             }
         }

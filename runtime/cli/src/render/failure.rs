@@ -5,18 +5,19 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::ProviderErrorKind;
 
 use crate::report::{Exit, Failure};
+use crate::terminal::{Text, text};
 
 /// A provider that gave no answer.
 pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     let status = error
         .status
-        .map(|status| format!(" (HTTP {status})"))
+        .map(|status| text!(" (HTTP {})", status))
         .unwrap_or_default();
     let failure = Failure::new(
         Exit::Provider,
-        format!("the provider `{}` gave no answer", error.provider),
+        text!("the provider `{}` gave no answer", error.provider),
     )
-    .why(format!("{}{status}", error.kind))
+    .why(text!("{}{}", error.kind, status))
     .why(error.message.clone());
     match error.kind {
         ProviderErrorKind::Unauthorized => {
@@ -50,16 +51,16 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
 /// # Errors
 /// Every outcome that is not an answer of the model by itself.
 pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
-    let limit = |what: String, hint: &str| Err(Failure::new(Exit::Limit, what).hint(hint));
-    let failed = |what: String| Err(Failure::new(Exit::Failed, what));
+    let limit = |what: Text, hint: &'static str| Err(Failure::new(Exit::Limit, what).hint(hint));
+    let failed = |what: Text| Err(Failure::new(Exit::Failed, what));
     match outcome {
         TurnOutcome::Completed | TurnOutcome::Asked { .. } => Ok(Exit::Ok),
         TurnOutcome::StepLimit { steps } => limit(
-            format!("the turn was ended after {steps} steps"),
+            text!("the turn was ended after {} steps", steps),
             "allow more with --max-steps or `[loop] max_steps`",
         ),
         TurnOutcome::Deadline { ms } => limit(
-            format!(
+            text!(
                 "the turn was ended by its deadline of {}",
                 crate::config::units::Span(std::time::Duration::from_millis(*ms))
             ),
@@ -67,18 +68,14 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
         ),
         TurnOutcome::Budget { reason } => Err(Failure::new(
             Exit::Limit,
-            format!("the turn was ended by a budget: {reason}"),
+            text!("the turn was ended by a budget: {}", reason),
         )),
         TurnOutcome::AwaitingApproval { calls } => {
             Err(
-                Failure::new(Exit::Denied, "the turn waits for a decision").why(format!(
-                    "{} for it",
-                    if calls.len() == 1 {
-                        "one call waits".to_owned()
-                    } else {
-                        format!("{} calls wait", calls.len())
-                    }
-                )),
+                Failure::new(Exit::Denied, "the turn waits for a decision").why(match calls.len() {
+                    1 => "one call waits for it".into(),
+                    many => text!("{} calls wait for it", many),
+                }),
             )
         }
         TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
@@ -89,16 +86,18 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
         TurnOutcome::ToolsFailed => {
             failed("every call failed, and the answer was given without tools".into())
         }
-        TurnOutcome::Repeating { tool, times } => failed(format!(
-            "the model called `{tool}` {times} times with the same arguments and the same result"
+        TurnOutcome::Repeating { tool, times } => failed(text!(
+            "the model called `{}` {} times with the same arguments and the same result",
+            tool,
+            times
         )),
         TurnOutcome::Failing { error, times } => Err(Failure::new(
             Exit::Failed,
-            format!("the same error came {times} times in a row"),
+            text!("the same error came {} times in a row", times),
         )
         .why(error.clone())),
         TurnOutcome::Aborted { by, reason } => {
-            Err(Failure::new(Exit::Denied, format!("the hook `{by}` ended the turn")).why(reason.clone()))
+            Err(Failure::new(Exit::Denied, text!("the hook `{}` ended the turn", by)).why(reason.clone()))
         }
         TurnOutcome::Stopped { stop } => {
             Err(Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop)))

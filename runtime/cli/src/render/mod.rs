@@ -3,6 +3,7 @@
 //! | concept | module |
 //! |---|---|
 //! | both streams of the terminal, and what is going on at the moment | [`console`] |
+//! | what is written during a question waits | [`held`] |
 //! | events of a turn, for people | [`turn`] |
 //! | events of a turn, for programs | [`lines`] |
 //! | how a turn ended, when it did not end with an answer | [`failure`] |
@@ -12,6 +13,7 @@
 pub(crate) mod console;
 pub(crate) mod content;
 pub(crate) mod failure;
+pub(crate) mod held;
 pub(crate) mod lines;
 pub(crate) mod receipt;
 pub(crate) mod turn;

@@ -7,56 +7,57 @@ use toolcell_core::{Grant, Receipt};
 use crate::config::names::PROJECT;
 use crate::config::units::{Bytes, Count, Span};
 use crate::quote;
+use crate::terminal::{Name, Own, Shown, Text, text};
 
 /// Most files or hosts that are named.
 const MAX_NAMED: usize = 3;
 
 /// What a call used, on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
-pub(crate) fn line(receipt: &Receipt) -> String {
+pub(crate) fn line(receipt: &Receipt) -> Text {
     let mut parts = vec![
-        Span(Duration::from_micros(receipt.wall_us)).to_string(),
-        format!("{} fuel", Count(receipt.fuel)),
-        format!("{} memory", Bytes(receipt.peak_memory)),
+        text!("{}", Span(Duration::from_micros(receipt.wall_us))),
+        text!("{} fuel", Count(receipt.fuel)),
+        text!("{} memory", Bytes(receipt.peak_memory)),
     ];
-    let files = |write: bool| -> Vec<&str> {
-        receipt
-            .files
-            .iter()
-            .filter(|file| file.write == write)
-            .map(|file| file.path.as_str())
-            .collect()
+    let files = |write: bool| {
+        let of_kind = receipt.files.iter().filter(move |file| file.write == write);
+        of_kind.map(|file| file.path.as_str()).collect()
     };
-    let hosts: Vec<&str> = receipt.hosts.iter().map(String::as_str).collect();
-    parts.extend(named("read", &files(false)));
-    parts.extend(named("wrote", &files(true)));
-    parts.extend(named("contacted", &hosts));
-    let buckets = |write: bool| -> Vec<&str> {
-        let of_kind = receipt.buckets.iter().filter(|bucket| bucket.write == write);
+    let buckets = |write: bool| {
+        let of_kind = receipt.buckets.iter().filter(move |bucket| bucket.write == write);
         of_kind.map(|bucket| bucket.bucket.as_str()).collect()
     };
-    parts.extend(named("read bucket", &buckets(false)));
-    parts.extend(named("wrote bucket", &buckets(true)));
-    let denied: Vec<String> = receipt
+    let denied = receipt
         .denials
         .iter()
-        .map(|denial| format!("{} {}", denial.what, denial.target))
-        .collect();
-    parts.extend(named(
-        "denied",
-        &denied.iter().map(String::as_str).collect::<Vec<_>>(),
+        .map(|denial| text!("{} {}", Name(&denial.what), Shown(&denial.target)));
+    parts.extend(names("read", files(false)));
+    parts.extend(names("wrote", files(true)));
+    parts.extend(names(
+        "contacted",
+        receipt.hosts.iter().map(String::as_str).collect(),
     ));
-    parts.join(" · ")
+    parts.extend(names("read bucket", buckets(false)));
+    parts.extend(names("wrote bucket", buckets(true)));
+    parts.extend(named("denied", denied.collect()));
+    Text::join(parts, " · ")
 }
 
-fn named(verb: &str, names: &[&str]) -> Option<String> {
-    if names.is_empty() {
-        return None;
+fn names(verb: &'static str, names: Vec<&str>) -> Option<Text> {
+    named(
+        verb,
+        names.into_iter().map(|name| text!("{}", Shown(name))).collect(),
+    )
+}
+
+fn named(verb: &'static str, names: Vec<Text>) -> Option<Text> {
+    let all = names.len();
+    let shown = Text::join(names.into_iter().take(MAX_NAMED), ", ");
+    match all.saturating_sub(MAX_NAMED) {
+        _ if all == 0 => None,
+        0 => Some(text!("{} {}", Own(verb), shown)),
+        more => Some(text!("{} {} and {} more", Own(verb), shown, more)),
     }
-    let shown = names[..names.len().min(MAX_NAMED)].join(", ");
-    Some(match names.len().saturating_sub(MAX_NAMED) {
-        0 => format!("{verb} {shown}"),
-        more => format!("{verb} {shown} and {more} more"),
-    })
 }
 
 /// What would allow each thing that was denied: a flag, and a line of the person's configuration; or which line denies it.
@@ -139,10 +140,10 @@ mod tests {
             ..Receipt::default()
         };
         assert_eq!(
-            line(&receipt),
+            line(&receipt).plain(),
             "12 ms · 1.2 M fuel · 2 MiB memory · read /a, /c, /d and 1 more · wrote /b · contacted example.com:443 · denied env HOME"
         );
-        assert_eq!(line(&Receipt::default()), "0 ms · 0 fuel · 0 B memory");
+        assert_eq!(line(&Receipt::default()).plain(), "0 ms · 0 fuel · 0 B memory");
     }
 
     #[test]

@@ -13,11 +13,17 @@ use toolcell_core::{Content, Receipt, ToolError};
 use super::{Activity, Console, content, receipt};
 use crate::config::units::{Count, Span};
 use crate::hints::AllowHints;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, WARN};
+use crate::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
 
 /// What to do where nobody can be asked.
 const UNATTENDED: &str = "run it at a terminal to be asked; or decide beforehand with `[approval] rules` in your own \
                           configuration, and on the flow of data with --flow off";
+
+/// Deepest agent whose lines are indented further than those of the one that called it.
+const MAX_SHOWN_DEPTH: usize = 8;
+
+/// Most characters of an error of a tool that are shown; the middle of a longer one is left out.
+const MAX_ERROR: usize = 2_000;
 
 /// Shows a turn while it runs.
 pub(crate) struct TurnView {
@@ -79,7 +85,7 @@ impl TurnView {
                 if self.is_past {
                     self.console.write(|s| {
                         s.out.styled(NAME, "› ")?;
-                        s.out.styled(STRONG, &message.text())?;
+                        s.out.styled(STRONG, message.text())?;
                         s.out.end_line()
                     })?;
                 }
@@ -92,7 +98,7 @@ impl TurnView {
                 if self.is_past {
                     return Ok(());
                 }
-                state.waiting = Some(self.console.activity(&format!("waiting for {}", state.model)));
+                state.waiting = Some(self.console.activity(text!("waiting for {}", state.model)));
             }
             Event::TextDelta { text } => {
                 state.waiting = None;
@@ -105,7 +111,7 @@ impl TurnView {
                 state.reasoning_open = true;
                 self.console.write(|s| {
                     s.end_open_line()?;
-                    s.err.styled(FAINT, text)?;
+                    s.err.styled(FAINT, text.clone())?;
                     s.err.flush()
                 })?;
             }
@@ -126,12 +132,12 @@ impl TurnView {
                     ..
                 } = event
                 {
-                    self.mark(WARN, "!", &format!("the answer was cut off: {reason}"))?;
+                    self.mark(WARN, "!", text!("the answer was cut off: {}", reason))?;
                 }
             }
             Event::Retry { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", &format!("once more in {pause}: {reason}"))?;
+                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
             }
             Event::CallStarted { id, tool, arguments } => {
                 state.waiting = None;
@@ -139,17 +145,17 @@ impl TurnView {
                 state.calls += 1;
                 self.console.write(|s| {
                     s.err.styled(NAME, "● ")?;
-                    s.err.styled(STRONG, tool)?;
+                    s.err.styled(STRONG, text!("{}", Name(tool)))?;
                     s.err.text(" ")?;
-                    s.err.line(&content::arguments(arguments))
+                    s.err.line(content::arguments(arguments))
                 })?;
                 state
                     .running
-                    .insert(id.clone(), self.console.activity(&format!("running {tool}")));
+                    .insert(id.clone(), self.console.activity(text!("running {}", Name(tool))));
             }
             Event::CallRetried { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", &format!("once more in {pause}: {reason}"))?;
+                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
             }
             Event::CallProgress { id, progress } => {
                 if let Some(activity) = state.running.get(id) {
@@ -158,7 +164,7 @@ impl TurnView {
                         .map(|total| format!("/{total}"))
                         .unwrap_or_default();
                     let what = progress.message.as_deref().unwrap_or("running");
-                    activity.relabel(&format!("{what} {}{of}", progress.done));
+                    activity.relabel(text!("{} {}{}", what, progress.done, of));
                 }
             }
             Event::CallLog { line, .. } => self.log(line)?,
@@ -177,12 +183,12 @@ impl TurnView {
             Event::ApprovalDecided { approved, reason, .. } => {
                 let reason = reason
                     .as_ref()
-                    .map(|reason| format!(": {reason}"))
+                    .map(|reason| text!(": {}", reason))
                     .unwrap_or_default();
                 if *approved {
-                    self.mark(GOOD, "✓", &format!("approved{reason}"))?;
+                    self.mark(GOOD, "✓", text!("approved{}", reason))?;
                 } else {
-                    self.mark(WARN, "✗", &format!("not approved{reason}"))?;
+                    self.mark(WARN, "✗", text!("not approved{}", reason))?;
                     if !self.is_attended && !std::mem::replace(&mut state.told_unattended, true) {
                         self.console.write(|s| {
                             s.err.styled(NAME, "  hint: ")?;
@@ -192,19 +198,22 @@ impl TurnView {
                 }
             }
             Event::PlanUpdated { plan } => {
-                for line in plan.to_string().lines() {
-                    self.mark(FAINT, "│", line)?;
-                }
+                self.console.write(|s| {
+                    s.end_open_line()?;
+                    s.err.hang(0);
+                    s.err.styled(FAINT, plan.to_string())?;
+                    s.err.end_line()
+                })?;
             }
             Event::SummaryStarted { messages, .. } => {
-                state.waiting = Some(self.console.activity(&format!("summarising {messages} messages")));
+                state.waiting = Some(self.console.activity(text!("summarising {} messages", messages)));
             }
             Event::Compacted { removed, .. } => {
                 state.waiting = None;
                 self.mark(
                     FAINT,
                     "…",
-                    &format!("{removed} older messages were replaced by a summary"),
+                    text!("{} older messages were replaced by a summary", removed),
                 )?;
             }
             Event::SummaryFailed { reason, .. } => {
@@ -212,16 +221,16 @@ impl TurnView {
                 self.mark(
                     WARN,
                     "!",
-                    &format!("the conversation could not be summarised: {reason}"),
+                    text!("the conversation could not be summarised: {}", reason),
                 )?;
             }
             Event::Reminder { text, .. } => {
-                self.mark(FAINT, "…", &format!("the loop to the model: {text}"))?;
+                self.mark(FAINT, "…", text!("the loop to the model: {}", text))?;
             }
             Event::Notice { level, text } => match level {
-                NoticeLevel::Info => self.mark(FAINT, "·", text)?,
-                NoticeLevel::Warning => self.mark(WARN, "!", text)?,
-                _ => self.mark(BAD, "!", text)?,
+                NoticeLevel::Info => self.mark(FAINT, "·", text.clone())?,
+                NoticeLevel::Warning => self.mark(WARN, "!", text.clone())?,
+                _ => self.mark(BAD, "!", text.clone())?,
             },
             Event::TurnFinished {
                 text, steps, usage, ..
@@ -234,9 +243,12 @@ impl TurnView {
                     self.stream(text)?;
                 }
                 self.end_text(&mut state)?;
-                let mut parts = vec![count(*steps, "step"), count(state.calls, "call")];
+                let mut parts = vec![
+                    count(*steps, "step", "steps"),
+                    count(state.calls, "call", "calls"),
+                ];
                 if usage.input + usage.output > 0 {
-                    parts.push(format!(
+                    parts.push(text!(
                         "{} tokens in, {} out",
                         Count(usage.input),
                         Count(usage.output)
@@ -246,8 +258,8 @@ impl TurnView {
                     .started
                     .filter(|_| !self.is_past)
                     .map(|started| Span(started.elapsed()));
-                parts.extend(took.map(|took| took.to_string()));
-                self.console.note(&parts.join(" · "));
+                parts.extend(took.map(|took| text!("{}", took)));
+                self.console.note(Text::join(parts, " · "));
             }
             _ => {}
         }
@@ -256,41 +268,43 @@ impl TurnView {
 
     /// What an agent does that runs as a call: its calls and what it is told about them, further in for each agent.
     fn nested(&self, event: &Event, depth: usize) -> io::Result<()> {
-        let indent = "  ".repeat(depth);
-        let line = |style, mark: &str, rest: String| {
+        let line = |style, mark: &'static str, rest: Text| {
             self.console.write(|s| {
                 s.end_open_line()?;
-                s.err.text(&indent)?;
+                (0..depth.min(MAX_SHOWN_DEPTH)).try_for_each(|_| s.err.text("  "))?;
+                s.err.hang(2 * depth.min(MAX_SHOWN_DEPTH) + 2);
                 s.err.styled(style, mark)?;
                 s.err.text(" ")?;
-                s.err.line(&rest)
+                s.err.line(rest)
             })
         };
         match event {
             Event::Nested { event, .. } => self.nested(event, depth + 1),
-            Event::CallStarted { tool, arguments, .. } => {
-                line(NAME, "●", format!("{tool} {}", content::arguments(arguments)))
-            }
+            Event::CallStarted { tool, arguments, .. } => line(
+                NAME,
+                "●",
+                text!("{} {}", Name(tool), content::arguments(arguments)),
+            ),
             Event::CallFinished {
                 tool,
                 error: Some(error),
                 ..
-            } => line(BAD, "✗", format!("{tool}  {error}")),
+            } => line(BAD, "✗", text!("{}  {}", Name(tool), error)),
             Event::CallFinished { tool, content, .. } => {
-                line(GOOD, "✓", format!("{tool}  {}", content::summary(content)))
+                line(GOOD, "✓", text!("{}  {}", Name(tool), content::summary(content)))
             }
             Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
             Event::ApprovalDecided { reason, .. } => {
-                let reason = reason.as_ref().map(|reason| format!(": {reason}"));
-                line(WARN, "✗", format!("not approved{}", reason.unwrap_or_default()))
+                let reason = reason.as_ref().map(|reason| text!(": {}", reason));
+                line(WARN, "✗", text!("not approved{}", reason.unwrap_or_default()))
             }
             Event::StepInterrupted { reason, .. } => {
-                line(WARN, "!", format!("the answer was cut off: {reason}"))
+                line(WARN, "!", text!("the answer was cut off: {}", reason))
             }
             Event::Notice {
                 level: NoticeLevel::Warning | NoticeLevel::Error,
                 text,
-            } => line(WARN, "!", text.clone()),
+            } => line(WARN, "!", Text::foreign(text.clone())),
             _ => Ok(()),
         }
     }
@@ -317,7 +331,7 @@ impl TurnView {
         })
     }
 
-    fn mark(&self, style: anstyle::Style, mark: &str, text: &str) -> io::Result<()> {
+    fn mark(&self, style: anstyle::Style, mark: &'static str, text: impl Into<Text>) -> io::Result<()> {
         self.console.write(|s| {
             s.end_open_line()?;
             s.err.styled(style, mark)?;
@@ -341,25 +355,24 @@ impl TurnView {
             match error {
                 None => {
                     s.err.styled(GOOD, "✓ ")?;
-                    s.err.text(tool)?;
-                    s.err.text("  ")?;
-                    s.err.line(&content::summary(content))?;
+                    s.err
+                        .line(text!("{}  {}", Name(tool), content::summary(content)))?;
                 }
                 Some(error) => {
                     s.err.styled(BAD, "✗ ")?;
-                    s.err.text(tool)?;
-                    s.err.text("  ")?;
-                    s.err.line(&error.to_string())?;
+                    s.err
+                        .line(text!("{}  {}", Name(tool), error).excerpt(MAX_ERROR))?;
                 }
             }
             let Some(receipt) = receipt else {
                 return Ok(());
             };
-            s.err.styled(FAINT, &format!("  {}", receipt::line(receipt)))?;
+            s.err.styled(FAINT, text!("  {}", receipt::line(receipt)))?;
             s.err.end_line()?;
             for hint in self.hints.of(tool, receipt, error) {
                 s.err.styled(NAME, "  hint: ")?;
-                s.err.line(&hint.replace('\n', "\n        "))?;
+                s.err.hang(8);
+                s.err.line(hint)?;
             }
             Ok(())
         })
@@ -381,13 +394,17 @@ pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
     };
     console.write(|s| {
         s.end_open_line()?;
-        s.err.styled(style, &format!("  {source} │ "))?;
-        s.err.line(&line.message)
+        s.err.hang(2 + source.len() + 1);
+        s.err.text("  ")?;
+        s.err.styled(style, source)?;
+        s.err.text(" ")?;
+        s.err.styled(style, GUTTER)?;
+        s.err.line(line.message.clone())
     })
 }
 
-fn count(number: u32, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+fn count(number: u32, one: &'static str, many: &'static str) -> Text {
+    text!("{} {}", number, Own(if number == 1 { one } else { many }))
 }
 
 impl EventSink for TurnView {

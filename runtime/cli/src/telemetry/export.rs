@@ -15,6 +15,7 @@ use super::sender::Sender;
 use super::{PATIENCE, Signals};
 use crate::environment::Environment;
 use crate::render::Console;
+use crate::terminal::text;
 
 /// Name of the instrumentation.
 const SCOPE: &str = "toolcell";
@@ -111,7 +112,7 @@ impl Telemetry {
             failure,
         } = self;
         if let Some(failure) = failure {
-            console.note(&format!("telemetry is not sent: {failure}"));
+            console.note(text!("telemetry is not sent: {}", failure));
         }
         let traces = tokio::task::spawn_blocking(move || traces.map(|p| p.shutdown_with_timeout(PATIENCE)));
         let metrics = tokio::task::spawn_blocking(move || metrics.map(|p| p.shutdown_with_timeout(PATIENCE)));
@@ -121,9 +122,9 @@ impl Telemetry {
         };
         let in_time = tokio::time::timeout(PATIENCE, both).await.is_ok();
         match sender.failure() {
-            Some(failure) => console.note(&format!("telemetry could not be sent: {failure}")),
+            Some(failure) => console.note(text!("telemetry could not be sent: {}", failure)),
             None if in_time => {}
-            None => console.note(&format!(
+            None => console.note(text!(
                 "telemetry could not be sent: the collector did not answer within {} s",
                 PATIENCE.as_secs()
             )),

@@ -19,7 +19,7 @@ use crate::files;
 use crate::quote;
 use crate::render::{Console, receipt};
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, text};
 use crate::toolbox::Toolbox;
 
 /// Run a tool on sample arguments, measure what it uses, and propose limits with a margin.
@@ -187,26 +187,24 @@ impl Calibrate {
         console.write(|s| {
             s.err.styled(
                 if failed.is_empty() { GOOD } else { BAD },
-                &format!("{answered} calls answered, {} samples failed", failed.len()),
+                text!("{} calls answered, {} samples failed", answered, failed.len()),
             )?;
             s.err.end_line()?;
             for failure in failed {
-                s.err.line(&format!("  {failure}"))?;
+                s.err.line(text!("  {}", failure))?;
             }
             s.err
-                .styled(FAINT, &format!("used at most: {}", receipt::line(&used)))?;
+                .styled(FAINT, text!("used at most: {}", receipt::line(&used)))?;
             s.err.end_line()?;
             s.err.flush()?;
-            s.out.styled(NAME, &format!("[tools.{component}.limits]"))?;
+            s.out.styled(NAME, text!("[tools.{}.limits]", component))?;
             s.out.end_line()?;
             for (name, value) in &proposals {
                 let shown = limits::exactly(name, *value);
-                s.out.text(&format!("{name} = {}", quote::toml(&shown)))?;
+                s.out.text(text!("{} = {}", name, quote::toml(&shown)))?;
                 let before = limits::get(&default, name);
-                s.out.styled(
-                    FAINT,
-                    &format!("  # the default is {}", limits::shown(name, before)),
-                )?;
+                s.out
+                    .styled(FAINT, text!("  # the default is {}", limits::shown(name, before)))?;
                 s.out.end_line()?;
             }
             s.out.flush()
@@ -219,7 +217,7 @@ fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
     let fail = || {
         Failure::new(
             Exit::Usage,
-            format!("the samples `{}` cannot be used", path.display()),
+            text!("the samples `{}` cannot be used", path.display()),
         )
     };
     let text = toolcell_fs::read_text(path, &Rules::named(MAX_SAMPLES_BYTES))

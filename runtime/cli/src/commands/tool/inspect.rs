@@ -17,9 +17,10 @@ use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::render::Console;
 use crate::render::console::Streams;
+use crate::render::held::Holding;
 use crate::report::{Exit, Failure};
 use crate::suspicion;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
 use crate::toolbox::{Inspected, Toolbox};
 
 /// Show what a component can do: its tools or what it does as a hook, its imports in plain words, its size and digest.
@@ -165,9 +166,9 @@ impl<'a> Report<'a> {
     fn print(&self, s: &mut Streams) -> io::Result<()> {
         let out = &mut s.out;
         let identity = self.inspected.identity();
-        out.styled(NAME, &self.settings.name)?;
-        out.line(&format!("  {}, {}", self.source, Bytes(identity.size())))?;
-        out.styled(FAINT, &identity.digest().to_string())?;
+        out.styled(NAME, text!("{}", Name(&self.settings.name)))?;
+        out.line(text!("  {}, {}", self.source, Bytes(identity.size())))?;
+        out.styled(FAINT, text!("{}", identity.digest()))?;
         out.end_line()?;
 
         out.end_line()?;
@@ -186,18 +187,18 @@ impl<'a> Report<'a> {
         } else {
             out.line("granted to it")?;
             for grant in &self.grants {
-                out.line(&format!("    {grant}"))?;
+                out.line(text!("    {}", grant))?;
             }
         }
         if !self.denied.is_empty() {
             out.line("denied to it, whatever is granted")?;
             for line in &self.denied {
-                out.line(&format!("    {line}"))?;
+                out.line(text!("    {}", line))?;
             }
         }
         for warning in &self.warnings {
             out.styled(WARN, "  ! ")?;
-            out.line(warning)?;
+            out.line(warning.clone())?;
         }
         if let Some(hook) = self.hook() {
             out.end_line()?;
@@ -211,20 +212,18 @@ impl<'a> Report<'a> {
     }
 }
 
-fn print_hook(out: &mut Screen<io::Stdout>, hook: &HookSpec) -> io::Result<()> {
-    out.styled(STRONG, hook.name.as_str())?;
+fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
+    out.styled(STRONG, text!("{}", Name(hook.name.as_str())))?;
     out.styled(FAINT, "  is a hook")?;
     if hook.guard {
         out.styled(FAINT, ", says it is a guard")?;
     }
     out.end_line()?;
-    for line in hook.description.lines() {
-        out.line(&format!("  {line}"))?;
-    }
+    out.line(text!("  {}", hook.description))?;
     for moment in &hook.moments {
         out.text("    ")?;
-        out.styled(NAME, &format!("{:13}", moment.as_str()))?;
-        out.styled(FAINT, &format!("  {}", what_it_may(*moment)))?;
+        out.cell(NAME, text!("{}", Name(moment.as_str())), 15)?;
+        out.styled(FAINT, what_it_may(*moment))?;
         out.end_line()?;
     }
     Ok(())
@@ -241,22 +240,21 @@ fn what_it_may(moment: Moment) -> &'static str {
     }
 }
 
-fn print_tool(out: &mut Screen<io::Stdout>, spec: &ToolSpec, is_offered: bool) -> io::Result<()> {
-    out.styled(STRONG, spec.name.as_str())?;
+fn print_tool(out: &mut Screen<Holding>, spec: &ToolSpec, is_offered: bool) -> io::Result<()> {
+    out.styled(STRONG, text!("{}", spec.name))?;
     if !is_offered {
         out.styled(BAD, "  off")?;
     }
     if let Some(title) = &spec.title {
-        out.text(&format!("  {title}"))?;
+        out.text(text!("  {}", title))?;
     }
     let claims = claims(spec.hints);
     if !claims.is_empty() {
-        out.styled(FAINT, &format!("  says it is {}", claims.join(", ")))?;
+        let claims = Text::join(claims.into_iter().map(Text::from), ", ");
+        out.styled(FAINT, text!("  says it is {}", claims))?;
     }
     out.end_line()?;
-    for line in spec.description.lines() {
-        out.line(&format!("  {line}"))?;
-    }
+    out.line(text!("  {}", spec.description))?;
     let schema = spec.input.as_value();
     let required: Vec<&str> = schema
         .get("required")
@@ -270,16 +268,15 @@ fn print_tool(out: &mut Screen<io::Stdout>, spec: &ToolSpec, is_offered: bool) -
         .min(24);
     for (name, parameter) in parameters.into_iter().flatten() {
         out.text("    ")?;
-        out.styled(NAME, &format!("{name:width$}"))?;
-        out.text("  ")?;
-        out.text(&kind(parameter))?;
+        out.cell(NAME, text!("{}", Name(name)), width + 2)?;
+        out.text(kind(parameter))?;
         if required.contains(&name.as_str()) {
             out.styled(BAD, " required")?;
         }
         if let Some(description) = parameter.get("description").and_then(Value::as_str) {
             out.styled(
                 FAINT,
-                &format!("  {}", description.lines().collect::<Vec<_>>().join(" ")),
+                text!("  {}", description.lines().collect::<Vec<_>>().join(" ")),
             )?;
         }
         out.end_line()?;

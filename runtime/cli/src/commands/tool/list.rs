@@ -9,7 +9,7 @@ use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, NAME, STRONG, inert_line};
+use crate::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
 use crate::toolbox::Toolbox;
 
 /// List the tools that ship with Toolcell and those of the configuration.
@@ -72,14 +72,14 @@ impl List {
         } else {
             console.write(|s| {
                 for (tool, component) in &listed {
-                    s.out.styled(NAME, &tool.name)?;
-                    s.out.styled(FAINT, &format!("  {}", source(tool, environment)))?;
+                    s.out.styled(NAME, text!("{}", Name(&tool.name)))?;
+                    s.out.styled(FAINT, text!("  {}", source(tool, environment)))?;
                     if !tool.enabled.value {
                         s.out.styled(BAD, "  off")?;
                     }
                     let grants: Vec<String> = tool.grants.iter().map(|line| line.grant.to_string()).collect();
                     if !grants.is_empty() {
-                        s.out.text(&format!("  {}", grants.join("  ")))?;
+                        s.out.text(text!("  {}", grants.join("  ")))?;
                     }
                     s.out.end_line()?;
                     let specs = component.as_ref().map(|c| c.definitions()).unwrap_or_default();
@@ -90,11 +90,11 @@ impl List {
                         .unwrap_or(0);
                     for spec in specs {
                         s.out.text("  ")?;
-                        s.out.styled(STRONG, &format!("{:width$}", spec.name.as_str()))?;
+                        s.out.cell(STRONG, text!("{}", spec.name), width)?;
                         if !tool.offers(spec.name.as_str()) {
                             s.out.styled(BAD, "  off")?;
                         }
-                        s.out.line(&format!("  {}", first_sentence(&spec.description)))?;
+                        s.out.line(text!("  {}", first_sentence(&spec.description)))?;
                     }
                 }
                 s.out.flush()

@@ -9,7 +9,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG};
+use crate::terminal::{FAINT, NAME, Name, STRONG, text};
 use crate::toolbox::Toolbox;
 use crate::trust;
 
@@ -78,7 +78,7 @@ impl Trust {
         let name = self.component.strip_prefix(PROJECT).unwrap_or(&self.component);
         let Some(component) = settings.tools.get(&format!("{PROJECT}{name}")) else {
             return Err(
-                Failure::new(Exit::Usage, format!("this project brings no component `{name}`"))
+                Failure::new(Exit::Usage, text!("this project brings no component `{}`", name))
                     .hint("only components of a project need to be trusted; `toolcell tool list` shows all"),
             );
         };
@@ -89,15 +89,17 @@ impl Trust {
         {
             return Err(Failure::new(
                 Exit::Denied,
-                format!("`{}` is not the file that was meant", component.name),
+                text!("`{}` is not the file that was meant", component.name),
             )
-            .why(format!("its digest is {digest}"))
+            .why(text!("its digest is {}", digest))
             .hint("look at it with `toolcell tool inspect`"));
         }
         let trusted = trust::Trusted::new(component, &digest, environment);
-        console.note(&format!(
-            "`{}` may run from now on: `{}`, {digest}",
-            component.name, trusted.path
+        console.note(text!(
+            "`{}` may run from now on: `{}`, {}",
+            component.name,
+            trusted.path,
+            digest
         ));
         trust::add(trusted, environment)?;
         Ok(Exit::Ok)
@@ -119,10 +121,10 @@ impl Trusted {
         }
         console.write(|s| {
             for (i, known) in all.iter().enumerate() {
-                s.out.styled(NAME, &format!("{:>3}  ", i + 1))?;
-                s.out.styled(STRONG, &known.component)?;
-                s.out.text(&format!("  {}", known.path))?;
-                s.out.styled(FAINT, &format!("  {}", known.digest))?;
+                s.out.styled(NAME, text!("{}  ", i + 1))?;
+                s.out.styled(STRONG, text!("{}", Name(&known.component)))?;
+                s.out.text(text!("  {}", known.path))?;
+                s.out.styled(FAINT, text!("  {}", known.digest))?;
                 s.out.end_line()?;
             }
             s.out.flush()
@@ -141,7 +143,7 @@ impl Forget {
             }
             Some(number) => {
                 return Err(
-                    Failure::new(Exit::Usage, format!("there is no number {number} in the list"))
+                    Failure::new(Exit::Usage, text!("there is no number {} in the list", number))
                         .hint("`toolcell tool trusted` shows them"),
                 );
             }

@@ -1,0 +1,197 @@
+//! Characters that a terminal obeys, hides, reorders or stacks become visible.
+
+use std::fmt::Write as _;
+
+use unicode_general_category::{GeneralCategory, get_general_category};
+use unicode_width::UnicodeWidthChar as _;
+
+/// Most combining marks on one character that are shown as marks; more become escapes. Five occur in pointed Hebrew with
+/// cantillation; a pile of dozens paints over the lines above and below.
+pub(crate) const MAX_MARKS: usize = 5;
+
+/// Most characters that one glyph joins with zero-width joiners. The longest emoji in use have four people.
+pub(crate) const MAX_JOINERS: usize = 4;
+
+/// Text without anything that a terminal would obey or hide.
+///
+/// Line ends and tabs stay. Other control characters (C0, DEL, C1) become their pictures (`␛`) or `\u{9b}`. Characters
+/// that reorder or hide text (bidirectional controls, zero-width characters, tags, fillers, blank symbols), that have no
+/// agreed glyph or width (private use, unassigned, noncharacters) and combining marks without a base or beyond
+/// [`MAX_MARKS`] become `\u{202e}`. Joiners and variation selectors stay where writing needs them (👩‍🔬, می‌خواهم, ❤️).
+pub(crate) fn inert(text: &str) -> String {
+    let mut filter = Filter::default();
+    let mut out = filter.push(text);
+    out.push_str(&filter.finish());
+    out
+}
+
+/// [`inert`] on one line: line ends and tabs are shown, too.
+pub(crate) fn inert_line(text: &str) -> String {
+    inert(text)
+        .chars()
+        .map(|c| match c {
+            '\n' => '␊',
+            '\r' => '␍',
+            '\t' => '␉',
+            other => other,
+        })
+        .collect()
+}
+
+/// Whether a character is invisible or changes how others are shown, so that a reader and a model see different text.
+pub(crate) fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{00ad}'                            // soft hyphen
+        | '\u{034f}'                          // combining grapheme joiner
+        | '\u{061c}'                          // Arabic letter mark
+        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' // Hangul fillers
+        | '\u{17b4}' | '\u{17b5}'             // Khmer inherent vowels
+        | '\u{180b}'..='\u{180f}'             // Mongolian selectors
+        | '\u{200b}'..='\u{200f}'             // zero-width space and joiners, direction marks
+        | '\u{2028}' | '\u{2029}'             // line and paragraph separators
+        | '\u{202a}'..='\u{202e}'             // embeddings and overrides
+        | '\u{2060}'..='\u{206f}'             // word joiner, invisible operators, isolates
+        | '\u{2800}'                          // Braille pattern blank
+        | '\u{fe00}'..='\u{fe0d}'             // variation selectors without a meaning for emoji
+        | '\u{feff}'                          // byte order mark
+        | '\u{fff0}'..='\u{fffc}'             // unassigned, interlinear annotation, object replacement
+        | '\u{1bca0}'..='\u{1bca3}'           // shorthand format controls
+        | '\u{1d159}'                         // musical null notehead
+        | '\u{1d173}'..='\u{1d17a}'           // musical format controls
+        | '\u{e0000}'..='\u{e0fff}'           // tags and further variation selectors
+    )
+}
+
+/// Whether terminals and fonts disagree about a character, or have none for it.
+fn is_odd(c: char) -> bool {
+    !c.is_ascii()
+        && matches!(
+            get_general_category(c),
+            GeneralCategory::PrivateUse
+                | GeneralCategory::Unassigned
+                | GeneralCategory::Surrogate
+                | GeneralCategory::Format
+        )
+}
+
+/// Whether a character is drawn on the one before it.
+pub(crate) fn is_mark(c: char) -> bool {
+    !c.is_ascii() && c.width() == Some(0)
+}
+
+/// [`inert`] for text that comes in pieces: what it says about a character may depend on the ones around it.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    previous: Option<char>,
+    held: Option<char>,
+    /// Marks on the last character that is no mark.
+    marks: usize,
+    /// Joiners of the glyph that the last character belongs to.
+    joiners: usize,
+}
+
+impl Filter {
+    /// The next piece, as far as it is decided.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            if let Some(held) = self.held.take() {
+                self.write_held(held, Some(c), &mut out);
+            }
+            if matches!(c, '\r' | '\u{200c}' | '\u{200d}') {
+                self.held = Some(c);
+                continue;
+            }
+            self.write(c, &mut out);
+        }
+        out
+    }
+
+    /// What was held back, once nothing follows.
+    pub(crate) fn finish(&mut self) -> String {
+        let mut out = String::new();
+        if let Some(held) = self.held.take() {
+            self.write_held(held, None, &mut out);
+        }
+        *self = Self::default();
+        out
+    }
+
+    fn write(&mut self, c: char, out: &mut String) {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\u{0}'..='\u{1f}' => out.push(picture(c)),
+            '\u{7f}' => out.push('␡'),
+            '\u{80}'..='\u{9f}' => write_escape(out, c),
+            '\u{fe0e}' | '\u{fe0f}' if self.marks == 0 && self.previous.is_some_and(has_variants) => {
+                self.marks += 1;
+                out.push(c);
+                return;
+            }
+            '\u{fe0e}' | '\u{fe0f}' => write_escape(out, c),
+            c if is_hidden(c) || is_odd(c) => write_escape(out, c),
+            c if is_mark(c) => {
+                if self.marks < MAX_MARKS && self.previous.is_some_and(is_base) {
+                    self.marks += 1;
+                    out.push(c);
+                    // The base stays what the next mark is on.
+                    return;
+                }
+                write_escape(out, c);
+            }
+            c => {
+                out.push(c);
+                self.marks = 0;
+                if self.previous != Some('\u{200d}') && !is_skin_tone(c) {
+                    self.joiners = 0;
+                }
+            }
+        }
+        self.previous = Some(c);
+    }
+
+    fn write_held(&mut self, held: char, next: Option<char>, out: &mut String) {
+        let joins = self.previous.is_some_and(joins) && next.is_some_and(joins);
+        match held {
+            '\r' if next == Some('\n') => out.push('\r'),
+            '\r' => out.push(picture('\r')),
+            '\u{200d}' if joins && self.joiners < MAX_JOINERS => {
+                self.joiners += 1;
+                out.push(held);
+            }
+            '\u{200c}' if joins => out.push(held),
+            other => write_escape(out, other),
+        }
+        self.previous = Some(held);
+    }
+}
+
+/// Whether a mark can be drawn on a character. On a blank it would be drawn on what stands before it.
+fn is_base(c: char) -> bool {
+    !c.is_control() && !c.is_whitespace() && !is_hidden(c) && !is_mark(c) && !is_odd(c)
+}
+
+/// Whether a joiner beside a character means something.
+fn joins(c: char) -> bool {
+    !c.is_ascii() && is_base(c)
+}
+
+/// Whether a character colours the emoji before it, and so belongs to the same glyph.
+fn is_skin_tone(c: char) -> bool {
+    matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
+}
+
+/// Whether a character has a text and an emoji style (Unicode emoji-variation-sequences).
+fn has_variants(c: char) -> bool {
+    matches!(c, '0'..='9' | '#' | '*') || joins(c)
+}
+
+/// The picture of a C0 control character, such as `␛` for ESC (Unicode block Control Pictures).
+fn picture(c: char) -> char {
+    char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// Appends a character as `\u{…}`.
+pub(crate) fn write_escape(out: &mut String, c: char) {
+    write!(out, "\\u{{{:x}}}", u32::from(c)).expect("a string takes every text");
+}

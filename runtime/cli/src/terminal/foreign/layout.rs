@@ -1,0 +1,339 @@
+//! Physical lines: where text wraps, and the gutter that every line of foreign text begins with.
+//!
+//! A terminal that wraps a long line itself puts the rest of it at column 0, where it can look like a line of Toolcell's
+//! own. So nothing is left to the terminal: text is wrapped here, below the width of the terminal, and each physical line
+//! that begins with foreign text begins with [`GUTTER`]. Widths are upper bounds of what terminals draw.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthChar as _;
+
+use super::escape::{inert, is_mark, write_escape};
+
+/// What each physical line of foreign text begins with, behind the indentation of its paragraph.
+pub(crate) const GUTTER: &str = "│ ";
+
+/// Fewest columns that text is laid out for. A narrower terminal wraps by itself.
+pub(crate) const MIN_COLUMNS: usize = 10;
+
+/// Columns between tab stops.
+const TAB: usize = 8;
+
+/// Most characters that are kept together as one glyph. The longest emoji in use have ten.
+const MAX_GLYPH: usize = 12;
+
+/// How wide a terminal is, and how it draws characters of ambiguous width (UAX #11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Width {
+    /// Columns; `None` where no terminal wraps, such as in a file.
+    pub(crate) columns: Option<usize>,
+    /// Whether Greek, Cyrillic, box drawing and the like take two columns, as in terminals of East Asian locales.
+    pub(crate) is_ambiguous_wide: bool,
+}
+
+impl Width {
+    /// A terminal of so many columns.
+    #[allow(
+        dead_code,
+        reason = "for tests and for the fuzz target, which include this module"
+    )]
+    pub(crate) const fn of(columns: usize) -> Self {
+        Self {
+            columns: Some(columns),
+            is_ambiguous_wide: false,
+        }
+    }
+
+    /// Most columns that a terminal draws a character in. A mark counts as one: a terminal that does not know it draws it
+    /// beside its base.
+    fn of_char(self, c: char) -> usize {
+        let width = if self.is_ambiguous_wide {
+            c.width_cjk()
+        } else {
+            c.width()
+        };
+        width.unwrap_or(1).max(1)
+    }
+
+    /// Most columns that a terminal draws a text without line ends in.
+    pub(crate) fn of_text(self, text: &str) -> usize {
+        text.chars().map(|c| self.of_char(c)).sum()
+    }
+
+    /// The last column stays free for text: some terminals go to the next line as soon as it is taken.
+    fn limit(self) -> usize {
+        self.columns
+            .map_or(usize::MAX, |columns| columns.max(MIN_COLUMNS) - 1)
+    }
+}
+
+/// What is to be written next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    /// Text without line ends.
+    Text(&'a str),
+    /// So many blanks.
+    Blank(usize),
+    /// The gutter.
+    Gutter,
+    /// The end of a physical line.
+    End,
+}
+
+/// Lays out what is written to one stream, in the order in which it is written.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// May change between two texts.
+    pub(crate) width: Width,
+    /// Indentation of what follows after a line was wrapped.
+    pub(crate) hang: usize,
+    column: usize,
+    /// Whether nothing but blanks stands on the line.
+    is_blank: bool,
+    /// Whether the line, as it was begun, has foreign text.
+    is_foreign: bool,
+    /// A line of foreign text has ended, and it is not known yet what follows.
+    is_ended: bool,
+}
+
+/// Whose text it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Author {
+    Toolcell,
+    Foreign,
+}
+
+impl Layout {
+    /// At the start of a line.
+    pub(crate) fn new(width: Width) -> Self {
+        Self {
+            width,
+            hang: 2,
+            column: 0,
+            is_blank: true,
+            is_foreign: false,
+            is_ended: false,
+        }
+    }
+
+    /// Whether something stands on the line that is not ended.
+    pub(crate) fn is_line_open(&self) -> bool {
+        self.column > 0 || self.is_ended
+    }
+
+    /// Says that foreign text follows on this line, so that it wraps to a gutter already where own words do.
+    pub(crate) fn expect_foreign(&mut self) {
+        if !self.is_ended {
+            self.is_foreign = true;
+        }
+    }
+
+    /// Text of Toolcell. It is not checked.
+    pub(crate) fn own(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
+        self.settle(emit);
+        for (i, line) in text.split('\n').enumerate() {
+            if i > 0 {
+                self.end_line(emit);
+            }
+            self.words(line, Author::Toolcell, emit);
+        }
+    }
+
+    /// Foreign text that is [`inert`](super::escape::inert).
+    pub(crate) fn foreign(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
+        if text.is_empty() {
+            return;
+        }
+        if self.is_ended {
+            self.is_ended = false;
+            self.wrap(Author::Foreign, emit);
+        } else if self.is_blank {
+            emit(Item::Gutter);
+            self.column += self.gutter_width();
+            self.is_blank = false;
+        }
+        self.is_foreign = true;
+        for (i, line) in text.split('\n').enumerate() {
+            if i > 0 {
+                if self.is_ended {
+                    self.wrap(Author::Foreign, emit);
+                }
+                self.is_ended = true;
+            }
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            if !line.is_empty() {
+                if std::mem::take(&mut self.is_ended) {
+                    self.wrap(Author::Foreign, emit);
+                }
+                self.words(line, Author::Foreign, emit);
+            }
+        }
+    }
+
+    /// Ends the line. One that foreign text has ended already is not ended twice.
+    pub(crate) fn end_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        emit(Item::End);
+        self.restart();
+    }
+
+    /// Columns that are taken on this line.
+    pub(crate) fn column(&self) -> usize {
+        self.column
+    }
+
+    /// Forgets the line, because it was erased.
+    pub(crate) fn restart(&mut self) {
+        self.is_ended = false;
+        self.is_foreign = false;
+        self.is_blank = true;
+        self.column = 0;
+    }
+
+    fn settle(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        if self.is_ended {
+            self.end_line(emit);
+        }
+    }
+
+    fn gutter_width(&self) -> usize {
+        self.width.of_text(GUTTER)
+    }
+
+    /// Indentation that leaves room for text.
+    fn indentation(&self) -> usize {
+        match self.width.columns {
+            None => self.hang,
+            Some(columns) => self.hang.min(columns.max(MIN_COLUMNS) / 8),
+        }
+    }
+
+    fn wrap(&mut self, author: Author, emit: &mut dyn FnMut(Item<'_>)) {
+        emit(Item::End);
+        let indentation = self.indentation();
+        if indentation > 0 {
+            emit(Item::Blank(indentation));
+        }
+        self.column = indentation;
+        self.is_blank = true;
+        if author == Author::Foreign || self.is_foreign {
+            emit(Item::Gutter);
+            self.column += self.gutter_width();
+            self.is_blank = false;
+        }
+    }
+
+    /// Columns of a line that was wrapped.
+    fn room(&self) -> usize {
+        let start = self.indentation() + self.gutter_width();
+        self.width.limit().saturating_sub(start).max(1)
+    }
+
+    fn words(&mut self, line: &str, author: Author, emit: &mut dyn FnMut(Item<'_>)) {
+        for word in line.split_inclusive([' ', '\t']) {
+            let (word, blank) = match word.as_bytes().last() {
+                Some(b' ') => (&word[..word.len() - 1], Some(' ')),
+                Some(b'\t') => (&word[..word.len() - 1], Some('\t')),
+                _ => (word, None),
+            };
+            self.word(word, author, emit);
+            match blank {
+                // A blank may take the last column: nothing is lost where it is not drawn.
+                Some(' ') => {
+                    if self.column > self.width.limit() {
+                        self.wrap(author, emit);
+                    }
+                    emit(Item::Blank(1));
+                    self.column += 1;
+                }
+                Some(_) => {
+                    let blanks = TAB - self.column % TAB;
+                    if self.column.saturating_add(blanks) > self.width.limit() {
+                        self.wrap(author, emit);
+                    } else {
+                        emit(Item::Blank(blanks));
+                        self.column += blanks;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Text without blanks: on this line if there is room, else on the next, else wherever there is room for a part.
+    fn word(&mut self, word: &str, author: Author, emit: &mut dyn FnMut(Item<'_>)) {
+        let width = self.width.of_text(word);
+        let fits = |layout: &Self| layout.column.saturating_add(width) <= layout.width.limit();
+        if word.is_empty() || fits(self) {
+            return self.put(word, width, emit);
+        }
+        if width <= self.room() {
+            self.wrap(author, emit);
+            return self.put(word, width, emit);
+        }
+        for glyph in word.graphemes(true) {
+            self.glyph(glyph, author, emit);
+        }
+    }
+
+    fn glyph(&mut self, glyph: &str, author: Author, emit: &mut dyn FnMut(Item<'_>)) {
+        let width = self.width.of_text(glyph);
+        if width <= self.room() && glyph.chars().nth(MAX_GLYPH).is_none() {
+            if self.column.saturating_add(width) > self.width.limit() {
+                self.wrap(author, emit);
+            }
+            return self.put(glyph, width, emit);
+        }
+        // No glyph of any writing: its characters one by one, and what would be drawn on another as an escape.
+        let mut shown = String::new();
+        for c in glyph.chars() {
+            if is_mark(c) {
+                write_escape(&mut shown, c);
+            } else {
+                shown.push(c);
+            }
+        }
+        for c in shown.chars() {
+            let width = self.width.of_char(c);
+            if self.column.saturating_add(width) > self.width.limit() {
+                self.wrap(author, emit);
+            }
+            self.put(c.encode_utf8(&mut [0; 4]), width, emit);
+        }
+    }
+
+    fn put(&mut self, text: &str, width: usize, emit: &mut dyn FnMut(Item<'_>)) {
+        if !text.is_empty() {
+            emit(Item::Text(text));
+            self.column = self.column.saturating_add(width);
+            self.is_blank = false;
+        }
+    }
+}
+
+/// Foreign text in physical lines for a terminal of so many columns. Every line begins with [`GUTTER`].
+#[allow(
+    dead_code,
+    reason = "for tests and for the fuzz target, which include this module"
+)]
+pub(crate) fn framed(text: &str, width: Width) -> String {
+    let mut layout = Layout::new(width);
+    layout.hang = 0;
+    let mut out = String::new();
+    let mut emit = |item: Item<'_>| push(&mut out, item);
+    layout.foreign(&inert(text), &mut emit);
+    layout.end_line(&mut emit);
+    out
+}
+
+/// Appends an item as plain text.
+#[allow(
+    dead_code,
+    reason = "for tests and for the fuzz target, which include this module"
+)]
+pub(crate) fn push(out: &mut String, item: Item<'_>) {
+    match item {
+        Item::Text(text) => out.push_str(text),
+        Item::Blank(count) => out.extend(std::iter::repeat_n(' ', count)),
+        Item::Gutter => out.push_str(GUTTER),
+        Item::End => out.push('\n'),
+    }
+}

@@ -1,0 +1,31 @@
+//! The terminal: what may reach it, and what may come from it.
+//!
+//! | concept | module |
+//! |---|---|
+//! | text that others wrote, made safe to show | [`foreign`] |
+//! | messages: our own words, and in them what others wrote | [`text`] |
+//! | one output stream, laid out and coloured | [`screen`] |
+//! | how wide and high the terminal is | [`size`] |
+//! | questions, and what they are about | [`question`], [`exhibit`] |
+//! | what is typed as an answer, and what is not | [`typed`] |
+//!
+//! Two kinds of text exist and the compiler keeps them apart: [`Text`] is made of literals of the program, in which values
+//! stand as quotations; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
+
+mod exhibit;
+pub(crate) mod foreign;
+mod question;
+mod screen;
+mod size;
+mod text;
+mod typed;
+
+pub(crate) use exhibit::Exhibit;
+pub(crate) use foreign::escape::{inert_line, is_hidden};
+pub(crate) use foreign::layout::{GUTTER, Width};
+pub(crate) use foreign::names::{Lookalike, lookalike};
+pub(crate) use question::{Answer, Asking, Choice, Fact, Question};
+pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
+pub(crate) use size::Size;
+pub(crate) use text::{Name, Own, Say, Shown, Text, places, text};
+pub(crate) use typed::restore;

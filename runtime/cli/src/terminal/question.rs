@@ -1,0 +1,386 @@
+//! A question to the user.
+//!
+//! What it is about stands above, behind the gutter and in a bounded number of lines; below it, in words of Toolcell, what
+//! is asked, what it can reach, and what the answers mean. All of it fits on the screen at once, so that no part of it can
+//! be scrolled out, and while it stands there nothing else is written. When the terminal is resized it is drawn anew.
+
+use std::io::{self, Stderr, Write};
+use std::time::{Duration, Instant};
+
+use unicode_width::UnicodeWidthChar as _;
+
+use super::exhibit::Exhibit;
+use super::screen::{FAINT, NAME, STRONG, Screen, WARN};
+use super::size::Size;
+use super::text::{Name, Text, text};
+use super::typed::{Keyboard, MAX_KEYS, Typed, Watch};
+
+/// Time for which a question stands on the screen before it can be answered, where the answer holds for longer than once.
+pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
+
+/// Fewest lines for what a question is about, on however low a terminal.
+const MIN_LINES: usize = 4;
+
+/// Most bytes of a line that come at once where any text can be typed.
+const MAX_LINE_AT_ONCE: usize = 256;
+
+/// How often a question is asked again before no answer is no.
+const ATTEMPTS: usize = 5;
+
+/// A question.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// What is asked, in one sentence.
+    pub(crate) title: Text,
+    /// What it is about.
+    pub(crate) exhibit: Option<Exhibit>,
+    /// What the user should know to answer.
+    pub(crate) facts: Vec<Fact>,
+    /// What can be answered.
+    pub(crate) choices: Vec<Choice>,
+    /// Whether the answer holds for longer than once, so that it can be given only after [`READING_TIME`].
+    pub(crate) is_lasting: bool,
+}
+
+/// Something that the user should know to answer.
+#[derive(Debug)]
+pub(crate) enum Fact {
+    /// For every such question.
+    Plain(Text),
+    /// Only for this one.
+    Warning(Text),
+}
+
+/// One answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    /// The key.
+    pub(crate) key: char,
+    /// Another word for it.
+    pub(crate) word: &'static str,
+    /// What it means.
+    pub(crate) means: &'static str,
+}
+
+/// What the user said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// One of the keys.
+    Key(char),
+    /// A line of text.
+    Line(String),
+    /// Nothing that is an answer, or the end of input.
+    Nothing,
+}
+
+/// The terminal while questions are asked.
+pub(crate) struct Asking<'a> {
+    err: Screen<Stderr>,
+    size: Size,
+    keyboard: Keyboard,
+    is_withdrawn: &'a dyn Fn() -> bool,
+    /// What was typed and is no answer.
+    aside: String,
+    marks_pastes: bool,
+}
+
+struct Waiting<'a> {
+    is_withdrawn: &'a dyn Fn() -> bool,
+    size: Size,
+    drawn: Option<(usize, usize)>,
+    out: Stderr,
+    echoed: Vec<char>,
+}
+
+impl Watch for Waiting<'_> {
+    fn ends(&mut self) -> Option<Typed> {
+        if (self.is_withdrawn)() {
+            return Some(Typed::Withdrawn);
+        }
+        (self.size.now() != self.drawn).then_some(Typed::Resized)
+    }
+
+    fn echo(&mut self, c: Option<char>) {
+        let room = self.drawn.map_or(0, |(columns, _)| columns / 2);
+        let shown = match c {
+            // What does not fit is not shown; the line holds it.
+            Some(c) => {
+                self.echoed.push(c);
+                if self.echoed.len() < room {
+                    super::inert_line(&c.to_string())
+                } else {
+                    String::new()
+                }
+            }
+            None if self.echoed.len() >= room => {
+                self.echoed.pop();
+                String::new()
+            }
+            None => {
+                let width = self.echoed.pop().and_then(|c| c.width()).unwrap_or(0);
+                "\u{8} \u{8}".repeat(width)
+            }
+        };
+        let _ = self
+            .out
+            .write_all(shown.as_bytes())
+            .and_then(|()| self.out.flush());
+    }
+}
+
+impl<'a> Asking<'a> {
+    /// Takes the terminal over. `is_withdrawn` says when nobody waits for an answer any more.
+    ///
+    /// # Errors
+    /// When standard input is no terminal.
+    pub(crate) fn open(
+        size: Size,
+        colour: bool,
+        is_dumb: bool,
+        is_withdrawn: &'a dyn Fn() -> bool,
+    ) -> io::Result<Self> {
+        let mut asking = Self {
+            err: Screen::new(io::stderr(), colour, size),
+            size,
+            keyboard: Keyboard::open()?,
+            is_withdrawn,
+            aside: String::new(),
+            marks_pastes: !is_dumb,
+        };
+        asking.mark_pastes(true)?;
+        Ok(asking)
+    }
+
+    /// Asks, and waits for one of the answers.
+    pub(crate) fn choose(&mut self, question: &Question) -> io::Result<Answer> {
+        let mut attempts = 0;
+        while attempts < ATTEMPTS {
+            attempts += 1;
+            let has_more = self.draw(question)?;
+            let typed = self.typed("  your answer, then Enter: ", question.is_lasting, MAX_KEYS)?;
+            match typed {
+                Typed::Line(line) => {
+                    let line = line.trim();
+                    let is_chosen = |choice: &&Choice| {
+                        line == choice.word || line.chars().eq(std::iter::once(choice.key))
+                    };
+                    if let Some(choice) = question.choices.iter().find(is_chosen) {
+                        return Ok(Answer::Key(choice.key));
+                    }
+                    if let (true, "v", Some(exhibit)) = (has_more, line, &question.exhibit) {
+                        self.page(exhibit)?;
+                        attempts = 0;
+                    } else {
+                        self.err.line("  this is none of the answers")?;
+                    }
+                }
+                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
+                Typed::Resized => attempts -= 1,
+                Typed::End | Typed::Withdrawn => return Ok(Answer::Nothing),
+            }
+        }
+        Ok(Answer::Nothing)
+    }
+
+    /// Asks for a line of text.
+    pub(crate) fn line(&mut self, question: Text) -> io::Result<Answer> {
+        for _ in 0..ATTEMPTS {
+            self.err.line(question.clone())?;
+            match self.typed("  pattern, then Enter: ", false, MAX_LINE_AT_ONCE)? {
+                Typed::Line(line) => return Ok(Answer::Line(line)),
+                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
+                Typed::Resized => {}
+                Typed::End | Typed::Withdrawn => return Ok(Answer::Nothing),
+            }
+        }
+        Ok(Answer::Nothing)
+    }
+
+    /// Says something between two questions.
+    pub(crate) fn say(&mut self, text: impl Into<Text>) -> io::Result<()> {
+        self.err.line(text)
+    }
+
+    /// Gives the terminal back. What was typed and is no answer.
+    pub(crate) fn close(mut self) -> String {
+        let _ = self.mark_pastes(false);
+        self.aside
+    }
+
+    /// Sets aside what was typed before, asks, and waits for a line.
+    fn typed(&mut self, prompt: &'static str, is_lasting: bool, most: usize) -> io::Result<Typed> {
+        self.err.flush()?;
+        let earliest = Instant::now() + if is_lasting { READING_TIME } else { Duration::ZERO };
+        let mut waiting = Waiting {
+            is_withdrawn: self.is_withdrawn,
+            size: self.size,
+            drawn: self.size.now(),
+            out: io::stderr(),
+            echoed: Vec::new(),
+        };
+        let (before, end) = self.keyboard.drain(earliest, &mut waiting);
+        if !before.trim().is_empty() {
+            self.set_aside(&before)?;
+        }
+        if let Some(end) = end {
+            return Ok(end);
+        }
+        self.err.styled(STRONG, prompt)?;
+        self.err.flush()?;
+        let typed = self.keyboard.line(most, &mut waiting);
+        self.err.end_line()?;
+        self.err.flush()?;
+        Ok(typed)
+    }
+
+    fn set_aside(&mut self, text: &str) -> io::Result<()> {
+        let text = super::typed::as_text(text.as_bytes());
+        if self.aside.len() + text.len() <= super::typed::MAX_TYPED {
+            self.aside.push_str(&text);
+        }
+        self.err.styled(
+            FAINT,
+            "  what was typed before the question stood here, or pasted, does not answer it and is kept for the next prompt",
+        )?;
+        self.err.end_line()
+    }
+
+    /// Draws the question. Whether something of what it is about is left out.
+    fn draw(&mut self, question: &Question) -> io::Result<bool> {
+        let (columns, rows) = self.size.now().unwrap_or((80, 24));
+        let below = self.lines(columns, |screen| question.write_below(screen, true))?;
+        let mut shown = Vec::new();
+        let mut is_cut = false;
+        if let Some(exhibit) = &question.exhibit {
+            shown = self.lines(columns, |screen| exhibit.write(screen))?;
+            // The title, and the lines below with that of the prompt.
+            let room = rows.saturating_sub(below.len() + 3).max(MIN_LINES);
+            is_cut = shown.len() > room;
+            if is_cut {
+                let (head, tail) = ((room - 1) * 2 / 3, (room - 1) / 3);
+                let left_out = shown.len() - head - tail;
+                let gap = self.lines(columns, |screen| {
+                    screen.line(text!("  ├─ {} lines are left out here", left_out))
+                })?;
+                shown.splice(head..head + left_out, gap);
+            }
+        }
+        let has_more = is_cut
+            || question
+                .exhibit
+                .as_ref()
+                .is_some_and(|exhibit| !exhibit.is_whole());
+        let title = self.lines(columns, |screen| question.write_title(screen))?;
+        let below = self.lines(columns, |screen| question.write_below(screen, has_more))?;
+        self.err.end_open_line()?;
+        let out = self.err.inner();
+        for line in title.iter().chain(&shown).chain(&below) {
+            out.write_all(line)?;
+        }
+        out.flush()?;
+        Ok(has_more)
+    }
+
+    /// The physical lines of what is written.
+    fn lines(
+        &self,
+        columns: usize,
+        write: impl FnOnce(&mut Screen<Vec<u8>>) -> io::Result<()>,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let mut screen = Screen::new(Vec::new(), self.err.has_colour(), self.size.fixed_to(columns));
+        write(&mut screen)?;
+        let bytes = std::mem::take(screen.inner());
+        Ok(bytes
+            .split_inclusive(|b| *b == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect())
+    }
+
+    /// Shows all of what a question is about, a screen at a time.
+    fn page(&mut self, exhibit: &Exhibit) -> io::Result<()> {
+        let mut at = 0;
+        loop {
+            let (columns, rows) = self.size.now().unwrap_or((80, 24));
+            let lines = self.lines(columns, |screen| exhibit.write_whole(screen))?;
+            let end = (at + rows.saturating_sub(3).max(1)).min(lines.len());
+            let out = self.err.inner();
+            for line in lines.get(at..end).unwrap_or_default() {
+                out.write_all(line)?;
+            }
+            let message = text!(
+                "  lines {} to {} of {}; Enter shows more, q goes back to the question",
+                at + 1,
+                end,
+                lines.len()
+            );
+            self.err.styled(FAINT, message)?;
+            self.err.end_line()?;
+            if end >= lines.len() {
+                return Ok(());
+            }
+            match self.typed("  Enter or q: ", false, MAX_KEYS)? {
+                Typed::Line(line) if line.trim() == "q" => return Ok(()),
+                Typed::Line(_) => at = end,
+                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
+                Typed::Resized => at = 0,
+                Typed::End | Typed::Withdrawn => return Ok(()),
+            }
+        }
+    }
+
+    /// Has the terminal mark what is pasted (bracketed paste), so that it is told from what is typed.
+    fn mark_pastes(&mut self, on: bool) -> io::Result<()> {
+        if self.marks_pastes {
+            let out = self.err.inner();
+            out.write_all(if on { b"\x1b[?2004h" } else { b"\x1b[?2004l" })?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Question {
+    fn write_title<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        screen.end_line()?;
+        screen.styled(WARN, "? ")?;
+        screen.styled(STRONG, self.title.clone())?;
+        screen.end_line()
+    }
+
+    fn write_below<W: Write>(&self, screen: &mut Screen<W>, has_more: bool) -> io::Result<()> {
+        for fact in &self.facts {
+            screen.hang(4);
+            match fact {
+                Fact::Plain(text) => {
+                    screen.text("  · ")?;
+                    screen.line(text.clone())?;
+                }
+                Fact::Warning(text) => {
+                    screen.styled(WARN, "  ! ")?;
+                    screen.line(text.clone())?;
+                }
+            }
+        }
+        let view = Choice {
+            key: 'v',
+            word: "view",
+            means: "show all of it",
+        };
+        for (i, choice) in self.choices.iter().chain(has_more.then_some(&view)).enumerate() {
+            // Its key, a blank and what is between two of them.
+            if !screen.has_room(choice.means.len() + 5) {
+                screen.end_line()?;
+            }
+            screen.text(if i == 0 || !screen.is_line_open() {
+                "  "
+            } else {
+                "   "
+            })?;
+            let key = choice.key.to_string();
+            screen.styled(NAME, text!("{}", Name(&key)))?;
+            screen.text(" ")?;
+            screen.text(choice.means)?;
+        }
+        screen.end_line()
+    }
+}

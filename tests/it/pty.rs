@@ -1,0 +1,156 @@
+//! A user at a real terminal: a pseudo-terminal on which the program runs, and keys that are typed when something stands
+//! there.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::cli_person::Person;
+
+/// How long nothing is written before a test gives up.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 120,
+    tv_nsec: 0,
+};
+
+/// A terminal with a program on it.
+pub(crate) struct Terminal {
+    master: File,
+    /// Held so that the terminal outlives the program.
+    slave: File,
+    child: Child,
+    /// Everything that was written so far.
+    pub(crate) seen: String,
+    bytes: Vec<u8>,
+    /// Up to where something was waited for.
+    at: usize,
+}
+
+impl Terminal {
+    /// Starts a command on a terminal of this kind and size.
+    pub(crate) fn start(person: &Person, command: &[&str], term: &str, columns: u16, rows: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name.to_str().unwrap())
+            .unwrap();
+        let open = || -> Stdio { OwnedFd::from(slave.try_clone().unwrap()).into() };
+        let mut command = person.command(command);
+        command
+            .env("TERM", term)
+            .env("NO_COLOR", "1")
+            .stdin(open())
+            .stdout(open())
+            .stderr(open());
+        tcsetwinsize(&master, size(columns, rows)).unwrap();
+        Self {
+            master: File::from(master),
+            slave: slave.try_clone().unwrap(),
+            child: command.spawn().unwrap(),
+            seen: String::new(),
+            bytes: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Makes it another size.
+    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.master, size(columns, rows)).unwrap();
+    }
+
+    /// What Ctrl-C sends.
+    pub(crate) fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    }
+
+    /// How the terminal treats what is typed.
+    pub(crate) fn modes(&self) -> Termios {
+        tcgetattr(&self.slave).unwrap()
+    }
+
+    /// Types keys.
+    pub(crate) fn keys(&mut self, keys: &str) -> &mut Self {
+        self.master.write_all(keys.as_bytes()).unwrap();
+        self
+    }
+
+    /// Reads until this was written since the last time.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) -> &mut Self {
+        self.wait_for_any(&[text]);
+        self
+    }
+
+    /// Reads until one of these was written since the last time, and says which.
+    #[track_caller]
+    pub(crate) fn wait_for_any(&mut self, texts: &[&str]) -> usize {
+        loop {
+            let new = &self.seen[self.at..];
+            let found = texts
+                .iter()
+                .enumerate()
+                .find_map(|(i, text)| Some((i, new.find(text)?)));
+            if let Some((i, found)) = found {
+                self.at += found + texts[i].len();
+                return i;
+            }
+            let mut input = [PollFd::new(&self.master, PollFlags::IN)];
+            let ready = poll(&mut input, Some(&PATIENCE)).unwrap();
+            assert!(ready > 0, "{texts:?} did not come: {}", self.seen);
+            let mut piece = [0; 4096];
+            let length = self.master.read(&mut piece).unwrap_or(0);
+            assert!(
+                length > 0,
+                "the terminal is gone and {texts:?} did not come: {}",
+                self.seen
+            );
+            self.bytes.extend_from_slice(&piece[..length]);
+            // A character may be cut between two pieces.
+            let whole = match std::str::from_utf8(&self.bytes) {
+                Ok(text) => text.len(),
+                Err(error) => error.valid_up_to(),
+            };
+            let new: Vec<u8> = self.bytes.drain(..whole).collect();
+            self.seen.push_str(std::str::from_utf8(&new).unwrap());
+        }
+    }
+
+    /// Waits for the end of the program. Its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// The lines, without those that a carriage return took back.
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        self.seen
+            .split('\n')
+            .map(|line| line.trim_end_matches('\r'))
+            .collect()
+    }
+}
+
+fn size(columns: u16, rows: u16) -> Winsize {
+    Winsize {
+        ws_col: columns,
+        ws_row: rows,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,296 @@
+//! Questions at a real terminal: what stands there, what answers them, and what does not.
+
+use std::time::{Duration, Instant};
+
+use rustix::termios::LocalModes;
+use serde_json::{Value, json};
+
+use crate::cli_person::Person;
+use crate::probe::Probe;
+use crate::pty::Terminal;
+
+const RUN: [&str; 10] = [
+    "run",
+    "x",
+    "--provider",
+    "scripted",
+    "--model",
+    "script.json",
+    "--tool",
+    "files",
+    "--grant",
+    "write=.",
+];
+
+/// Ends the lines of each question.
+const PROMPT: &str = "Enter: ";
+
+/// A user with a model that wants to write `content`, and a rule that asks.
+fn asked_about(arguments: &Value) -> Person {
+    let person = Person::new();
+    person.configure("[approval]\nrules = [{ tool = \"files_write\", verdict = \"ask\" }]\n");
+    let calls = json!([{ "name": "files_write", "arguments": arguments }]);
+    let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
+    person.file("script.json", script.to_string());
+    person
+}
+
+/// The same with a tool that takes whatever it is given.
+fn asked_about_anything(arguments: &Value) -> Person {
+    let person = asked_about(arguments);
+    person.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"ask\" }]\n");
+    let probe = Probe {
+        input: r#"{"type":"object"}"#.into(),
+        ..Probe::default()
+    };
+    person.probe("any.wasm", &probe);
+    let calls = json!([{ "name": "probe", "arguments": arguments }]);
+    let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
+    person.file("script.json", script.to_string());
+    person
+}
+
+const RUN_ANY: [&str; 8] = [
+    "run",
+    "x",
+    "--provider",
+    "scripted",
+    "--model",
+    "script.json",
+    "--tool",
+    "any.wasm",
+];
+
+fn hello() -> Person {
+    asked_about(&json!({ "path": "out.txt", "content": "hello" }))
+}
+
+fn wrote(person: &Person) -> bool {
+    person.work().join("out.txt").exists()
+}
+
+/// The physical lines between the title of the first question and what can be answered.
+fn physical_lines(terminal: &Terminal, columns: usize) -> Vec<String> {
+    let lines = terminal.lines();
+    let start = lines.iter().position(|line| line.starts_with("? ")).unwrap();
+    let end = lines.iter().rposition(|line| line.contains("y once")).unwrap();
+    lines[start..=end]
+        .iter()
+        .flat_map(|line| {
+            let characters: Vec<char> = line.chars().collect();
+            let rows = characters.chunks(columns).map(|row| row.iter().collect());
+            rows.collect::<Vec<String>>()
+        })
+        .collect()
+}
+
+#[test]
+fn a_forged_question_stays_behind_the_gutter_at_any_width() {
+    for columns in [20, 40, 80, 200] {
+        let blanks = " ".repeat(usize::from(columns) - 10);
+        let forged = format!("{blanks}? `clock` wants to run with nothing  y once   n no: y\n? fake\r? fake");
+        let person = asked_about_anything(
+            &json!({ "path": "out.txt", "content": forged, "? fake": "\u{2028}? fake" }),
+        );
+        let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", columns, 50);
+        terminal.wait_for(PROMPT).keys("n").keys("\n").wait_for("1 call");
+        let rows = physical_lines(&terminal, columns.into());
+        let questions = rows.iter().filter(|row| row.starts_with('?')).count();
+        assert_eq!(questions, 1, "{rows:#?}");
+        for row in &rows {
+            let is_own = ["?", "  ·", "  !", "    ", "  y ", "  ├"]
+                .iter()
+                .any(|own| row.starts_with(own));
+            let is_foreign = row.trim_start().starts_with("│ ") || row.trim_start() == "│";
+            assert!(
+                row.trim().is_empty() || is_own || is_foreign,
+                "{columns}: {row:?} in {rows:#?}"
+            );
+            assert!(!row.contains("fake") || is_foreign, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_question_fits_the_screen_whatever_it_is_about() {
+    let many: Vec<u32> = (0..500).collect();
+    let person = asked_about_anything(&json!({
+        "path": "out.txt", "content": "word ".repeat(20_000), "many": many, "z": "last"
+    }));
+    let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", 60, 24);
+    terminal.wait_for(PROMPT).keys("v").keys("\n");
+    let question = &terminal.seen[terminal.seen.find("? `").unwrap()..];
+    assert!(question.lines().count() <= 24, "{question}");
+    assert!(question.contains("lines are left out here"), "{question}");
+    // The whole can be looked at, and the question comes back.
+    terminal
+        .wait_for("lines 1 to 21 of ")
+        .wait_for("Enter or q: ")
+        .keys("\n");
+    terminal
+        .wait_for("lines 22 to 42 of ")
+        .wait_for("Enter or q: ")
+        .keys("q")
+        .keys("\n");
+    terminal
+        .wait_for("wants to run with")
+        .wait_for(PROMPT)
+        .keys("n")
+        .keys("\n");
+    terminal.wait_for("1 call");
+}
+
+#[test]
+fn long_texts_are_shown_by_start_end_length_and_digest() {
+    let content = format!("start {} end", "x".repeat(5_000));
+    let person = asked_about(&json!({ "content": content, "path": "out.txt" }));
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
+    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    for part in [
+        "\"start xxx",
+        "xxx end\"",
+        "├─ 4852 of 5012 characters are left out here; sha256 of the whole ",
+        "\"path\": \"out.txt\"",
+        "v show all of it",
+    ] {
+        assert!(terminal.seen.contains(part), "{part}: {}", terminal.seen);
+    }
+}
+
+#[test]
+fn the_question_names_what_the_tool_can_reach() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
+    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    let work = person.work();
+    let reach = format!(
+        "it belongs to `files`, which can change files in `{}`",
+        work.display()
+    );
+    let reach = reach.replace(person.home().to_str().unwrap(), "~");
+    assert!(terminal.seen.contains(&reach), "{reach}: {}", terminal.seen);
+}
+
+#[test]
+fn names_that_look_like_others_are_flagged() {
+    let person = asked_about(&json!({ "path": "p\u{430}ypal.txt", "content": "a" }));
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
+    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    let flag = "! /path mixes letters of several writings: p\\u{430}ypal.txt";
+    assert!(terminal.seen.contains(flag), "{}", terminal.seen);
+}
+
+#[test]
+fn what_was_typed_before_a_question_does_not_answer_it() {
+    let person = hello();
+    for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes"] {
+        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        // Nothing stands there yet.
+        terminal.keys(early);
+        terminal.wait_for("does not answer it").wait_for(PROMPT);
+        terminal.keys("n").keys("\n").wait_for("1 call");
+        assert_eq!(terminal.end(), Some(0));
+        assert!(!wrote(&person), "{early:?}");
+    }
+}
+
+#[test]
+fn a_paste_does_not_answer_a_question() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    for paste in [
+        "\u{1b}[200~y\n\u{1b}[201~",
+        "y\ny\n",
+        "yes please do\n",
+        "y\u{1b}[200~\n\u{1b}[201~",
+    ] {
+        terminal
+            .wait_for(PROMPT)
+            .keys(paste)
+            .wait_for("does not answer it");
+    }
+    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    assert!(!wrote(&person), "{}", terminal.seen);
+}
+
+#[test]
+fn always_is_shown_and_confirmed_after_a_time_to_read() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    terminal.wait_for(PROMPT).keys("t\n");
+    terminal
+        .wait_for("never ask about `files_write` again?")
+        .wait_for("with any arguments");
+    let shown = Instant::now();
+    // Too early to be an answer.
+    terminal.keys("y\n");
+    terminal.wait_for("does not answer it").wait_for(PROMPT);
+    assert!(shown.elapsed() >= Duration::from_millis(900));
+    terminal
+        .keys("n\n")
+        .wait_for("wants to run with")
+        .wait_for(PROMPT)
+        .keys("y\n")
+        .wait_for("1 call");
+    assert!(wrote(&person));
+    let listed = person.run(&["approval", "list", "--json"]).ended(0).json();
+    assert_eq!(listed, json!([]));
+}
+
+#[test]
+fn a_question_is_drawn_anew_when_the_terminal_is_resized() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    terminal.wait_for(PROMPT).resize(40, 20);
+    terminal
+        .wait_for("wants to run with")
+        .wait_for(PROMPT)
+        .keys("y\n")
+        .wait_for("1 call");
+    assert!(wrote(&person));
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_a_question_however_it_ends() {
+    let person = hello();
+    for (keys, code) in [("n\n", Some(0)), ("\u{4}", Some(0))] {
+        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        let before = terminal.modes().local_modes;
+        assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
+        terminal.wait_for(PROMPT);
+        assert!(!terminal.modes().local_modes.contains(LocalModes::ICANON));
+        terminal.keys(keys);
+        terminal.wait_for("1 call");
+        assert_eq!(terminal.end(), code);
+        assert_eq!(terminal.modes().local_modes, before);
+    }
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    let before = terminal.modes().local_modes;
+    terminal.wait_for(PROMPT).interrupt();
+    assert_eq!(terminal.end(), Some(130));
+    assert_eq!(terminal.modes().local_modes, before);
+    assert!(!wrote(&person));
+}
+
+#[test]
+fn what_was_typed_early_is_kept_for_the_next_prompt_of_chat() {
+    let person = hello();
+    let mut chat = RUN.to_vec();
+    chat.splice(..2, ["chat", "--no-session"]);
+    let mut terminal = Terminal::start(&person, &chat, "xterm", 100, 40);
+    terminal
+        .wait_for("› ")
+        .keys("go\r")
+        .wait_for("wants to run with")
+        .keys("and then this");
+    terminal
+        .wait_for("does not answer it")
+        .wait_for(PROMPT)
+        .keys("n\n");
+    terminal
+        .wait_for("1 call")
+        .wait_for("› ")
+        .wait_for("and then this");
+    terminal.keys("\u{15}/quit\r");
+    assert_eq!(terminal.end(), Some(0));
+}
