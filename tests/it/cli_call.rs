@@ -60,7 +60,7 @@ fn without_a_grant_the_person_reads_what_would_allow_it() {
     error: the call of `text_count` gave no answer
       why: `a.md` does not exist: this tool was given no files
      hint: no directory is granted to it; if it needs files here, allow it with --grant text:read=.
-           or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+           │ or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
     "#);
 }
 

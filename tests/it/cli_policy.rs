@@ -38,15 +38,15 @@ fn a_tool_that_is_what_the_lock_says_runs_and_one_that_changed_does_not() {
     insta::assert_snapshot!(all, @r"
     error: the tools differ from `toolcell.lock`
       why: `probe`: the description of `probe` changed
-           `probe`: its code changed
+         - `probe`: its code changed
      hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
     error: the tools differ from `toolcell.lock`
       why: `probe`: the schema of the arguments of `probe` changed
-           `probe`: its code changed
+         - `probe`: its code changed
      hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
     error: the tools differ from `toolcell.lock`
       why: `probe`: the tool `another` is new
-           `probe`: its code changed
+         - `probe`: its code changed
      hint: look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it
     error: the tools differ from `toolcell.lock`
       why: `probe`: its code changed, and nothing that the model reads
@@ -211,16 +211,16 @@ fn a_grant_of_everything_needs_the_word_dangerous() {
         .collect();
     insta::assert_snapshot!(stable, @r"
     error: the grant `read=/` is dangerous
-           from --grant
+         - from --grant
      hint: grant a directory further down; if you mean it, add --dangerous
     error: the grant `read=~` is dangerous
-           from --grant
+         - from --grant
      hint: grant a directory further down; if you mean it, add --dangerous
     error: the grant `read=..` is dangerous
-           from --grant
+         - from --grant
      hint: grant a directory further down; if you mean it, add --dangerous
     error: the grant `read=/etc` is dangerous
-           from --grant
+         - from --grant
      hint: grant a directory further down; if you mean it, add --dangerous
     ");
     call("read=.", &[]).ended(0);
@@ -247,7 +247,7 @@ fn what_a_tool_changes_in_a_scratch_directory_is_looked_at_before_it_is_carried_
     let diff = person.run(&["scratch", "diff", "scratch"]).ended(0);
     assert!(
         diff.stdout
-            .contains("  ~ a.txt\n      @@ -1 +1 @@\n      -old\n      +new\n"),
+            .contains("  ~ a.txt\n    @@ -1 +1 @@\n    │ -old\n    │ +new\n"),
         "{}",
         diff.stdout
     );

@@ -44,11 +44,11 @@ fn an_inspected_component_says_what_its_imports_prove() {
       - cannot get random numbers
 
     granted to it
-        http=example.com
+        │ http=example.com
       ! the grant `http=example.com` is of no use: the component imports nothing for HTTP
 
     probe
-      Answers with its arguments.
+      │ Answers with its arguments.
     ");
 }
 

@@ -119,132 +119,132 @@ fn a_projects_file_never_widens() {
     insta::assert_snapshot!(refused("", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
       why: in toolcell.toml, line 2, column 11
-             2 | grants = ["read=."]
-               |           ^^^^^^^^
-           your own configuration grants `text` nothing
+           │   2 | grants = ["read=."]
+           │     |           ^^^^^^^^
+         - your own configuration grants `text` nothing
      hint: to allow it once: --grant text:read=.
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
     "#);
     insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=docs\"]\n", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
       why: in toolcell.toml, line 2, column 11
-             2 | grants = ["read=."]
-               |           ^^^^^^^^
-           your own configuration grants it only
-           in ~/.config/toolcell/config.toml, line 2, column 11
-             2 | grants = ["read=docs"]
-               |           ^^^^^^^^^^^
+           │   2 | grants = ["read=."]
+           │     |           ^^^^^^^^
+         - your own configuration grants it only
+           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           │   2 | grants = ["read=docs"]
+           │     |           ^^^^^^^^^^^
      hint: to allow it once: --grant text:read=.
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
     "#);
     insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=.\"]\n", "[tools.text]\ngrants = [\"read=innocent\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
       why: in toolcell.toml, line 2, column 11
-             2 | grants = ["read=innocent"]
-               |           ^^^^^^^^^^^^^^^
-           your own configuration grants it only
-           in ~/.config/toolcell/config.toml, line 2, column 11
-             2 | grants = ["read=."]
-               |           ^^^^^^^^
+           │   2 | grants = ["read=innocent"]
+           │     |           ^^^^^^^^^^^^^^^
+         - your own configuration grants it only
+           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           │   2 | grants = ["read=."]
+           │     |           ^^^^^^^^
      hint: to allow it once: --grant text:read=innocent
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=innocent"]
+           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=innocent"]
     "#);
     insta::assert_snapshot!(refused("[tools.files]\ngrants = [\"read=.\"]\n", "[tools.files]\ngrants = [\"write=.\"]\n"), @r#"
     error: the project's file grants `files` more than your own configuration does
       why: in toolcell.toml, line 2, column 11
-             2 | grants = ["write=."]
-               |           ^^^^^^^^^
-           your own configuration grants it only
-           in ~/.config/toolcell/config.toml, line 2, column 11
-             2 | grants = ["read=."]
-               |           ^^^^^^^^
+           │   2 | grants = ["write=."]
+           │     |           ^^^^^^^^^
+         - your own configuration grants it only
+           │ in ~/.config/toolcell/config.toml, line 2, column 11
+           │   2 | grants = ["read=."]
+           │     |           ^^^^^^^^
      hint: to allow it once: --grant files:write=.
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.files] grants = ["write=."]
+           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.files] grants = ["write=."]
     "#);
     insta::assert_snapshot!(refused("", "[tools.text.limits]\nmemory = \"1 GiB\"\n"), @r#"
     error: the project's file raises `text.limits.memory`
       why: in toolcell.toml, line 2, column 10
-             2 | memory = "1 GiB"
-               |          ^^^^^^^
-           the default of `text.limits.memory` is 256 MiB
+           │   2 | memory = "1 GiB"
+           │     |          ^^^^^^^
+         - the default of `text.limits.memory` is 256 MiB
      hint: to allow it once: --limit text:memory=1GiB
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] memory = "1 GiB"
+    to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] memory = "1 GiB"
     "#);
     insta::assert_snapshot!(refused("[tools.text.limits]\nwall = \"1s\"\n", "[tools.text.limits]\nwall = \"2s\"\n"), @r#"
     error: the project's file raises `text.limits.wall`
       why: in toolcell.toml, line 2, column 8
-             2 | wall = "2s"
-               |        ^^^^
-           your own configuration allows 1 s
-           in ~/.config/toolcell/config.toml, line 2, column 8
-             2 | wall = "1s"
-               |        ^^^^
+           │   2 | wall = "2s"
+           │     |        ^^^^
+         - your own configuration allows 1 s
+           │ in ~/.config/toolcell/config.toml, line 2, column 8
+           │   2 | wall = "1s"
+           │     |        ^^^^
      hint: to allow it once: --limit text:wall=2s
-           to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] wall = "2 s"
+    to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] wall = "2 s"
     "#);
     insta::assert_snapshot!(refused("[tools.text]\nenabled = false\n", "[tools.text]\nenabled = true\n"), @r"
     error: the project's file switches `text` on
       why: in toolcell.toml, line 2, column 11
-             2 | enabled = true
-               |           ^^^^
-           your own configuration switches it off
-           in ~/.config/toolcell/config.toml, line 2, column 11
-             2 | enabled = false
-               |           ^^^^^
+           │   2 | enabled = true
+           │     |           ^^^^
+         - your own configuration switches it off
+    │ in ~/.config/toolcell/config.toml, line 2, column 11
+           │   2 | enabled = false
+           │     |           ^^^^^
      hint: to use it, switch it on in your own configuration
     ");
     insta::assert_snapshot!(refused("", "[tools.text]\ncomponent = \"evil.wasm\"\n"), @r#"
     error: `text` cannot have another component
       why: in toolcell.toml, line 2, column 13
-             2 | component = "evil.wasm"
-               |             ^^^^^^^^^^^
-           it ships with Toolcell
+           │   2 | component = "evil.wasm"
+           │     |             ^^^^^^^^^^^
+         - it ships with Toolcell
      hint: give it another name
     "#);
     insta::assert_snapshot!(refused("[tools.mine]\ncomponent = \"/a.wasm\"\n", "[tools.mine]\ncomponent = \"evil.wasm\"\n"), @r#"
     error: `mine` cannot have another component
       why: in toolcell.toml, line 2, column 13
-             2 | component = "evil.wasm"
-               |             ^^^^^^^^^^^
-           it is defined already
-           in ~/.config/toolcell/config.toml, line 2, column 13
-             2 | component = "/a.wasm"
-               |             ^^^^^^^^^
+           │   2 | component = "evil.wasm"
+           │     |             ^^^^^^^^^^^
+         - it is defined already
+    │ in ~/.config/toolcell/config.toml, line 2, column 13
+           │   2 | component = "/a.wasm"
+           │     |             ^^^^^^^^^
      hint: give it another name
     "#);
     insta::assert_snapshot!(refused("", "[tools.evil]\ncomponent = \"evil.wasm\"\ngrants = [\"read=.\"]\n"), @r#"
     error: the project's file grants `project:evil` more than your own configuration does
       why: in toolcell.toml, line 3, column 11
-             3 | grants = ["read=."]
-               |           ^^^^^^^^
-           your own configuration grants `project:evil` nothing
+           │   3 | grants = ["read=."]
+           │     |           ^^^^^^^^
+         - your own configuration grants `project:evil` nothing
      hint: to allow it once: --grant project:evil:read=.
     "#);
     insta::assert_snapshot!(refused("", "[provider]\nbase_url = \"https://evil.example/v1\"\n"), @r#"
     error: a project's file cannot choose the model provider
       why: in toolcell.toml, line 2, column 12
-             2 | base_url = "https://evil.example/v1"
-               |            ^^^^^^^^^^^^^^^^^^^^^^^^^
-           it decides who reads the conversation and with which key it is paid
+           │   2 | base_url = "https://evil.example/v1"
+           │     |            ^^^^^^^^^^^^^^^^^^^^^^^^^
+         - it decides who reads the conversation and with which key it is paid
      hint: move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url
     "#);
     insta::assert_snapshot!(refused("", "[loop]\nmax_steps = 1000\n"), @r"
     error: the project's file raises `loop.max_steps`
       why: in toolcell.toml, line 2, column 13
-             2 | max_steps = 1000
-               |             ^^^^
-           the default of `loop.max_steps` is 50
+           │   2 | max_steps = 1000
+           │     |             ^^^^
+         - the default of `loop.max_steps` is 50
      hint: to allow it once: --max-steps 1000
     ");
     insta::assert_snapshot!(refused("[loop]\ndeadline = \"1m\"\n", "[loop]\ndeadline = \"2m\"\n"), @r#"
     error: the project's file raises `loop.deadline`
       why: in toolcell.toml, line 2, column 12
-             2 | deadline = "2m"
-               |            ^^^^
-           your own configuration allows 1 min
-           in ~/.config/toolcell/config.toml, line 2, column 12
-             2 | deadline = "1m"
-               |            ^^^^
+           │   2 | deadline = "2m"
+           │     |            ^^^^
+         - your own configuration allows 1 min
+           │ in ~/.config/toolcell/config.toml, line 2, column 12
+           │   2 | deadline = "1m"
+           │     |            ^^^^
      hint: to allow it once: --deadline 2min
     "#);
 }
@@ -276,9 +276,9 @@ fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: there is no key `grnts` in `[tools.text]`
-           in ~/.config/toolcell/config.toml, line 2, column 1
-             2 | grnts = []
-               | ^^^^^
+           │ in ~/.config/toolcell/config.toml, line 2, column 1
+           │   2 | grnts = []
+           │     | ^^^^^
      hint: did you mean `grants`?
     ");
     person.configure("");

@@ -77,7 +77,7 @@ fn a_list_of_denials_holds_for_every_tool() {
     person.run(&count).ended(4);
     let shown = person.run(&["tool", "inspect", "text"]).ended(0).stdout;
     assert!(
-        shown.contains("denied to it, whatever is granted\n    deny=private\n"),
+        shown.contains("denied to it, whatever is granted\n    │ deny=private\n"),
         "{shown}"
     );
     let explained = person

@@ -351,9 +351,9 @@ fn a_hook_in_a_projects_file_stops_the_start() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
     error: a project's file cannot bring or change a hook
       why: in toolcell.toml, line 1, column 8
-             1 | [hooks.h]
-               |        ^
-           a hook sees every prompt and every call, and a guard that a project changes guards nothing
+           │   1 | [hooks.h]
+           │     |        ^
+         - a hook sees every prompt and every call, and a guard that a project changes guards nothing
      hint: look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration
     "#);
     // Not even to switch one off that the person has.
@@ -404,19 +404,19 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
      hint: use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter
     error: the component `gone.wasm` cannot be read
       why: in ~/.config/toolcell/config.toml, line 2, column 13
-           No such file or directory (os error 2)
+         - No such file or directory (os error 2)
      hint: check the path; relative paths start at the working directory
     error: `core.wasm` cannot be loaded
       why: this is a WebAssembly core module, not a component
-           in ~/.config/toolcell/config.toml, line 2, column 13
+         - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`
     error: `none.wasm` cannot be loaded
       why: the component is no hook: it does not export `toolcell:tool/hooks`
-           in ~/.config/toolcell/config.toml, line 2, column 13
+         - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: build it against the world `toolcell:tool/hook-provider`
     error: `tool.wasm` cannot be loaded
       why: the component is no hook: it does not export `toolcell:tool/hooks`
-           in ~/.config/toolcell/config.toml, line 2, column 13
+         - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: it has tools: offer them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
     error: the hooks cannot run together
       why: the order of these hooks forms a circle: a, b
@@ -486,7 +486,7 @@ fn a_person_reads_what_a_hook_is() {
     nothing is granted to it
 
     keep_files  is a hook, says it is a guard
-      Lets files be written below `scratch/` alone.
+      │ Lets files be written below `scratch/` alone.
         before_call    sees every call; may change its arguments, refuse it, or end the turn
     "#);
     let json = person

@@ -139,7 +139,7 @@ fn without_a_grant_nothing_is_kept_and_the_person_reads_what_would_allow_it() {
     error: the call of `memory_store` gave no answer
       why: not allowed: the bucket `memory` is not granted to this tool
      hint: allow it with --grant memory:keyvalue=memory
-           or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
+           │ or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
     "#);
     assert!(!person.home().join(".local/share/toolcell").exists());
 }
@@ -161,9 +161,9 @@ fn the_memory_tools_are_offered_only_where_the_person_switches_them_on() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r"
     error: the project's file switches `memory` on
       why: in toolcell.toml, line 2, column 11
-             2 | enabled = true
-               |           ^^^^
-           it is off unless you switch it on
+           │   2 | enabled = true
+           │     |           ^^^^
+         - it is off unless you switch it on
      hint: to use it, in ~/.config/toolcell/config.toml: [tools.memory] enabled = true
     ");
 }
@@ -185,8 +185,8 @@ fn h11_only_unset_offers_all_tools_an_empty_list_none_and_a_list_those() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
     error: the tool `memory_store` is not offered
       why: in ~/.config/toolcell/config.toml, line 4, column 8
-             4 | only = ["memory_recall", "memory_discover"]
-               |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+           │   4 | only = ["memory_recall", "memory_discover"]
+           │     |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
      hint: name it there, or take the list away
     "#);
     call(&person, "memory_recall", json!({})).ended(0);
@@ -196,8 +196,8 @@ fn h11_only_unset_offers_all_tools_an_empty_list_none_and_a_list_those() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
     error: `memory` has no tool `memory_recal` that could be offered
       why: in ~/.config/toolcell/config.toml, line 4, column 8
-             4 | only = ["memory_recal"]
-               |        ^^^^^^^^^^^^^^^^
+           │   4 | only = ["memory_recal"]
+           │     |        ^^^^^^^^^^^^^^^^
      hint: did you mean `memory_recall`?
     "#);
 }
@@ -218,11 +218,11 @@ fn a_project_may_leave_out_more_tools_and_never_offer_more() {
     insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
     error: the project's file offers `memory_store`, and your own configuration does not
       why: in toolcell.toml, line 2, column 8
-             2 | only = ["memory_recall", "memory_store"]
-               |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-           in ~/.config/toolcell/config.toml, line 4, column 8
-             4 | only = ["memory_recall", "memory_discover"]
-               |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+           │   2 | only = ["memory_recall", "memory_store"]
+           │     |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+         - in ~/.config/toolcell/config.toml, line 4, column 8
+           │   4 | only = ["memory_recall", "memory_discover"]
+           │     |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
      hint: to offer it, name it in your own configuration
     "#);
     // Any list is less than no list, for any component.

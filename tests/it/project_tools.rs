@@ -75,9 +75,9 @@ fn a_project_cannot_take_the_name_of_anything_else() {
     insta::assert_snapshot!(seen.stderr, @r"
     error: a component of a project cannot be called `text_count`
       why: in toolcell.toml, line 1, column 8
-             1 | [tools.text_count]
-               |        ^^^^^^^^^^
-           the name belongs to a tool of `text`, which ships with Toolcell
+           │   1 | [tools.text_count]
+           │     |        ^^^^^^^^^^
+         - the name belongs to a tool of `text`, which ships with Toolcell
      hint: give it a name that means nothing else
     ");
 }
@@ -128,9 +128,9 @@ fn what_a_project_brings_does_not_run_before_it_is_trusted() {
     insta::assert_snapshot!(seen.stderr.replace(&digest, "[digest]"), @r#"
     error: the component `project:theirs` comes from this project and is not trusted
       why: its file is `theirs.wasm`, sha256:[digest]
-           in toolcell.toml, line 2, column 13
-             2 | component = "theirs.wasm"
-               |             ^^^^^^^^^^^^^
+         - in toolcell.toml, line 2, column 13
+           │   2 | component = "theirs.wasm"
+           │     |             ^^^^^^^^^^^^^
      hint: look at it: toolcell tool inspect project:theirs
      hint: to let it run: toolcell tool trust project:theirs
     "#);

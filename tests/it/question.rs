@@ -73,7 +73,10 @@ fn wrote(person: &Person) -> bool {
 fn physical_lines(terminal: &Terminal, columns: usize) -> Vec<String> {
     let lines = terminal.lines();
     let start = lines.iter().position(|line| line.starts_with("? ")).unwrap();
-    let end = lines.iter().rposition(|line| line.contains("y once")).unwrap();
+    let end = lines
+        .iter()
+        .position(|line| line.starts_with("  y once"))
+        .unwrap();
     lines[start..=end]
         .iter()
         .flat_map(|line| {

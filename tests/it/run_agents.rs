@@ -102,7 +102,7 @@ fn what_an_agent_uses_counts_in_the_budget_of_the_session_and_in_its_own() {
     insta::assert_snapshot!(error(&outer, &seen.stderr), @r"
     error: the turn was ended by a budget: the budget of 2 calls is used up (2 were used)
      hint: allow more with --budget calls=4
-           or, in ~/.config/toolcell/config.toml: [budget] calls = 4
+           │ or, in ~/.config/toolcell/config.toml: [budget] calls = 4
     ");
 
     // What two requests leave does not suffice for a third.
@@ -164,47 +164,47 @@ fn an_agent_that_cannot_be_is_refused_with_its_place() {
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\ntools = [\"texd\"]\n"), @r#"
     error: there is no tool `texd` for the agent `a`
       why: in ~/.config/toolcell/config.toml, line 3, column 10
-             3 | tools = ["texd"]
-               |          ^^^^^^
+           │   3 | tools = ["texd"]
+           │     |          ^^^^^^
      hint: did you mean `text`?
     "#);
     insta::assert_snapshot!(refused("[agents.\"a b\"]\ndescription = \"x\"\n"), @r#"
     error: `a b` is no name of an agent
       why: in ~/.config/toolcell/config.toml, line 1, column 9
-             1 | [agents."a b"]
-               |         ^^^^^
+           │   1 | [agents."a b"]
+           │     |         ^^^^^
      hint: use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter
     "#);
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \" \"\n"), @r#"
     error: the agent `a` has an empty description
       why: in ~/.config/toolcell/config.toml, line 2, column 15
-             2 | description = " "
-               |               ^^^
+           │   2 | description = " "
+           │     |               ^^^
      hint: say what it does and when to call it; the model decides by it
     "#);
     insta::assert_snapshot!(refused("[agents.a]\ninstructions = \"x\"\n"), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: missing field `description`
-           in ~/.config/toolcell/config.toml, line 1, column 1
-             1 | [agents.a]
-               | ^^^^^^^^^^
+           │ in ~/.config/toolcell/config.toml, line 1, column 1
+           │   1 | [agents.a]
+           │     | ^^^^^^^^^^
     ");
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\nmax_steps = 0\n"), @r"
     error: the agent `a` cannot have 0 steps
       why: in ~/.config/toolcell/config.toml, line 3, column 13
-             3 | max_steps = 0
-               |             ^
+           │   3 | max_steps = 0
+           │     |             ^
      hint: allow at least 1
     ");
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\nprovider = { name = \"gemini\", strict = true, model = \"m\" }\n"), @r#"
     error: the provider `gemini` has no use for `strict`
       why: in ~/.config/toolcell/config.toml, line 3, column 40
-             3 | provider = { name = "gemini", strict = true, model = "m" }
-               |                                        ^^^^
-           it is for the agent `a`
-           in ~/.config/toolcell/config.toml, line 1, column 9
-             1 | [agents.a]
-               |         ^
+           │   3 | provider = { name = "gemini", strict = true, model = "m" }
+           │     |                                        ^^^^
+         - it is for the agent `a`
+    │ in ~/.config/toolcell/config.toml, line 1, column 9
+           │   1 | [agents.a]
+           │     |         ^
      hint: it is for `openai` and `responses`; take it out, or name the provider
     "#);
     insta::assert_snapshot!(refused("[agents.clock_now]\ndescription = \"x\"\n"), @r"
@@ -224,17 +224,17 @@ fn a_project_defines_no_agents_and_no_log() {
     insta::assert_snapshot!(refused("[agents.a]\ndescription = \"x\"\n"), @r"
     error: a project's file cannot define agents
       why: in toolcell.toml, line 1, column 9
-             1 | [agents.a]
-               |         ^
-           what it tells them would be told in your name, and on your account
+           │   1 | [agents.a]
+           │     |         ^
+         - what it tells them would be told in your name, and on your account
      hint: put `[agents]` into your own configuration
     ");
     insta::assert_snapshot!(refused("[log]\ndir = \"log\"\n"), @r#"
     error: a project's file cannot say what is logged
       why: in toolcell.toml, line 2, column 7
-             2 | dir = "log"
-               |       ^^^^^
-           the log holds your conversations
+           │   2 | dir = "log"
+           │     |       ^^^^^
+         - the log holds your conversations
      hint: put `[log]` into your own configuration
     "#);
 }

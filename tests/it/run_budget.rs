@@ -46,7 +46,7 @@ fn a_run_over_its_budget_of_calls_ends_with_the_reason_and_what_raises_it() {
     insta::assert_snapshot!(error(&person, &seen.stderr), @r"
     error: the turn was ended by a budget: the budget of 2 calls is used up (2 were used)
      hint: allow more with --budget calls=4
-           or, in ~/.config/toolcell/config.toml: [budget] calls = 4
+           │ or, in ~/.config/toolcell/config.toml: [budget] calls = 4
     ");
     // The budget is the session's: another turn of it needs more, and gets it.
     let resume = |budget| {
@@ -84,14 +84,14 @@ fn a_projects_file_lowers_a_budget_and_never_raises_one() {
     insta::assert_snapshot!(error(&person, &seen.stderr), @r"
     error: the project's file raises `budget.calls`
       why: in toolcell.toml, line 2, column 9
-             2 | calls = 3
-               |         ^
-           your own configuration allows 2
-           in ~/.config/toolcell/config.toml, line 2, column 9
-             2 | calls = 2
-               |         ^
+           │   2 | calls = 3
+           │     |         ^
+         - your own configuration allows 2
+           │ in ~/.config/toolcell/config.toml, line 2, column 9
+           │   2 | calls = 2
+           │     |         ^
      hint: to allow it once: --budget calls=3
-           to allow it always, in ~/.config/toolcell/config.toml: [budget] calls = 3
+    to allow it always, in ~/.config/toolcell/config.toml: [budget] calls = 3
     ");
     person.run(&["config", "check"]).ended(3);
     // The person can allow it for once.
@@ -136,6 +136,6 @@ fn money_is_counted_by_the_prices_of_the_persons_file() {
     insta::assert_snapshot!(error(&person, &seen.stderr), @r"
     error: the turn was ended by a budget: the budget of 0.0028 in money is used up (0.0028 were used)
      hint: allow more with --budget cost=0.0056
-           or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0056
+           │ or, in ~/.config/toolcell/config.toml: [budget] cost = 0.0056
     ");
 }

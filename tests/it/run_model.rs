@@ -170,14 +170,14 @@ fn vertex_says_what_it_misses() {
     error: the provider `vertex` cannot be set up
       why: `europe-west4-aiplatform.googleapis.com` needs an API key and none is set for the provider `vertex`
      hint: have tokens made: [provider] token_command = ["gcloud", "auth", "print-access-token"]
-           or set one: export GOOGLE_OAUTH_ACCESS_TOKEN=…
+           │ or set one: export GOOGLE_OAUTH_ACCESS_TOKEN=…
     "#);
     person.configure("[provider]\ntoken_command = [\"sh\", \"-c\", \"echo log in first >&2; exit 1\"]\n");
     let seen = person.run(&ask(&vertex)).ended(6);
     insta::assert_snapshot!(error(&person, &seen.stderr), @r"
     error: the provider `vertex` gave no answer
       why: the key was not accepted
-           `sh -c echo log in first >&2; exit 1` gives no access token: exit status: 1: log in first
+         - `sh -c echo log in first >&2; exit 1` gives no access token: exit status: 1: log in first
      hint: check the key: `toolcell config check` shows which variable holds it
     ");
 }
@@ -192,36 +192,36 @@ fn a_setting_that_the_provider_does_not_know_or_cannot_use_is_refused_with_its_p
     insta::assert_snapshot!(refused("[provider]\ntool_calls = \"hermez\"\n", &[]), @r#"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: there is no way of calling tools `hermez`; did you mean `hermes`?
-           in ~/.config/toolcell/config.toml, line 2, column 14
-             2 | tool_calls = "hermez"
-               |              ^^^^^^^^
+           │ in ~/.config/toolcell/config.toml, line 2, column 14
+           │   2 | tool_calls = "hermez"
+           │     |              ^^^^^^^^
     "#);
     insta::assert_snapshot!(refused("[provider]\nname = \"gemini\"\nmodel = \"m\"\nstrict = true\n", &[]), @r"
     error: the provider `gemini` has no use for `strict`
       why: in ~/.config/toolcell/config.toml, line 4, column 10
-             4 | strict = true
-               |          ^^^^
+           │   4 | strict = true
+           │     |          ^^^^
      hint: it is for `openai` and `responses`; take it out, or name the provider
     ");
     insta::assert_snapshot!(refused("[provider]\nlocation = \"global\"\n", &[]), @r#"
     error: the provider `offline` has no use for `location`
       why: in ~/.config/toolcell/config.toml, line 2, column 12
-             2 | location = "global"
-               |            ^^^^^^^^
+           │   2 | location = "global"
+           │     |            ^^^^^^^^
      hint: it is for `vertex`; take it out, or name the provider
     "#);
     insta::assert_snapshot!(refused("[provider]\ntemperature = 2.5\n", &[]), @r"
     error: the temperature cannot be used
       why: in ~/.config/toolcell/config.toml, line 2, column 15
-             2 | temperature = 2.5
-               |               ^^^
+           │   2 | temperature = 2.5
+           │     |               ^^^
      hint: a temperature lies between 0 and 2
     ");
     insta::assert_snapshot!(refused("[provider]\nmax_output_tokens = 0\n", &[]), @r"
     error: an answer cannot have 0 tokens
       why: in ~/.config/toolcell/config.toml, line 2, column 21
-             2 | max_output_tokens = 0
-               |                     ^
+           │   2 | max_output_tokens = 0
+           │     |                     ^
      hint: allow at least 1
     ");
     // What a file says of its own provider does not disturb another one that a flag chooses.

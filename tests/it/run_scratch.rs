@@ -49,7 +49,7 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
     };
     insta::assert_snapshot!(summary(&run(&[]).stderr), @r"
     2 changes wait in `my scratch`, not carried out yet
-    project
+    in `project`
       ~ a.txt
       + b.txt
           look: toolcell scratch diff 'my scratch'
@@ -60,17 +60,17 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
     // The command that is shown is the command that works.
     let diff = person.run(&["scratch", "diff", "my scratch"]).ended(0);
     insta::assert_snapshot!(diff.stdout, @r"
-    project
+    in `project`
       ~ a.txt
-          @@ -1 +1 @@
-          -old
-          +new
+        @@ -1 +1 @@
+        │ -old
+        │ +new
       + b.txt
-          @@ -0,0 +1 @@
-          +new
+        @@ -0,0 +1 @@
+        │ +new
     ");
     let names = person.run(&["scratch", "diff", "my scratch", "--names"]).ended(0);
-    assert_eq!(names.stdout, "project\n  ~ a.txt\n  + b.txt\n");
+    assert_eq!(names.stdout, "in `project`\n  ~ a.txt\n  + b.txt\n");
     person.run(&["scratch", "discard", "my scratch"]).ended(0);
 
     // A long list is cut, and counted whole.

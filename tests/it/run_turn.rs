@@ -247,8 +247,8 @@ fn what_cannot_start_says_why() {
     error: the provider `openai` cannot be set up
       why: `api.openai.com` needs an API key and none is set for the provider `openai`
      hint: set the key: export OPENAI_API_KEY=…
-           or try without a model: --provider offline
-    error: no model is named for `openai` at `http://127.0.0.1:1/v1`
+           │ or try without a model: --provider offline
+    error: no model is named for `openai` at \u{60}http://127.0.0.1:1/v1\u{60}
      hint: name it with --model, TOOLCELL_MODEL or `[provider] model`
     error: the provider `scripted` has no script
      hint: name it with --model FILE.json

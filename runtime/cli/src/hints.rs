@@ -16,6 +16,9 @@ use crate::quote;
 use crate::render::receipt;
 use crate::toolbox::Loaded;
 
+/// What a receipt notes of a tool that asked for its directories and has none.
+const DIRECTORIES: &str = "directories";
+
 /// What hints need to know of the component behind a tool.
 #[derive(Clone)]
 struct Known {
@@ -71,7 +74,9 @@ impl AllowHints {
         let component = &known.component;
         let file = self.user_file.as_deref().filter(|_| known.configured);
         let mut hints = receipt::allow_hints(receipt, component, file);
-        if known.without_files && matches!(error, Some(ToolError::Failed { .. } | ToolError::Denied { .. })) {
+        // It asked for its directories, and there are none: that is what the host saw, whatever the tool says.
+        let asked_for_files = receipt.denials.iter().any(|denial| denial.what == DIRECTORIES);
+        if known.without_files && asked_for_files && error.is_some() {
             let allow = receipt::allow(
                 &Grant::Dir {
                     host: ".".into(),
@@ -176,4 +181,39 @@ fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
         _ => return None,
     };
     Some((name, crate::config::limits::shown(name, value.saturating_mul(2))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::receipt::Denial;
+
+    #[test]
+    fn what_a_tool_says_is_denied_makes_no_hint() {
+        let known = Known {
+            component: "x".into(),
+            configured: false,
+            without_files: true,
+        };
+        let hints = AllowHints {
+            tools: BTreeMap::from([("x".into(), known)]),
+            user_file: None,
+        };
+        let says = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
+        assert_eq!(hints.of("x", &Receipt::default(), Some(&says)), [] as [&str; 0]);
+        let asked = Receipt {
+            denials: vec![Denial {
+                what: DIRECTORIES.into(),
+                target: "/".into(),
+                allow_with: None,
+                denied_by: None,
+            }],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            hints.of("x", &asked, Some(&says)),
+            ["no directory is granted to it; if it needs files here, allow it with --grant read=."]
+        );
+        assert_eq!(hints.of("x", &asked, None), [] as [&str; 0]);
+    }
 }

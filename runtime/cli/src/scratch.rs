@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toolcell_core::policy::DirGrant;
 use toolcell_fs::Rules;
 use toolcell_sandbox::Digest;
-use toolcell_sandbox::overlay::{self, Change, ChangeKind, CommitError, OnConflict};
+use toolcell_sandbox::overlay::{self, Change, ChangeKind, Changes, CommitError, OnConflict, Skipped};
 
 use crate::config::Settings;
 use crate::environment::Environment;
@@ -25,7 +25,7 @@ use crate::quote;
 use crate::render::Console;
 use crate::report::{Exit, Failure};
 use crate::scratch_diff;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Screen, WARN, inert_line, text};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Own, Screen, WARN, inert_line, text};
 use crate::toolbox::Loaded;
 
 /// Ending of the files that hold the path of a granted directory.
@@ -57,6 +57,8 @@ pub(crate) struct Changed {
     pub(crate) changes: Vec<Change>,
     /// What somebody else changed in the meantime.
     pub(crate) conflicts: Vec<PathBuf>,
+    /// What cannot be looked at or carried out, and is left where it is.
+    pub(crate) skipped: Vec<Skipped>,
 }
 
 /// Sends the changes of a granted directory to `scratch`.
@@ -118,10 +120,8 @@ pub(crate) fn list<W: Write>(
     lines: bool,
 ) -> io::Result<()> {
     let mut left = most;
-    for changed in all.iter().filter(|changed| !changed.changes.is_empty()) {
-        if left == 0 {
-            break;
-        }
+    let is_told = |changed: &&Changed| !changed.changes.is_empty() || !changed.skipped.is_empty();
+    for changed in all.iter().filter(is_told) {
         screen.styled(NAME, text!("in `{}`", environment.shown(&changed.directory)))?;
         screen.end_line()?;
         for change in changed.changes.iter().take(left) {
@@ -141,6 +141,8 @@ pub(crate) fn list<W: Write>(
                 scratch_diff::lines(screen, &changed.directory, &changed.overlay, change)?;
             }
         }
+        let skipped: Vec<&Skipped> = changed.skipped.iter().collect();
+        list_skipped(screen, &changed.directory, &skipped, environment)?;
         left = left.saturating_sub(changed.changes.len());
     }
     let hidden = count(all).saturating_sub(most);
@@ -170,17 +172,47 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
             continue;
         };
         let overlay = path.with_extension("");
-        let changes = overlay::changes(&directory, &overlay)?;
-        let conflicts = overlay::conflicts(&directory, &overlay)?;
-        all.push(Changed {
-            directory,
-            overlay,
-            changes,
-            conflicts,
-        });
+        all.push(looked_at(directory, overlay));
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
     Ok(all)
+}
+
+/// What an overlay holds. One that cannot be read at all is skipped as a whole.
+fn looked_at(directory: PathBuf, overlay: PathBuf) -> Changed {
+    let found = overlay::changes(&directory, &overlay)
+        .and_then(|changes| Ok((changes, overlay::conflicts(&directory, &overlay)?)));
+    let (changes, skipped, conflicts) = match found {
+        Ok((changes, conflicts)) => (changes.found, changes.skipped, conflicts),
+        Err(error) => (Vec::new(), vec![Skipped::new(PathBuf::new(), error)], Vec::new()),
+    };
+    Changed {
+        directory,
+        overlay,
+        changes,
+        conflicts,
+        skipped,
+    }
+}
+
+/// Lists what is left out, at most [`MAX_TOLD`] for each directory.
+pub(crate) fn list_skipped<W: Write>(
+    screen: &mut Screen<W>,
+    directory: &Path,
+    skipped: &[&Skipped],
+    environment: &Environment,
+) -> io::Result<()> {
+    for one in skipped.iter().take(MAX_TOLD) {
+        let path = environment.shown(&directory.join(&one.path));
+        screen.styled(WARN, "  ! ")?;
+        screen.line(text!("`{}` is skipped: {}", path, one.reason))?;
+    }
+    let more = skipped.len().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        screen.styled(WARN, "  ! ")?;
+        screen.line(text!("and {} more are skipped", more))?;
+    }
+    Ok(())
 }
 
 impl Scratch {
@@ -221,10 +253,11 @@ impl Scratch {
                 return true;
             }
         };
+        let is_skipped = all.iter().any(|changed| !changed.skipped.is_empty());
         let changes = match count(&all) {
-            0 => return false,
-            1 => "1 change waits".to_owned(),
-            many => format!("{many} changes wait"),
+            0 if !is_skipped => return false,
+            1 => text!("1 change waits"),
+            many => text!("{} changes wait", many),
         };
         // Where standard error is closed nobody listens, and nothing fails.
         let _ = console.write(|streams| {
@@ -233,14 +266,14 @@ impl Scratch {
             err.line(text!("{} in `{}`, not carried out yet", changes, self.written))?;
             list(err, &all, &self.environment, MAX_TOLD, false)?;
             for (what, command) in [
-                ("look", "diff"),
-                ("carry out", "commit"),
-                ("throw away", "discard"),
+                ("      look: ", "diff"),
+                (" carry out: ", "commit"),
+                ("throw away: ", "discard"),
             ] {
-                err.styled(FAINT, text!("{}: ", format!("{what:>10}")))?;
+                err.styled(FAINT, what)?;
                 err.line(text!(
                     "toolcell scratch {} {}",
-                    command,
+                    Own(command),
                     quote::shell(&self.written)
                 ))?;
             }
@@ -256,12 +289,23 @@ impl Changed {
         self.conflicts.iter().any(|conflict| conflict.starts_with(path))
     }
 
+    /// Whether it cannot be read at all.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.skipped.iter().any(|one| one.path == Path::new(""))
+    }
+
+    /// Whether an entry was skipped already when it was looked at.
+    pub(crate) fn knows(&self, skipped: &Skipped) -> bool {
+        self.skipped.iter().any(|one| one.path == skipped.path)
+    }
+
     /// Carries the changes out.
     ///
     /// # Errors
-    /// When somebody else changed the same in the meantime, or one cannot be carried out; what is left stays where it is.
-    pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<(), CommitError> {
-        overlay::commit(&self.directory, &self.overlay, on_conflict).map(|_| ())
+    /// When somebody else changed the same in the meantime, or the directory cannot be used. What cannot be carried out
+    /// is skipped and stays where it is.
+    pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<Changes, CommitError> {
+        overlay::commit(&self.directory, &self.overlay, on_conflict)
     }
 
     /// Throws the changes away.

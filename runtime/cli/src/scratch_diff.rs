@@ -25,7 +25,10 @@ pub(crate) fn lines<W: Write>(
     overlay: &Path,
     change: &Change,
 ) -> io::Result<()> {
-    let (old, new) = versions(directory, overlay, &change.path, MAX_FILE)?;
+    let (old, new) = match versions(directory, overlay, &change.path, MAX_FILE) {
+        Ok(versions) => versions,
+        Err(error) => return screen.line(text!("    cannot be shown: {}", error)),
+    };
     match (text_of(&old), text_of(&new)) {
         (Some(old), Some(new)) => unified(screen, old, new),
         _ => match (in_words(&old), in_words(&new)) {

@@ -15,8 +15,6 @@ use crate::flow::{self, Reason};
 use crate::render::Console;
 use crate::render::console::Streams;
 use crate::report::{Exit, Failure};
-use std::iter;
-
 use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
 use crate::toolbox::{Loaded, LoadedHook, Toolbox};
 use anstyle::Style;
@@ -208,10 +206,8 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
         let words = words
             .into_iter()
             .filter_map(|(on, word)| on.then_some(Text::from(word)));
-        out.styled(
-            STRONG,
-            Text::join(iter::once("".into()).chain([Text::join(words, ", ")]), "  "),
-        )?;
+        out.text("  ")?;
+        out.styled(STRONG, Text::join(words, ", "))?;
         out.end_line()?;
         for reason in &row.reasons {
             out.cell(Style::new(), "", width)?;
@@ -222,7 +218,8 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
             out.line(text!("    but for {}", line))?;
         }
         for secret in &row.secrets {
-            out.line(&format!("{:width$}    with the secret {secret}", ""))?;
+            out.cell(Style::new(), "", width)?;
+            out.line(text!("    with the secret {}", secret))?;
         }
     }
     out.end_line()?;

@@ -95,6 +95,7 @@ impl Scratch {
             scratch::list(&mut s.out, &all, environment, usize::MAX, lines)?;
             s.out.flush()
         })?;
+        let mut skipped = 0;
         for changed in &all {
             match &self {
                 Self::Diff(_) => {}
@@ -104,14 +105,35 @@ impl Scratch {
                     } else {
                         OnConflict::Refuse
                     };
-                    changed.commit(on_conflict).map_err(|e| {
+                    // One that cannot be read at all is told above.
+                    if changed.is_unreadable() {
+                        skipped += 1;
+                        continue;
+                    }
+                    let done = changed.commit(on_conflict).map_err(|e| {
                         fail(Exit::Failed)
                             .because(e)
                             .hint("what is left is still there; doing it again is safe")
                     })?;
+                    skipped += done.skipped.len();
+                    console.write(|s| {
+                        let new = done
+                            .skipped
+                            .iter()
+                            .filter(|one| !changed.knows(one))
+                            .collect::<Vec<_>>();
+                        scratch::list_skipped(&mut s.err, &changed.directory, &new, environment)
+                    })?;
                 }
                 Self::Discard(_) => changed.discard().map_err(|e| fail(Exit::Failed).because(e))?,
             }
+        }
+        if skipped > 0 {
+            return Err(
+                Failure::new(Exit::Failed, text!("{} entries were not carried out", skipped))
+                    .why("each is named above; everything else is carried out")
+                    .hint("what is left is still there; `toolcell scratch discard` throws it away"),
+            );
         }
         let done = match &self {
             Self::Diff(_) => "would be carried out",
@@ -119,8 +141,8 @@ impl Scratch {
             Self::Discard(_) => "thrown away",
         };
         let changes = match scratch::count(&all) {
-            1 => "1 change".to_owned(),
-            many => format!("{many} changes"),
+            1 => text!("1 change"),
+            many => text!("{} changes", many),
         };
         console.note(text!("{} {}", changes, done));
         Ok(Exit::Ok)
@@ -151,8 +173,9 @@ fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
         .flat_map(|changed| {
             changed.changes.iter().map(|change| {
                 json!({
-                    "directory": changed.directory,
-                    "path": change.path,
+                    // Names that are not UTF-8 are shown as well as they can be.
+                    "directory": changed.directory.to_string_lossy(),
+                    "path": change.path.to_string_lossy(),
                     "kind": match change.kind {
                         ChangeKind::Added => "added",
                         ChangeKind::Changed => "changed",

@@ -19,6 +19,10 @@ use types::{DescriptorFlags, ErrorCode, OpenFlags};
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        if self.files.roots.is_empty() {
+            // What it would open is known to the guest alone.
+            self.files.ledger.denial("directories", "/".into(), None);
+        }
         let mut directories = Vec::with_capacity(self.files.roots.len());
         for (dir, place) in self.files.roots.clone() {
             let name = place.path.clone();

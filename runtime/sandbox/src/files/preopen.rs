@@ -24,6 +24,7 @@ pub(crate) struct Files {
     /// By the number of the resource.
     pub(super) open: HashMap<u32, Handle>,
     pub(super) quota: Arc<Quota>,
+    pub(super) ledger: Ledger,
     /// One clone for each descriptor of the host that is open.
     pub(super) open_count: Arc<()>,
     pub(super) account: MemoryAccount,
@@ -80,6 +81,7 @@ impl Files {
             roots,
             open: HashMap::new(),
             quota: Arc::new(Quota::new(limits, ledger.clone())),
+            ledger: ledger.clone(),
             open_count: Arc::default(),
             account: ledger.account().clone(),
             upstream: WasiFilesystemCtx::default(),

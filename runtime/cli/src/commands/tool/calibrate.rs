@@ -19,7 +19,7 @@ use crate::files;
 use crate::quote;
 use crate::render::{Console, receipt};
 use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, text};
+use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, text};
 use crate::toolbox::Toolbox;
 
 /// Run a tool on sample arguments, measure what it uses, and propose limits with a margin.
@@ -197,11 +197,11 @@ impl Calibrate {
                 .styled(FAINT, text!("used at most: {}", receipt::line(&used)))?;
             s.err.end_line()?;
             s.err.flush()?;
-            s.out.styled(NAME, text!("[tools.{}.limits]", component))?;
+            s.out.styled(NAME, text!("[tools.{}.limits]", Name(component)))?;
             s.out.end_line()?;
             for (name, value) in &proposals {
                 let shown = limits::exactly(name, *value);
-                s.out.text(text!("{} = {}", name, quote::toml(&shown)))?;
+                s.out.text(text!("{} = {}", Own(name), quote::toml(&shown)))?;
                 let before = limits::get(&default, name);
                 s.out
                     .styled(FAINT, text!("  # the default is {}", limits::shown(name, before)))?;

@@ -112,25 +112,36 @@ pub fn conflicts(directory: &Path, overlay: &Path) -> io::Result<Vec<PathBuf>> {
     let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
     let base = part(&layers, PART)?;
     let mut found = Vec::new();
-    for change in changes(directory, overlay)? {
-        check(&lower, base.as_ref(), &change.path, &mut found)?;
+    for change in changes(directory, overlay)?.found {
+        check(&lower, base.as_ref(), &change.path, &mut found);
     }
     found.sort();
     found.dedup();
     Ok(found)
 }
 
-/// Adds everything at a path and below it that is not what was noted.
-fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// Adds everything at a path and below it that is not what was noted. What cannot be read could be anything.
+fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>) {
+    if lower
+        .symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_dir())
+    {
+        match entries(lower, path) {
+            Ok(entries) => (entries.iter()).for_each(|(_, path)| check(lower, base, path, found)),
+            Err(_) => found.push(path.to_owned()),
+        }
+        return;
+    }
     // A directory stands there when files below it were noted.
     let noted = base.and_then(|base| base.read_to_string(path).ok());
-    let now = match lower.symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => {
-            for (_, path) in entries(lower, path)? {
-                check(lower, base, &path, found)?;
-            }
-            return Ok(());
-        }
+    if !now(lower, path).is_ok_and(|now| noted == now) {
+        found.push(path.to_owned());
+    }
+}
+
+/// What is at a path that is no directory.
+fn now(lower: &Dir, path: &Path) -> io::Result<Option<Print>> {
+    Ok(match lower.symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
         Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, &Pace::default())?),
         // A pipe or a device: nothing that was noted.
@@ -144,9 +155,5 @@ fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>)
             None
         }
         Err(error) => return Err(error),
-    };
-    if noted != now {
-        found.push(path.to_owned());
-    }
-    Ok(())
+    })
 }

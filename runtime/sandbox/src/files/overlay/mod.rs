@@ -35,7 +35,7 @@ use super::preopen::dir_descriptor;
 use super::walk::walk;
 
 pub use base::conflicts;
-pub use commit::{Change, ChangeKind, CommitError, OnConflict, changes, commit, discard};
+pub use commit::{Change, ChangeKind, Changes, CommitError, OnConflict, Skipped, changes, commit, discard};
 pub(super) use pace::Pace;
 pub use versions::{Version, versions};
 pub(super) use walk::{Found, Layer};

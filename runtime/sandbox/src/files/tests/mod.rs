@@ -9,4 +9,5 @@ mod listing;
 mod overlay;
 mod quota;
 mod rights;
+mod skipped;
 mod special;

@@ -50,7 +50,7 @@ impl Scratch {
     }
 
     fn changes(&self) -> Vec<String> {
-        shown(&changes(&self.host, &self.overlay).unwrap())
+        shown(&changes(&self.host, &self.overlay).unwrap().found)
     }
 }
 
@@ -175,7 +175,11 @@ async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
         seen(&mut guest, "", &mut visible).await;
         if carry_out {
             assert_eq!(
-                shown(&commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap()),
+                shown(
+                    &commit(&scratch.host, &scratch.overlay, OnConflict::Refuse)
+                        .unwrap()
+                        .found
+                ),
                 listed
             );
             assert_eq!(tree(&scratch.host), visible);
@@ -260,7 +264,7 @@ async fn what_somebody_else_changed_in_the_meantime_is_noticed_and_nothing_is_ca
         assert_eq!(found.len(), 1, "{case}: {found:?}");
         assert_eq!(tree(&scratch.host), before, "{case}");
         assert!(
-            !changes(&scratch.host, &scratch.overlay).unwrap().is_empty(),
+            !changes(&scratch.host, &scratch.overlay).unwrap().found.is_empty(),
             "{case}"
         );
         commit(&scratch.host, &scratch.overlay, OnConflict::Overwrite).unwrap();
@@ -459,11 +463,11 @@ proptest! {
             seen(&mut guest, "", &mut visible).await;
             prop_assert_eq!(&visible, &tree(plain.path()));
             prop_assert_eq!(&tree(&scratch.host), &before);
-            let listed = changes(&scratch.host, &scratch.overlay).unwrap();
+            let listed = changes(&scratch.host, &scratch.overlay).unwrap().found;
             prop_assert_eq!(listed.is_empty(), visible == before, "{:?}", listed);
             commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
             prop_assert_eq!(tree(&scratch.host), visible);
-            prop_assert!(changes(&scratch.host, &scratch.overlay).unwrap().is_empty());
+            prop_assert!(changes(&scratch.host, &scratch.overlay).unwrap().found.is_empty());
             Ok(())
         })?;
     }

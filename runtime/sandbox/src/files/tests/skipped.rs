@@ -1,0 +1,128 @@
+//! Entries of an overlay that cannot be looked at or carried out: they are skipped, and everything else is as without them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::files::overlay::{Changes, OnConflict, changes, commit, discard};
+
+struct Scratch {
+    dir: tempfile::TempDir,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        let scratch = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir_all(scratch.host()).unwrap();
+        fs::create_dir_all(scratch.upper()).unwrap();
+        fs::write(scratch.upper().join("good"), "new").unwrap();
+        scratch
+    }
+
+    fn host(&self) -> PathBuf {
+        self.dir.path().join("host")
+    }
+
+    fn overlay(&self) -> PathBuf {
+        self.dir.path().join("changes")
+    }
+
+    fn upper(&self) -> PathBuf {
+        self.overlay().join("upper")
+    }
+
+    fn changes(&self) -> Changes {
+        changes(&self.host(), &self.overlay()).unwrap()
+    }
+
+    fn commit(&self) -> Changes {
+        commit(&self.host(), &self.overlay(), OnConflict::Refuse).unwrap()
+    }
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+fn found(changes: &Changes) -> Vec<&Path> {
+    changes.found.iter().map(|change| change.path.as_path()).collect()
+}
+
+fn skipped(changes: &Changes) -> Vec<&Path> {
+    changes.skipped.iter().map(|one| one.path.as_path()).collect()
+}
+
+#[test]
+fn pipes_and_sockets_are_skipped_and_the_rest_is_carried_out() {
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.upper().join("d")).unwrap();
+    fifo(&scratch.upper().join("d/pipe"));
+    fs::write(scratch.upper().join("d/file"), "x").unwrap();
+    let _socket = UnixListener::bind(scratch.upper().join("socket")).unwrap();
+
+    let listed = scratch.changes();
+    assert_eq!(found(&listed), ["d", "d/file", "good"].map(Path::new));
+    assert_eq!(skipped(&listed), ["d/pipe", "socket"].map(Path::new));
+
+    let done = scratch.commit();
+    assert_eq!(skipped(&done), ["d/pipe", "socket"].map(Path::new));
+    for (path, content) in [("good", "new"), ("d/file", "x")] {
+        assert_eq!(fs::read_to_string(scratch.host().join(path)).unwrap(), content);
+    }
+    // What was skipped stays, is still listed, and can be thrown away.
+    assert_eq!(found(&scratch.changes()), [] as [&Path; 0]);
+    assert_eq!(skipped(&scratch.commit()), ["d/pipe", "socket"].map(Path::new));
+    discard(&scratch.overlay()).unwrap();
+    assert_eq!(skipped(&scratch.changes()), [] as [&Path; 0]);
+}
+
+#[test]
+fn a_pipe_in_the_directory_itself_is_replaced_and_not_read() {
+    let scratch = Scratch::new();
+    fifo(&scratch.host().join("good"));
+    assert_eq!(found(&scratch.changes()), ["good"].map(Path::new));
+    let done = commit(&scratch.host(), &scratch.overlay(), OnConflict::Overwrite).unwrap();
+    assert_eq!(skipped(&done), [] as [&Path; 0]);
+    assert_eq!(fs::read_to_string(scratch.host().join("good")).unwrap(), "new");
+}
+
+#[test]
+fn names_that_are_no_text_are_carried_out() {
+    let scratch = Scratch::new();
+    let name = OsStr::from_bytes(b"\xff\n? y");
+    fs::write(scratch.upper().join(name), "odd").unwrap();
+    assert_eq!(found(&scratch.commit()), [Path::new("good"), Path::new(name)]);
+    assert_eq!(fs::read_to_string(scratch.host().join(name)).unwrap(), "odd");
+}
+
+#[test]
+fn files_are_compared_up_to_their_last_byte() {
+    let scratch = Scratch::new();
+    let long = vec![b'x'; 100_000];
+    let mut other = long.clone();
+    other[99_999] = b'y';
+    for (name, old, new) in [("same", &long, &long), ("other", &long, &other)] {
+        fs::write(scratch.host().join(name), old).unwrap();
+        fs::write(scratch.upper().join(name), new).unwrap();
+    }
+    assert_eq!(found(&scratch.changes()), ["good", "other"].map(Path::new));
+}
+
+#[test]
+fn directories_are_looked_into_up_to_a_depth_and_skipped_beyond() {
+    let scratch = Scratch::new();
+    let mut deep = PathBuf::new();
+    for _ in 0..1_001 {
+        deep.push("d");
+    }
+    fs::create_dir_all(scratch.upper().join(&deep)).unwrap();
+    let listed = scratch.changes();
+    assert_eq!(listed.found.len(), 1_002);
+    assert_eq!(skipped(&listed), [deep.as_path()]);
+}
