@@ -101,17 +101,22 @@ impl Session {
         sink: &dyn EventSink,
         cancel: CancellationToken,
     ) -> Result<TurnReport, AgentError> {
-        if self.is_open() {
-            return Err(AgentError::TurnOpen {
-                session: self.id().to_owned(),
-            });
-        }
+        self.check_closed()?;
         if !matches!(message, Message::User { .. }) {
             return Err(AgentError::NotAPerson {
                 session: self.id().to_owned(),
             });
         }
-        self.begin(message, sink, cancel, None).await
+        self.begin(message, false, sink, cancel, None).await
+    }
+
+    fn check_closed(&self) -> Result<(), AgentError> {
+        if self.is_open() {
+            return Err(AgentError::TurnOpen {
+                session: self.id().to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Runs one turn inside a call of another session.
@@ -122,19 +127,25 @@ impl Session {
         caller: Arc<AgentFiling>,
     ) -> Result<TurnReport, AgentError> {
         let cancel = CancellationToken::new();
-        self.begin(Message::user(task), sink, cancel, Some(caller)).await
+        self.begin(Message::user(task), false, sink, cancel, Some(caller))
+            .await
     }
 
     async fn begin(
         &mut self,
         message: Message,
+        unanswered: bool,
         sink: &dyn EventSink,
         cancel: CancellationToken,
         caller: Option<Arc<AgentFiling>>,
     ) -> Result<TurnReport, AgentError> {
         let provider = self.inner.provider.info().clone();
-        self.drive(Input::Begin { message, provider }, sink, cancel, caller)
-            .await
+        let begin = Input::Begin {
+            message,
+            provider,
+            unanswered,
+        };
+        self.drive(begin, sink, cancel, caller).await
     }
 
     /// Goes on by itself: answers a message that nobody answered, continues after an answer, or begins with the task of
@@ -147,10 +158,12 @@ impl Session {
         sink: &dyn EventSink,
         cancel: CancellationToken,
     ) -> Result<TurnReport, AgentError> {
-        let message = self.state.take_unanswered().unwrap_or_else(|| {
-            let empty = self.state.messages.is_empty();
-            Message::user(if empty { words::BEGIN } else { words::CONTINUE })
-        });
+        self.check_closed()?;
+        if let Some(message) = self.state.unanswered() {
+            return self.begin(message, true, sink, cancel, None).await;
+        }
+        let empty = self.state.messages.is_empty();
+        let message = Message::user(if empty { words::BEGIN } else { words::CONTINUE });
         self.run(message, sink, cancel).await
     }
 

@@ -36,6 +36,9 @@ pub enum Event {
         model: String,
         /// What the person said.
         message: Message,
+        /// `true` when the message stands at the end of the conversation already, and nobody answered it; absent otherwise.
+        #[serde(default, skip_serializing_if = "is_false")]
+        unanswered: bool,
     },
     /// The session begins with a conversation from elsewhere. Comes before the first turn.
     Imported {
@@ -488,6 +491,7 @@ pub(crate) mod tests {
                 provider: "p".into(),
                 model: "m".into(),
                 message: message(),
+                unanswered: true,
             },
             Event::PromptChanged {
                 message: message(),

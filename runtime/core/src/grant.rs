@@ -562,6 +562,35 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_a_name_within_the_limits_of_dns() {
+        let (label, long) = ("a".repeat(63), "a".repeat(64));
+        let name = |last: usize| format!("{label}.{label}.{label}.{}", "b".repeat(last));
+        let good = ["*", "*.example.com", "a-b_c.example", "x", "127.0.0.1", "[::1]"];
+        for host in good
+            .map(str::to_owned)
+            .into_iter()
+            .chain([label.clone(), name(61)])
+        {
+            assert!(format!("http={host}").parse::<Grant>().is_ok(), "{host}");
+        }
+        let bad = [
+            "*.",
+            "a..b",
+            ".a",
+            "a.",
+            "*a",
+            "a.*.b",
+            "*.*",
+            "a+b",
+            "[::1",
+            "\u{e9}.com",
+        ];
+        for host in bad.map(str::to_owned).into_iter().chain([long, name(62)]) {
+            assert!(format!("http={host}").parse::<Grant>().is_err(), "{host}");
+        }
+    }
+
+    #[test]
     fn a_guest_sees_a_directory_under_the_path_that_was_written() {
         for (host, guest) in [
             (".", "/"),

@@ -301,6 +301,25 @@ mod tests {
     }
 
     #[test]
+    fn each_right_but_reading_changes_a_directory() {
+        let access = |read, write, create, delete| DirAccess {
+            read,
+            write,
+            create,
+            delete,
+        };
+        for (access, can_change) in [
+            (access(true, false, false, false), false),
+            (access(false, false, false, false), false),
+            (access(true, true, false, false), true),
+            (access(false, false, true, false), true),
+            (access(false, false, false, true), true),
+        ] {
+            assert_eq!(access.can_change(), can_change, "{access:?}");
+        }
+    }
+
+    #[test]
     fn denials_stand_beside_the_grants_of_a_policy() {
         let lines = [
             "write=.",

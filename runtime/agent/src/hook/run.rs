@@ -20,7 +20,15 @@ use crate::error::BuildError;
 /// All hooks of an agent, in the order in which they run.
 #[derive(Debug, Clone)]
 pub(crate) struct Hooks {
-    hooks: Vec<Arc<dyn Hook>>,
+    hooks: Vec<Registered>,
+}
+
+/// A hook with what it says of itself, which is asked once.
+#[derive(Debug, Clone)]
+struct Registered {
+    hook: Arc<dyn Hook>,
+    name: String,
+    is_guard: bool,
     timeout: Duration,
 }
 
@@ -37,9 +45,14 @@ impl Hooks {
     pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(hooks: Vec<Arc<dyn Hook>>, timeout: Duration) -> Result<Self, BuildError> {
+        let registered = |hook: Arc<dyn Hook>| Registered {
+            name: hook.name().to_owned(),
+            is_guard: hook.is_guard(),
+            timeout: hook.timeout().unwrap_or(timeout),
+            hook,
+        };
         Ok(Self {
-            hooks: sort(hooks)?,
-            timeout,
+            hooks: sort(hooks)?.into_iter().map(registered).collect(),
         })
     }
 
@@ -50,7 +63,7 @@ impl Hooks {
     pub(crate) async fn before_prompt(&self, prompt: &mut PromptDraft, cx: &HookContext) -> Ruling {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::BeforePrompt, cx).await;
-            let work = async { hook.before_prompt(prompt, entered.cx()?).await };
+            let work = async { hook.hook.before_prompt(prompt, entered.cx()?).await };
             let ruling = self.rule(&entered, work).await;
             if ruling != Ruling::Continue {
                 return ruling;
@@ -69,7 +82,7 @@ impl Hooks {
         for hook in &self.hooks {
             call.places = places(&Value::Object(call.arguments.clone()));
             let entered = Entered::new(hook, HookPoint::BeforeCall, cx).await;
-            let work = async { hook.before_call(call, entered.cx()?).await };
+            let work = async { hook.hook.before_call(call, entered.cx()?).await };
             let ruling = self.rule(&entered, work).await;
             if ruling != Ruling::Continue {
                 return ruling;
@@ -81,7 +94,7 @@ impl Hooks {
     pub(crate) async fn after_call(&self, call: &CallReport, cx: &HookContext) {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::AfterCall, cx).await;
-            let work = async { hook.after_call(call, entered.cx()?).await };
+            let work = async { hook.hook.after_call(call, entered.cx()?).await };
             self.look(&entered, work).await;
         }
     }
@@ -89,7 +102,7 @@ impl Hooks {
     pub(crate) async fn after_turn(&self, end: &TurnEnd, cx: &HookContext) {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::AfterTurn, cx).await;
-            let work = async { hook.after_turn(end, entered.cx()?).await };
+            let work = async { hook.hook.after_turn(end, entered.cx()?).await };
             self.look(&entered, work).await;
         }
     }
@@ -97,7 +110,7 @@ impl Hooks {
     pub(crate) async fn on_error(&self, failure: &Failure, cx: &HookContext) {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::OnError, cx).await;
-            let work = async { hook.on_error(failure, entered.cx()?).await };
+            let work = async { hook.hook.on_error(failure, entered.cx()?).await };
             self.look(&entered, work).await;
         }
     }
@@ -111,9 +124,9 @@ impl Hooks {
     ) -> Result<(), String> {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::BeforeSummary, cx).await;
-            let work = async { hook.before_summary(messages, entered.cx()?).await };
-            if !self.look(&entered, work).await && hook.is_guard() {
-                return Err(format!("the hook `{}` failed", hook.name()));
+            let work = async { hook.hook.before_summary(messages, entered.cx()?).await };
+            if !self.look(&entered, work).await && hook.is_guard {
+                return Err(format!("the hook `{}` failed", hook.name));
             }
         }
         Ok(())
@@ -129,9 +142,9 @@ impl Hooks {
     ) -> Result<(), String> {
         for hook in &self.hooks {
             let entered = Entered::new(hook, HookPoint::AfterSummary, cx).await;
-            let work = async { hook.after_summary(replaced, messages, entered.cx()?).await };
-            if !self.look(&entered, work).await && hook.is_guard() {
-                return Err(format!("the hook `{}` failed", hook.name()));
+            let work = async { hook.hook.after_summary(replaced, messages, entered.cx()?).await };
+            if !self.look(&entered, work).await && hook.is_guard {
+                return Err(format!("the hook `{}` failed", hook.name));
             }
         }
         Ok(())
@@ -142,12 +155,12 @@ impl Hooks {
         entered: &Entered<'_>,
         work: impl Future<Output = Result<Verdict, HookError>>,
     ) -> Ruling {
-        let by = entered.hook.name().to_owned();
+        let by = entered.hook.name.clone();
         match self.contained(entered, work).await {
             Ok(Verdict::Continue) => Ruling::Continue,
             Ok(Verdict::Cancel { reason }) => Ruling::Cancel { by, reason },
             Ok(Verdict::Abort { reason }) => Ruling::Abort { by, reason },
-            Err(_) if entered.hook.is_guard() => {
+            Err(_) if entered.hook.is_guard => {
                 let reason = "a check that must pass could not be made".to_owned();
                 Ruling::Cancel { by, reason }
             }
@@ -171,7 +184,7 @@ impl Hooks {
         work: impl Future<Output = Result<T, HookError>>,
     ) -> Result<T, HookFailed> {
         let work = AssertUnwindSafe(work).catch_unwind();
-        let timeout = entered.hook.timeout().unwrap_or(self.timeout);
+        let timeout = entered.hook.timeout;
         let reason = match tokio::time::timeout(timeout, work).await {
             Ok(Ok(Ok(value))) => return Ok(value),
             Ok(Ok(Err(error))) => error.to_string(),
@@ -180,7 +193,7 @@ impl Hooks {
         };
         let text = format!(
             "the hook `{}` failed in `{}`: {reason}",
-            entered.hook.name(),
+            entered.hook.name,
             entered.point.as_str()
         );
         entered.outer.must_notify(NoticeLevel::Warning, text);
@@ -193,29 +206,34 @@ struct HookFailed;
 
 /// A hook that is about to run, with what it reserved of the budget.
 struct Entered<'a> {
-    hook: &'a dyn Hook,
+    hook: &'a Registered,
     point: HookPoint,
     outer: &'a HookContext,
-    own: Result<HookContext, Exhausted>,
+    own: Result<HookContext, String>,
 }
 
 impl<'a> Entered<'a> {
     /// Waits for the reservation of a hook; its time begins afterwards.
-    async fn new(hook: &'a Arc<dyn Hook>, point: HookPoint, cx: &'a HookContext) -> Self {
+    async fn new(hook: &'a Registered, point: HookPoint, cx: &'a HookContext) -> Self {
+        let fuel = std::panic::catch_unwind(AssertUnwindSafe(|| hook.hook.max_fuel(point)));
+        let own = match fuel {
+            Ok(fuel) => cx.reserve(fuel).await.map_err(|Exhausted(unit)| {
+                format!("it did not run, because the budget of {unit} is used up")
+            }),
+            Err(_) => Err("it panicked".into()),
+        };
         Self {
-            hook: hook.as_ref(),
+            hook,
             point,
             outer: cx,
-            own: cx.reserve(hook.max_fuel(point)).await,
+            own,
         }
     }
 
     /// # Errors
-    /// When there is nothing left that it could use.
+    /// When it cannot run, because nothing is left that it could use.
     fn cx(&self) -> Result<&HookContext, HookError> {
-        self.own.as_ref().map_err(|Exhausted(unit)| {
-            HookError(format!("it did not run, because the budget of {unit} is used up"))
-        })
+        self.own.as_ref().map_err(|reason| HookError(reason.clone()))
     }
 }
 

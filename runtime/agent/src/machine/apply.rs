@@ -29,7 +29,9 @@ impl LoopState {
                 self.call_ids.extend(ids.map(|call| call.id.clone()));
                 self.messages.extend(messages.iter().cloned().map(Arc::new));
             }
-            Event::TurnStarted { message, .. } => self.turn_started(message),
+            Event::TurnStarted {
+                message, unanswered, ..
+            } => self.turn_started(message, *unanswered),
             Event::PromptChanged {
                 message,
                 instructions,
@@ -164,8 +166,10 @@ impl LoopState {
         }
     }
 
-    fn turn_started(&mut self, message: &Message) {
-        self.messages.push(Arc::new(message.clone()));
+    fn turn_started(&mut self, message: &Message, unanswered: bool) {
+        if !unanswered {
+            self.messages.push(Arc::new(message.clone()));
+        }
         self.turns += 1;
         self.turn = Some(Turn {
             prompt: message.text(),

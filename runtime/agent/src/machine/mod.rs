@@ -102,6 +102,8 @@ pub enum Input {
         message: Message,
         /// Which model will answer.
         provider: ProviderInfo,
+        /// The message stands at the end of the conversation already.
+        unanswered: bool,
     },
     /// Hooks have looked at the prompt.
     Prompted {
@@ -294,7 +296,14 @@ impl Step<'_> {
     fn take(&mut self, input: Input) {
         let phase = self.state.turn.as_ref().map(|turn| turn.phase);
         match (input, phase) {
-            (Input::Begin { message, provider }, None) => self.begin(message, provider),
+            (
+                Input::Begin {
+                    message,
+                    provider,
+                    unanswered,
+                },
+                None,
+            ) => self.begin(message, provider, unanswered),
             (
                 Input::Prompted {
                     message,
@@ -342,7 +351,7 @@ impl Step<'_> {
         self.emit(Event::Notice { level, text });
     }
 
-    fn begin(&mut self, message: Message, provider: ProviderInfo) {
+    fn begin(&mut self, message: Message, provider: ProviderInfo, unanswered: bool) {
         if self.state.turns == 0 && !self.state.messages.is_empty() {
             // The state has them already; the journal has not.
             let messages = self.state.messages.iter().map(|message| (**message).clone());
@@ -356,6 +365,7 @@ impl Step<'_> {
             provider: provider.provider,
             model: provider.model,
             message,
+            unanswered,
         });
         self.effects.push(Effect::Prompt);
     }

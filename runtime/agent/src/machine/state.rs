@@ -184,13 +184,10 @@ impl LoopState {
         state
     }
 
-    /// Takes back the last message, if it is one of the person's that nobody answered.
-    pub(crate) fn take_unanswered(&mut self) -> Option<Message> {
+    /// The last message, if it is one of the user's that nobody answered.
+    pub(crate) fn unanswered(&self) -> Option<Message> {
         let last = self.messages.last()?;
-        if self.turn.is_some() || !matches!(last.as_ref(), Message::User { .. }) {
-            return None;
-        }
-        self.messages.pop().map(|message| (*message).clone())
+        matches!(last.as_ref(), Message::User { .. }).then(|| (**last).clone())
     }
 
     /// What the session has used, the open turn included.

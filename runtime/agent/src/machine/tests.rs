@@ -184,6 +184,7 @@ impl World {
             return Input::Begin {
                 message: Message::user("hello"),
                 provider: info,
+                unanswered: false,
             };
         }
         // Now and then something that fits nothing.
@@ -431,6 +432,7 @@ fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
                 provider: "p".into(),
                 model: "m".into(),
             },
+            unanswered: false,
         },
         Input::Prompted {
             message: None,
@@ -524,6 +526,7 @@ fn a_call_that_was_done_when_the_turn_was_stopped_keeps_its_result() {
         Input::Begin {
             message: Message::user("go"),
             provider: info,
+            unanswered: false,
         },
         Input::Prompted {
             message: None,
@@ -574,6 +577,7 @@ fn an_event_that_stands_in_a_journal_twice_counts_once() {
         provider: "p".into(),
         model: "m".into(),
         message: Message::user("go"),
+        unanswered: false,
     };
     let answered = Event::StepFinished {
         step: 1,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::TurnOutcome;
+use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, Message, Tool};
@@ -15,7 +15,7 @@ use super::{Heard, agent};
 use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use crate::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
-    PromptDraft, TurnEnd, Verdict,
+    HookPoint, PromptDraft, TurnEnd, Verdict,
 };
 use crate::policy::{ContextPolicy, LoopPolicy};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
@@ -638,5 +638,106 @@ async fn the_fuel_of_hooks_counts_in_the_budget_of_the_session() {
         let ended = matches!(report.outcome, TurnOutcome::Budget { .. });
         assert_eq!(ended, fuel == 100, "{:?}", report.outcome);
         assert_eq!(session.state().spent().fuel, if ended { 120 } else { 180 });
+    }
+}
+
+/// A guard whose methods panic before they give a future, where they are asked.
+struct Broken(HookPoint, bool);
+
+impl Broken {
+    fn at(&self, point: HookPoint) {
+        assert!(self.0 != point, "broken");
+    }
+}
+
+impl Hook for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn max_fuel(&self, point: HookPoint) -> u64 {
+        assert!(!self.1 || self.0 != point, "broken");
+        0
+    }
+
+    fn before_prompt<'a>(
+        &'a self,
+        _prompt: &'a mut PromptDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        for _ in 0..2_000 {
+            cx.notify(NoticeLevel::Info, "a flood");
+        }
+        self.at(HookPoint::BeforePrompt);
+        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        _call: &'a mut CallDraft,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        self.at(HookPoint::BeforeCall);
+        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+    }
+
+    fn after_call<'a>(
+        &'a self,
+        _call: &'a CallReport,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.at(HookPoint::AfterCall);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn after_turn<'a>(
+        &'a self,
+        _end: &'a TurnEnd,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.at(HookPoint::AfterTurn);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_any_method_of_a_hook_is_reported() {
+    for point in [
+        HookPoint::BeforePrompt,
+        HookPoint::BeforeCall,
+        HookPoint::AfterCall,
+        HookPoint::AfterTurn,
+    ] {
+        for in_fuel in [false, true] {
+            let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
+            let heard = Heard::default();
+            let mut session = agent(&script)
+                .tool(tool("t", |_| Ok("ok".into())))
+                .hook(Arc::new(Broken(point, in_fuel)))
+                .build()
+                .unwrap()
+                .session();
+            let report = session
+                .run(Message::user("Go"), &heard, CancellationToken::new())
+                .await
+                .unwrap();
+            let failed = format!("the hook `broken` failed in `{}`: it panicked", point.as_str());
+            let is_told = |event: &Event| matches!(event, Event::Notice { text, .. } if *text == failed);
+            assert_eq!(
+                heard.all().iter().filter(|event| is_told(event)).count(),
+                1,
+                "{failed}"
+            );
+            let refused = report.calls.iter().any(|call| call.error.is_some());
+            assert_eq!(refused, point == HookPoint::BeforeCall);
+            assert_eq!(
+                matches!(report.outcome, TurnOutcome::Aborted { .. }),
+                point == HookPoint::BeforePrompt
+            );
+        }
     }
 }

@@ -192,6 +192,31 @@ async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_answered_later_is_in_the_journal_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = Script::new([Say::Text("Blue."), Say::Hang(""), Say::Text("Green.")]);
+    let agent = agent(&script).store(store(&dir)).build().unwrap();
+    let mut session = agent.session_named("s");
+    session.ask("A colour?").await.unwrap();
+    let cancel = CancellationToken::new();
+    let (report, ()) = tokio::join!(
+        session.run(Message::user("Another?"), &Silent, cancel.clone()),
+        async {
+            while script.requests().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        }
+    );
+    assert_eq!(report.unwrap().outcome, TurnOutcome::Cancelled);
+    session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    let loaded = agent.load("s").await.unwrap();
+    assert_eq!(loaded.state(), session.state());
+    let texts: Vec<String> = loaded.messages().iter().map(|m| m.text()).collect();
+    assert_eq!(texts, ["A colour?", "Blue.", "Another?", "Green."]);
+}
+
+#[tokio::test]
 async fn a_fork_goes_its_own_way() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Text("Sea."), Say::Text("Sky.")]);

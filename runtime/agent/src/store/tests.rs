@@ -26,6 +26,7 @@ fn started(text: &str) -> Event {
         provider: "p".into(),
         model: "m".into(),
         message: Message::user(text),
+        unanswered: false,
     }
 }
 

@@ -237,7 +237,7 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
         SetupError::BaseUrl { .. } => {
             Some("a base URL looks like `https://api.openai.com/v1` or `http://localhost:11434/v1`".into())
         }
-        SetupError::Script { .. } => Some("the format is described at `toolcell run --help`".into()),
+        SetupError::Script { .. } => Some(SCRIPT_HINT.into()),
         SetupError::Proxy { .. } => {
             Some("check HTTPS_PROXY, http_proxy and ALL_PROXY, or exclude the host with NO_PROXY".into())
         }
@@ -248,9 +248,18 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
         .hints(hint)
 }
 
+/// A whole script, for whoever has one that cannot be read.
+const SCRIPT_HINT: &str = r#"a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}"#;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_script_of_the_hint_is_one() {
+        let (_, script) = SCRIPT_HINT.split_once("such as ").unwrap();
+        toolcell_providers::scripted::Script::parse(script).unwrap();
+    }
 
     #[test]
     fn a_key_in_the_keyring_is_read_and_one_that_is_missing_is_named() {

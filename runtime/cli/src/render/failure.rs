@@ -36,9 +36,10 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
         ProviderErrorKind::InvalidRequest => {
             failure.hint("check the name of the model (--model) and the base URL (--base-url)")
         }
-        ProviderErrorKind::Protocol => {
-            failure.hint("check the base URL (--base-url): the server does not speak Chat Completions there")
-        }
+        ProviderErrorKind::Protocol => failure.hint(format!(
+            "check the base URL (--base-url): the server there does not answer as `{}` does",
+            error.provider
+        )),
         ProviderErrorKind::Network => {
             failure.hint("check the base URL (--base-url) and that the server is running")
         }
@@ -114,5 +115,22 @@ fn stop_reason(stop: &toolcell_core::provider::StopReason) -> String {
         StopReason::Paused => "it paused".into(),
         StopReason::Complete => "it was done".into(),
         StopReason::Other(reason) => reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_provider_that_was_asked() {
+        for provider in ["anthropic", "gemini", "openai"] {
+            let error = ProviderError::new(provider, ProviderErrorKind::Protocol, "no JSON");
+            let shown = format!("{:?}", provider_failure(&error));
+            assert!(
+                shown.contains(&format!("does not answer as `{provider}` does")),
+                "{shown}"
+            );
+        }
     }
 }
