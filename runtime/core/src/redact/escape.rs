@@ -288,7 +288,22 @@ mod tests {
     #[test]
     fn what_is_no_escape_has_no_reading() {
         for text in [
-            "%", "%7", "%zz", "\\", "\\u00", "\\uzzzz", "\\ud83d", "\\q", "&", "&x;", "&#;", "=z", "s",
+            "%",
+            "%7",
+            "%zz",
+            "\\",
+            "\\u00",
+            "\\uzzzz",
+            "\\ud83d",
+            "\\q",
+            "&",
+            "&x;",
+            "&lt",
+            "&gtx;",
+            "&amp#115;",
+            "&#;",
+            "=z",
+            "s",
         ] {
             assert_eq!(readings(text), [], "{text}");
         }

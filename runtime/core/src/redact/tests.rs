@@ -222,6 +222,80 @@ fn separators_are_passed_over_up_to_a_number() {
 }
 
 #[test]
+fn a_gap_is_as_long_whatever_it_is_made_of() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    for (gap, is_found) in [
+        (format!("<{}", " ".repeat(31)), true),
+        (format!("<{}", " ".repeat(32)), false),
+        (format!("={}", " ".repeat(31)), true),
+        (format!("={}", " ".repeat(32)), false),
+        ("x".to_owned(), false),
+    ] {
+        let chars: Vec<String> = "s3cretvalue".chars().map(String::from).collect();
+        let found = redactor.text(&chars.join(&gap)).contains("[redacted");
+        assert_eq!(found, is_found, "{gap:?}");
+    }
+}
+
+#[test]
+fn a_soft_line_break_is_passed_over_in_any_pieces() {
+    let redactor = Redactor::new([("short", "s3c+-t")]);
+    let text = "<s=\r\n3=\nc=2B=\r\n-=\r\nt>";
+    for length in 1..text.len() {
+        let mut stream = redactor.stream(Replacement::Name);
+        assert!(!stream.has_found() && stream.held() == 0);
+        let mut out = Vec::new();
+        for piece in text.as_bytes().chunks(length) {
+            out.extend_from_slice(&stream.push(piece));
+        }
+        out.extend(stream.finish());
+        assert_eq!(String::from_utf8(out).unwrap(), "<[redacted:short]>", "{length}");
+        assert!(stream.has_found());
+    }
+}
+
+#[test]
+fn a_short_secret_is_found_in_both_alphabets_of_base64() {
+    let redactor = Redactor::new([("odd", "???>>>")]);
+    for text in ["Pz8/Pj4+", "Pz8_Pj4-", "Pz8/\r\nPj4+", "+4jP/8zP", "-4jP_8zP"] {
+        assert_eq!(redactor.text(text), "[redacted:odd]", "{text}");
+    }
+    assert_eq!(redactor.text("Pz8.Pj4+"), "Pz8.Pj4+");
+}
+
+#[test]
+fn case_matters_in_a_short_encoding_only() {
+    for (value, is_found) in [("secretse", false), ("secretsec", true)] {
+        let redactor = Redactor::new([("t", value)]);
+        let upper = STANDARD.encode(value).to_ascii_uppercase();
+        assert_eq!(redactor.text(&upper).contains("[redacted"), is_found, "{upper}");
+        assert!(redactor.text(&STANDARD.encode(value)).contains("[redacted"));
+    }
+}
+
+#[test]
+fn a_secret_beyond_ascii_is_found_in_utf_16() {
+    let redactor = Redactor::new([("p", "pässwört")]);
+    for to in [u16::to_le_bytes, u16::to_be_bytes] {
+        let text: Vec<u8> = "pässwört".encode_utf16().flat_map(to).collect();
+        let redacted = redactor.bytes(&text);
+        assert!(
+            redacted.len() <= "[redacted:p]".len() + 2,
+            "{}",
+            redacted.escape_ascii()
+        );
+    }
+}
+
+#[test]
+fn a_secret_beyond_ascii_is_not_looked_for_with_gaps() {
+    let redactor = Redactor::new([("p", "pässwört-geheim1")]);
+    for text in ["psswrt geheim1", "p-s-s-w-r-t-g-e-h-e-i-m-1"] {
+        assert_eq!(redactor.text(text), text);
+    }
+}
+
+#[test]
 fn what_resembles_a_short_secret_stays() {
     let redactor = Redactor::new([
         ("pin", "471147"),

@@ -95,6 +95,8 @@ mod tests {
             ("/100%", "/100%"),
             ("/%2", "/%2"),
             ("/%zz", "/%zz"),
+            ("/%4z%7E", "/%4z~"),
+            ("/%z4%7E", "/%z4~"),
             ("", ""),
         ] {
             assert_eq!(decoded(written), read.as_bytes(), "{written}");

@@ -504,6 +504,66 @@ mod tests {
     }
 
     #[test]
+    fn of_several_methods_and_hosts_each_is_matched_alone() {
+        let grant = |host: &str, methods: &[&str]| HttpGrant {
+            host: host.into(),
+            ports: vec![80, 81],
+            schemes: vec!["http".into(), "https".into()],
+            methods: methods.iter().map(|m| (*m).to_owned()).collect(),
+            path: String::new(),
+            private: false,
+        };
+        for (host, methods, method, url, expected) in [
+            (
+                "h.example",
+                &["POST", "PUT"][..],
+                "PUT",
+                "http://h.example/",
+                true,
+            ),
+            (
+                "h.example",
+                &["POST", "PUT"],
+                "POST",
+                "https://h.example:81/",
+                true,
+            ),
+            ("h.example", &["POST", "PUT"], "GET", "http://h.example/", false),
+            (
+                "h.example",
+                &["POST", "PUT"],
+                "PUT",
+                "http://h.example:82/",
+                false,
+            ),
+            ("*.h.example", &[], "GET", "http://8.8.8.8/", false),
+            ("no host", &[], "GET", "http://8.8.8.8/", false),
+            ("no host", &[], "GET", "http://h.example/", false),
+            ("*", &[], "GET", "http://8.8.8.8/", true),
+        ] {
+            let rules = Rules::new(&[grant(host, methods)]);
+            let scope = rules.scope(method, &Target::parse(url).unwrap());
+            assert_eq!(scope.is_some(), expected, "{host} {methods:?} {method} {url}");
+        }
+        assert!(allowed("http-private=http://*", "GET", "http://nas.local/"));
+    }
+
+    #[test]
+    fn the_grant_that_is_proposed_is_private_where_it_must_be() {
+        for (url, private) in [
+            ("http://8.8.8.8/", false),
+            ("http://10.0.0.1/", true),
+            ("http://nas.local/", true),
+            ("http://h.example/", false),
+        ] {
+            let Some(Grant::Http(grant)) = grant_for("GET", &Target::parse(url).unwrap(), false) else {
+                panic!("{url}");
+            };
+            assert_eq!(grant.private, private, "{url}");
+        }
+    }
+
+    #[test]
     fn the_grant_that_is_proposed_allows_the_request_and_can_be_written() {
         for (method, url, line) in [
             (

@@ -434,6 +434,36 @@ mod tests {
     }
 
     #[test]
+    fn the_answer_is_limited_wherever_the_secret_was_put() {
+        let binding = binding(
+            r#"{"name": "token", "origins": ["https://b.example", "https://a.example"], "placeholder": "{{t}",
+                "responses": "withheld"}"#,
+        );
+        let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
+        let withheld = vec![("token".to_owned(), SecretResponses::Withheld)];
+        for (url, header, expected) in [
+            ("https://a.example/?k={{t}", "none", &withheld),
+            ("https://a.example/?k=%7B%7Bt%7D", "none", &withheld),
+            ("https://b.example/", "k {{t}", &withheld),
+            ("https://a.example/?k={t}", "{t}", &Vec::new()),
+            ("https://c.example/?k={{t}", "{{t}", &Vec::new()),
+        ] {
+            let mut target = Target::parse(url).unwrap();
+            let mut headers = HeaderMap::new();
+            headers.insert("x-key", HeaderValue::from_static(header));
+            let treatment = bound.prepare(&target, &mut headers).unwrap();
+            assert_eq!(treatment.must_be_searchable, !url.contains("c.example"), "{url}");
+            assert_eq!(
+                bound.attach(&Method::GET, &mut target, &mut headers),
+                *expected,
+                "{url}"
+            );
+            let is_filled = header.contains("{{t}") && !expected.is_empty();
+            assert_eq!(headers["x-key"].is_sensitive(), is_filled, "{url}");
+        }
+    }
+
+    #[test]
     fn a_request_to_trace_carries_no_secret() {
         let binding = binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#);
         let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
@@ -517,6 +547,14 @@ mod tests {
             ),
             (
                 r#"{"name": "token", "origins": ["https://a.example/path"], "header": "x"}"#,
+                "no origin",
+            ),
+            (
+                r#"{"name": "token", "origins": ["https://a.example/#f"], "header": "x"}"#,
+                "no origin",
+            ),
+            (
+                r#"{"name": "token", "origins": ["https://a.example/?q"], "header": "x"}"#,
                 "no origin",
             ),
             (

@@ -305,6 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_a_dns_name() {
+        let label = |length: usize| "a".repeat(length);
+        let name = |last: usize| [label(63), label(63), label(63), label(last)].join(".");
+        for (host, is_name) in [
+            ("a-b_c.example".to_owned(), true),
+            ("a!b.example".to_owned(), false),
+            ("a$b.example".to_owned(), false),
+            (label(63), true),
+            (label(64), false),
+            (name(61), true),
+            (name(62), false),
+        ] {
+            assert_eq!(
+                Target::parse(&format!("http://{host}/")).is_ok(),
+                is_name,
+                "{host}"
+            );
+        }
+    }
+
+    #[test]
     fn a_url_is_allowed_up_to_eight_kibibytes() {
         let url = |length: usize| format!("http://h/{}", "a".repeat(length - "http://h/".len()));
         assert!(Target::parse(&url(MAX_URL)).is_ok());
