@@ -345,8 +345,9 @@ fn sources() -> impl Fn(&str) -> PathBuf {
             "--offline",
             "--filter-platform",
             host,
+            "--manifest-path",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
         ])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
     assert!(
