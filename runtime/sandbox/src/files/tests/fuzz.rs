@@ -19,9 +19,6 @@ use crate::fuzz_runner::Target;
 /// Content of each file outside of what is granted.
 const CANARY: &str = "nothing that a guest may read";
 
-/// Beginning of each name outside of what is granted.
-const OUTSIDE_NAME: &str = "outside";
-
 /// Places of the granted directory that are denied.
 const DENIED: [&str; 2] = ["inside/private", "inside/dir/denied"];
 
@@ -111,6 +108,15 @@ impl Tree {
         ] {
             fs::write(path(file), CANARY).unwrap();
         }
+        for dir in [
+            "",
+            "outside",
+            "outside/outside-dir",
+            "inside/private",
+            "inside/private/dir",
+        ] {
+            fs::write(path(dir).join(unlisted(root.path())), CANARY).unwrap();
+        }
         for file in [
             "inside/file",
             "inside/sub/file",
@@ -190,6 +196,12 @@ impl Tree {
     }
 }
 
+/// Name of a file in each directory that is not granted. It is another one in each tree, so that no guest gives it to a
+/// file of its own.
+fn unlisted(root: &Path) -> String {
+    root.file_name().expect("a name").to_string_lossy().into_owned()
+}
+
 /// Visits everything below a directory, and goes into a directory where the visitor says so.
 fn walk(dir: &Path, visit: &mut impl FnMut(&Path, &fs::Metadata) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
@@ -222,6 +234,7 @@ struct Run {
     guest: Guest,
     open: Vec<Fd>,
     done: BTreeSet<&'static str>,
+    unlisted: String,
 }
 
 impl Run {
@@ -316,7 +329,7 @@ impl Run {
                             .read_directory_entry(wasmtime::component::Resource::new_borrow(rep))
                             .await
                         {
-                            assert!(!entry.name.starts_with(OUTSIDE_NAME), "list: {line:?}");
+                            assert_ne!(entry.name, self.unlisted, "list: {line:?}");
                         }
                         HostDirectoryEntryStream::drop(&mut view, stream).unwrap();
                     }
@@ -385,6 +398,7 @@ async fn sequence(input: &[u8], layered: bool) -> String {
         guest: Guest::granted(grants, &Limits::default(), denied),
         open: Vec::new(),
         done: BTreeSet::new(),
+        unlisted: unlisted(tree.root.path()),
     };
     let text = String::from_utf8_lossy(input);
     for line in text.lines().take(MAX_OPERATIONS) {
