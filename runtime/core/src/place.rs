@@ -48,9 +48,6 @@ const URL_WORDS: [&str; 6] = ["url", "urls", "uri", "uris", "href", "endpoint"];
 /// Levels of `$ref` and of alternatives that are followed in a schema.
 const MAX_SCHEMA_LEVELS: u32 = 8;
 
-/// Most places of one call.
-const MAX_PLACES: usize = 64;
-
 /// What an argument leads to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentPlace {
@@ -135,9 +132,6 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn value(&mut self, value: &Value, schema: Option<&Value>, name: &str, pointer: String) {
-        if self.found.len() >= MAX_PLACES {
-            return;
-        }
         match value {
             Value::String(text) => {
                 let says = schema.and_then(|schema| self.format(schema, 0));

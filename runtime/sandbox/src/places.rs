@@ -10,13 +10,21 @@ use toolcell_core::{ArgumentPlace, PlaceKind};
 /// Bytes of an argument that is taken for a path or URL. A longer one is neither, and is refused where it is used as one.
 const MAX_TEXT: usize = 8 << 10;
 
+/// Paths of one call whose links are resolved, each of which asks the file system. Further ones are compared in every
+/// spelling, and taken to lead where they are written.
+const MAX_RESOLVED: usize = 256;
+
 /// What the arguments lead to.
 pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<ArgumentPlace> {
+    let mut resolved = 0;
     places_in(arguments, schema)
         .into_iter()
         .filter(|(_, _, text)| text.len() <= MAX_TEXT)
         .filter_map(|(pointer, kind, text)| match kind {
-            PlaceKind::Path => Some(path(pointer, &text, dirs)),
+            PlaceKind::Path => {
+                resolved += 1;
+                Some(path(pointer, &text, dirs, resolved <= MAX_RESOLVED))
+            }
             PlaceKind::Url => url(pointer, &text),
         })
         .collect()
@@ -34,7 +42,7 @@ fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
     })
 }
 
-fn path(pointer: String, text: &str, dirs: &[DirGrant]) -> ArgumentPlace {
+fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> ArgumentPlace {
     let plain = absolute(text);
     // A tool finds the longest directory that holds its path.
     let holding = dirs
@@ -48,7 +56,8 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant]) -> ArgumentPlace {
             // As it is written the path may go through a link and up again, which leads elsewhere than its plain form.
             let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
                 .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
-            (Some(shown(&named)), Some(shown(&real(&written))))
+            let real = if resolves { real(&written) } else { named.clone() };
+            (Some(shown(&named)), Some(shown(&real)))
         }
     };
     ArgumentPlace {
@@ -151,6 +160,22 @@ mod tests {
             assert_eq!(found[0].named, at(named), "{text}");
             assert_eq!(found[0].real, at(real), "{text}");
         }
+    }
+
+    #[test]
+    fn links_are_resolved_for_a_number_of_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("there", root.join("way")).unwrap();
+        std::fs::create_dir(root.join("there")).unwrap();
+        let paths = vec!["way"; MAX_RESOLVED + 1];
+        let found = of(&json!({ "paths": paths }), &json!({}), &[grant(&root, "/")]);
+        let real: Vec<bool> = found
+            .iter()
+            .map(|place| place.real == Some(root.join("there").display().to_string()))
+            .collect();
+        assert_eq!(real[..MAX_RESOLVED], [true; MAX_RESOLVED]);
+        assert_eq!(real[MAX_RESOLVED..], [false]);
     }
 
     #[test]

@@ -176,7 +176,9 @@ pub(crate) enum FlowRule {
 pub(crate) struct RuleTable {
     /// Name of the tool, such as `files_write`; `*` stands for any characters.
     pub(crate) tool: String,
-    /// Patterns for arguments by JSON Pointer, such as `"/path" = "/etc/*"`; all must match.
+    /// Patterns for arguments by JSON Pointer, such as `"/path" = "/etc/*"`; all must match. A path matches a rule that asks
+    /// or denies in every spelling and wherever it really leads, seen from the working directory and from the root; a rule
+    /// that allows only by where it leads. What no tool shall open at all stands in `deny`.
     #[serde(default)]
     pub(crate) arguments: BTreeMap<String, String>,
     /// What happens to a call that matches.

@@ -441,3 +441,69 @@ fn a_relative_denial_starts_at_the_working_directory() {
     );
     assert!(denied.check("data", crate::files::denied::Use::Look).is_ok());
 }
+
+/// Paths that an attack is made of: denied ones, ways to them, and places beside them.
+const PIECES: [&str; 20] = [
+    "private",
+    "private/key",
+    "private/sub",
+    "./private//key",
+    "data",
+    "data/later",
+    "data/later/key",
+    "data/file",
+    "data/deep",
+    "data/up",
+    "data/up/key",
+    "way",
+    "way/key",
+    "alias",
+    "x",
+    "x/key",
+    "x/../private/key",
+    "y",
+    "y/x",
+    "data/deep/../../way",
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_sequence_of_operations_reaches_what_is_denied(
+        steps in proptest::collection::vec((0..9_u8, 0..PIECES.len(), 0..PIECES.len()), 1..40)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let tree = tree();
+            let lines = [tree.deny("private"), tree.deny("data/later/key")];
+            for mut guest in tree.guests(&lines) {
+                for (operation, one, other) in &steps {
+                    let (one, other) = (PIECES[*one], PIECES[*other]);
+                    match operation {
+                        0 => {
+                            let read = guest.read(one).await.unwrap_or_default();
+                            assert!(!read.starts_with(b"secret"), "{one}");
+                        }
+                        1 => drop(guest.write(one, b"written").await),
+                        2 => drop(guest.mkdir(one).await),
+                        3 => drop(guest.rmdir(one).await),
+                        4 => drop(guest.unlink(one).await),
+                        5 => drop(guest.rename((0, one), (0, other)).await),
+                        6 => drop(guest.link((0, one), (0, other)).await),
+                        7 => drop(guest.symlink(other, one).await),
+                        _ => {
+                            let names = guest.list(one).await.unwrap_or_default();
+                            assert!(!names.contains(&"sub".to_owned()), "{one}");
+                        }
+                    }
+                }
+            }
+            let inside: Vec<_> = fs::read_dir(tree.root.join("private")).unwrap().flatten().collect();
+            assert_eq!(inside.len(), 2, "{inside:?}");
+            assert_eq!(fs::read_to_string(tree.root.join("private/key")).unwrap(), "secret");
+            assert!(tree.root.join("private").symlink_metadata().unwrap().is_dir());
+            assert!(tree.root.join("data/later/key").symlink_metadata().is_err());
+        });
+    }
+}
