@@ -248,13 +248,13 @@ fn what_cannot_start_says_why() {
       why: `api.openai.com` needs an API key and none is set for the provider `openai`
      hint: set the key: export OPENAI_API_KEY=…
            │ or try without a model: --provider offline
-    error: no model is named for `openai` at \u{60}http://127.0.0.1:1/v1\u{60}
+    error: no model is named for `openai` at `http://127.0.0.1:1/v1`
      hint: name it with --model, TOOLCELL_MODEL or `[provider] model`
     error: the provider `scripted` has no script
      hint: name it with --model FILE.json
     error: the provider `scripted` cannot be set up
       why: the script is not usable: [work]/gone.json: No such file or directory (os error 2)
-     hint: the format is described at `toolcell run --help`
+     hint: a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)
      hint: check the path; relative paths start at the working directory

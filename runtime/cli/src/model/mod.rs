@@ -112,14 +112,12 @@ fn over_network(
         (Some(model), _) => model.value.as_str(),
         (None, Some(model)) if provider.base_url.is_none() => model,
         (None, _) => {
-            let place = match base_url {
-                "" => String::new(),
-                url => format!(" at `{url}`"),
+            let unnamed = match base_url {
+                "" => text!("no model is named for `{}`", name),
+                url => text!("no model is named for `{}` at `{}`", name, url),
             };
-            return Err(
-                Failure::new(Exit::Config, text!("no model is named for `{}`{}", name, place))
-                    .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"),
-            );
+            return Err(Failure::new(Exit::Config, unnamed)
+                .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"));
         }
     };
     let vertex = match name {
