@@ -250,10 +250,12 @@ async fn secrets(component: &Component) {
     let (result, _) = call(&*tool, json!({"url": "http://b.example.com/"})).await;
     assert!(!text(&result.unwrap()).contains("authorization"));
 
-    // A secret that comes in by another way, here in the arguments, does not leave the cell either.
+    // A secret that comes in by another way, here in the arguments, does not leave the cell either: what any server
+    // answers is masked before the guest reads it, and what the guest says of it afterwards is redacted.
     let (result, heard) = call(&*tool, json!({"url": format!("http://b.example.com/{SECRET}")})).await;
     let page = text(&result.unwrap());
-    assert!(page.contains("GET /[redacted:token] HTTP/1.1"), "{page}");
+    let mask = format!("GET /{} HTTP/1.1", "*".repeat(SECRET.len()));
+    assert!(page.contains(&mask) && page.contains("/[redacted:token]"), "{page}");
     assert!(!format!("{heard:?}").contains(SECRET), "{heard:?}");
     let (result, heard) = call(&*tool, json!({"url": format!("https://denied.example/{SECRET}")})).await;
     assert!(!format!("{result:?} {heard:?}").contains(SECRET));
