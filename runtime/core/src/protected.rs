@@ -14,15 +14,27 @@
 pub const CONFIGURATION: [&str; 2] = ["toolcell.toml", "toolcell.lock"];
 
 /// Files and directories that start programs, by the end of their path.
-pub const PROGRAMS: [&str; 65] = [
+pub const PROGRAMS: [&str; 110] = [
     // Version control: hooks, and configuration that names programs.
     ".git",
     ".hg",
+    ".jj",
+    ".sl",
     ".gitconfig",
     ".githooks",
     ".husky",
     ".pre-commit-config.yaml",
     "lefthook.yml",
+    "lefthook.yaml",
+    "lefthook.toml",
+    "lefthook.json",
+    "lefthook-local.yml",
+    "lefthook-local.yaml",
+    ".lefthook",
+    ".lefthook.yml",
+    ".lefthook.yaml",
+    ".lefthook.toml",
+    ".lefthook.json",
     // Continuous integration.
     ".github/workflows",
     ".github/actions",
@@ -34,11 +46,21 @@ pub const PROGRAMS: [&str; 65] = [
     ".drone.yml",
     ".woodpecker",
     ".woodpecker.yml",
+    ".woodpecker.yaml",
+    ".cirrus.yml",
+    ".cirrus.star",
+    ".build.yml",
+    ".builds",
+    ".semaphore",
+    ".teamcity",
+    ".tekton",
     ".buildkite",
     ".appveyor.yml",
     "appveyor.yml",
     "azure-pipelines.yml",
     "bitbucket-pipelines.yml",
+    "buildspec.yml",
+    "cloudbuild.yaml",
     "Jenkinsfile",
     // Editors.
     ".vscode",
@@ -52,6 +74,9 @@ pub const PROGRAMS: [&str; 65] = [
     ".exrc",
     ".nvimrc",
     ".nvim.lua",
+    ".nvim",
+    ".lvimrc",
+    ".helix",
     ".emacs",
     ".emacs.d",
     ".dir-locals.el",
@@ -62,6 +87,13 @@ pub const PROGRAMS: [&str; 65] = [
     ".codex",
     ".cursor",
     ".gemini",
+    ".aider.conf.yml",
+    ".continue",
+    ".kiro",
+    ".opencode",
+    ".roo",
+    "opencode.json",
+    "opencode.jsonc",
     ".windsurf",
     ".mcp.json",
     // Shells and what they load in a directory.
@@ -77,14 +109,28 @@ pub const PROGRAMS: [&str; 65] = [
     ".zlogout",
     ".cshrc",
     ".kshrc",
+    ".tcshrc",
     ".envrc",
     ".mise.toml",
     "mise.toml",
+    ".mise",
+    ".mise.local.toml",
+    "mise.local.toml",
+    ".config/mise",
+    ".config/fish",
     // Build tools and package managers.
     ".cargo",
     ".npmrc",
     ".yarnrc",
     ".yarnrc.yml",
+    ".yarn",
+    ".pnpmfile.cjs",
+    ".mvn",
+    ".bazelrc",
+    // Debuggers and interpreters that load a file of the directory.
+    ".gdbinit",
+    ".lldbinit",
+    ".Rprofile",
     // Remote access.
     ".ssh",
 ];
@@ -122,7 +168,7 @@ pub fn protection(base: &str, below: &str) -> Option<Protection> {
     let meets = |names: &[&str]| names.iter().any(|name| whole.has(name));
     if meets(&CONFIGURATION) {
         Some(Protection::Configuration)
-    } else if meets(&PROGRAMS) {
+    } else if meets(&PROGRAMS) || whole.is_head {
         Some(Protection::Programs)
     } else {
         None
@@ -144,6 +190,10 @@ struct Folded {
     parts: Vec<String>,
     /// Parts that belong to the granted directory itself.
     base: usize,
+    /// Whether the last part below the base is what Git opens as `HEAD`. It takes any directory with one for a repository,
+    /// and runs what the `config` beside it names (`core.fsmonitor`) when somebody asks for the status. Where file systems
+    /// tell capitals apart, `head` is another file, and a common one.
+    is_head: bool,
 }
 
 impl Folded {
@@ -155,7 +205,17 @@ impl Folded {
         let mut all = parts(base);
         let base = all.len();
         all.extend(parts(below));
-        Self { parts: all, base }
+        let last = below.rsplit('/').find(|part| !part.is_empty()).unwrap_or("");
+        let is_head = if cfg!(target_os = "macos") {
+            fold(last) == "head"
+        } else {
+            last == "HEAD"
+        };
+        Self {
+            parts: all,
+            base,
+            is_head,
+        }
     }
 
     /// Whether the parts of `name` stand one after another, the last of them below the base.
@@ -228,6 +288,18 @@ mod tests {
             ("/p/.github", "workflows/ci.yml", Some(Protection::Programs)),
             ("/p/.github/workflows", "ci.yml", None),
             ("/p/.git", "toolcell.toml", Some(Protection::Configuration)),
+        ] {
+            assert_eq!(protection(base, below), expected, "{base} {below}");
+        }
+    }
+
+    #[test]
+    fn no_directory_becomes_a_bare_repository() {
+        for (base, below, expected) in [
+            ("/p", "HEAD", Some(Protection::Programs)),
+            ("/p", "assets/HEAD", Some(Protection::Programs)),
+            ("/p", "HEAD/x", None),
+            ("/p", "src/HEADER", None),
         ] {
             assert_eq!(protection(base, below), expected, "{base} {below}");
         }

@@ -1,5 +1,7 @@
 //! `wasi:filesystem` with the checks of a policy before each operation.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, File};
 use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
@@ -460,7 +462,12 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<types::MetadataHashValue> {
         self.permit(&fd, &path, Right::Read)?;
         let follow = flags.contains(types::PathFlags::SYMLINK_FOLLOW);
-        let at = self.locate(&fd, &path, Need::Look { follow })?;
+        let at = match self.locate(&fd, &path, Need::Look { follow }) {
+            Err(error) if !follow && is_name(&path) && is(&error, ErrorCode::NotPermitted) => {
+                return Ok(hash_of_name(&path));
+            }
+            at => at?,
+        };
         let hash = self
             .upstream()
             .metadata_hash_at(at.fd(), not_again(), at.path.clone())
@@ -487,6 +494,22 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
 /// A listing by the handle that the guest has of it.
 fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
     Resource::new_borrow(stream.rep())
+}
+
+/// Whether a path is one name, as a listing gives it.
+fn is_name(path: &str) -> bool {
+    !matches!(path, "" | "." | "..") && !path.contains('/')
+}
+
+/// Stands for the metadata of something denied and says no more than its listing. The C library asks for the hash of
+/// each entry and ends a listing where it gets none, so that one denied name would hide all after it.
+fn hash_of_name(name: &str) -> types::MetadataHashValue {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    types::MetadataHashValue {
+        lower: hasher.finish(),
+        upper: 0,
+    }
 }
 
 /// Links were followed by the walk; what is one by now was put there since.

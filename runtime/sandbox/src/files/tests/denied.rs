@@ -259,6 +259,23 @@ fn a_grant_inside_of_a_denied_place_is_refused() {
 }
 
 #[tokio::test]
+async fn a_listing_goes_on_past_what_is_denied() {
+    let tree = tree();
+    let lines = [tree.deny("private"), tree.deny("data/file")];
+    for mut guest in tree.guests(&lines) {
+        // As the C library lists: it ends at the first name without a hash.
+        for name in guest.list(".").await.unwrap() {
+            guest.hash(&name).await.unwrap();
+        }
+        guest.hash("private").await.unwrap();
+        for denied in ["private/key", "./private", "data/file", "private/sub", ".."] {
+            assert!(guest.hash(denied).await.is_err(), "{denied}");
+        }
+        assert!(guest.read("private/key").await.is_err());
+    }
+}
+
+#[tokio::test]
 async fn files_that_start_programs_are_read_and_not_changed() {
     let tree = tree();
     for dir in [".git/hooks", ".github/workflows", "sub/.vscode"] {
@@ -298,6 +315,9 @@ async fn files_that_start_programs_are_read_and_not_changed() {
             ".git/config",
             "deep/.GIT",
             ".envrc",
+            ".jj",
+            "HEAD",
+            "data/HEAD",
             "data/Toolcell.TOML",
             "Jenkinsfile",
         ] {

@@ -170,6 +170,15 @@ impl Guest {
         code(stat).map(|stat| stat.size)
     }
 
+    pub(super) async fn hash(&mut self, path: &str) -> Result<(), ErrorCode> {
+        let root = self.root(0);
+        let hash = self
+            .view()
+            .metadata_hash_at(root, PathFlags::empty(), path.into())
+            .await;
+        code(hash).map(drop)
+    }
+
     pub(super) async fn list(&mut self, path: &str) -> Result<Vec<String>, ErrorCode> {
         let fd = self
             .open(path, OpenFlags::DIRECTORY, DescriptorFlags::READ)
