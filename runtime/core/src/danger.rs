@@ -160,7 +160,7 @@ fn starts_programs(host: &Path, home: &Path) -> bool {
         let programs = Path::new(programs);
         programs.starts_with(below) || below.starts_with(programs)
     };
-    (is_hidden && !is_cache) || PROGRAMS.iter().any(|programs| meets(&programs))
+    (is_hidden && !is_cache) || PROGRAMS.iter().any(meets)
 }
 
 /// The path without `.` and `..`, as it reads.

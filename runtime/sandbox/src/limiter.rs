@@ -174,7 +174,7 @@ mod tests {
         limiter.table_grow_failed(wasmtime::Error::msg("no")).unwrap();
         assert!(
             limiter
-                .memory_growing(1, 10 * TABLE_ELEMENT as usize, None)
+                .memory_growing(1, usize::try_from(10 * TABLE_ELEMENT).unwrap(), None)
                 .unwrap()
         );
         assert!(!limiter.table_growing(0, 10, None).unwrap());

@@ -1,6 +1,10 @@
 //! What the host holds for a guest is memory of its call.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed; its numbers are small"
+)]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that the user and the
 //! model can read.
 //!
-//! What can use something reserves the most that it can use before it begins ([`reserve`]), and is charged what it did
+//! What can use something reserves the most that it can use before it begins (`reserve`), and is charged what it did
 //! use when it ends. So the sum stays within the budget however much runs at the same time. A call gets its reservation
 //! as a limit beside its own limits; an agent that runs as a call gets it as its budget. Requests run one at a time: the
 //! length of the conversation is their estimated input, and what is left beyond it limits the answer.

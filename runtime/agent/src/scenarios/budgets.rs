@@ -103,7 +103,7 @@ impl Tool for Greedy {
                 Some("panic") => panic!("out of luck"),
                 Some("hang") => std::future::pending().await,
                 _ => Ok(ToolOutput::text(
-                    "x".repeat(number("bytes").unwrap_or(1) as usize),
+                    "x".repeat(usize::try_from(number("bytes").unwrap_or(1)).unwrap()),
                 )),
             }
         })

@@ -281,7 +281,7 @@ fn print(
         .unwrap_or(0)
         .min(40);
     for (key, value, origin) in rows {
-        out.cell(NAME, text!("{}", Name(&key)), width)?;
+        out.cell(NAME, text!("{}", Name(key)), width)?;
         out.text("  ")?;
         out.cell(Style::new(), value.clone(), value_width + 2)?;
         out.styled(FAINT, text!("{}", origin))?;

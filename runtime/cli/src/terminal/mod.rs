@@ -3,7 +3,7 @@
 //! | concept | module |
 //! |---|---|
 //! | text that others wrote, made safe to show | [`foreign`] |
-//! | messages: our own words, and in them what others wrote | [`text`] |
+//! | messages: our own words, and in them what others wrote | [`mod@text`] |
 //! | one output stream, laid out and coloured | [`screen`] |
 //! | how wide and high the terminal is | [`size`] |
 //! | questions, and what they are about | [`question`], [`exhibit`] |

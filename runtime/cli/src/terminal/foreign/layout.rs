@@ -138,7 +138,7 @@ impl Layout {
         }
     }
 
-    /// Foreign text that is [`inert`](super::escape::inert).
+    /// Foreign text that is [`inert`].
     pub(crate) fn foreign(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
         if text.is_empty() {
             return;

@@ -218,7 +218,7 @@ fn fuzz_redirects_are_known_as_such_wherever_they_lead() {
                 // What the guest reads is the target, and nothing that two clients could read in two ways.
                 let written = response.headers()["location"].to_str().expect("ASCII");
                 let there = Target::parse(written).expect("a URL");
-                assert_eq!(leads.targets, [there.clone()], "{text:?}");
+                assert_eq!(leads.targets, std::slice::from_ref(&there), "{text:?}");
                 redirects.note(&here, hop, &there);
                 let next = redirects.follow(&there);
                 assert_eq!(next.number, hop.number + 1, "{text:?}");
