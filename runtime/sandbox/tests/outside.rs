@@ -255,7 +255,10 @@ async fn secrets(component: &Component) {
     let (result, heard) = call(&*tool, json!({"url": format!("http://b.example.com/{SECRET}")})).await;
     let page = text(&result.unwrap());
     let mask = format!("GET /{} HTTP/1.1", "*".repeat(SECRET.len()));
-    assert!(page.contains(&mask) && page.contains("/[redacted:token]"), "{page}");
+    assert!(
+        page.contains(&mask) && page.contains("/[redacted:token]"),
+        "{page}"
+    );
     assert!(!format!("{heard:?}").contains(SECRET), "{heard:?}");
     let (result, heard) = call(&*tool, json!({"url": format!("https://denied.example/{SECRET}")})).await;
     assert!(!format!("{result:?} {heard:?}").contains(SECRET));
