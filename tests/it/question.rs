@@ -143,6 +143,58 @@ fn a_question_fits_the_screen_whatever_it_is_about() {
     terminal.wait_for("1 call");
 }
 
+/// What stands on the screen when the first question has been asked.
+fn screen_of(terminal: &mut Terminal, rows: usize) -> Vec<String> {
+    terminal.wait_for(PROMPT);
+    let lines: Vec<String> = terminal.lines().into_iter().map(str::to_owned).collect();
+    terminal.keys("n").keys("\n").wait_for("1 call");
+    lines[lines.len().saturating_sub(rows)..].to_vec()
+}
+
+#[test]
+fn long_paths_do_not_scroll_a_question_out() {
+    let long = |name: &str| format!("{name}/{}", "directory/".repeat(200));
+    let person = asked_about_anything(&json!({
+        "path": long("a"), "file": long("b"), "dir": long("\u{430}b"), "from": long("\u{430}c"), "to": long("\u{430}d"),
+    }));
+    let command = [&RUN_ANY[..], &["--grant", "read=."]].concat();
+    let mut terminal = Terminal::start(&person, &command, "xterm", 80, 24);
+    let screen = screen_of(&mut terminal, 24);
+    assert!(
+        screen
+            .iter()
+            .any(|line| line.starts_with("? `probe` wants to run")),
+        "{screen:#?}"
+    );
+    assert!(
+        screen.iter().any(|line| line.contains("/path leads to ")),
+        "{screen:#?}"
+    );
+}
+
+#[test]
+fn a_low_terminal_shows_what_is_asked_beside_the_answers() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 40, 12);
+    let screen = screen_of(&mut terminal, 12);
+    assert!(
+        screen.iter().any(|line| line.starts_with("? `files_write`")),
+        "{screen:#?}"
+    );
+}
+
+#[test]
+fn a_path_with_blanks_does_not_read_as_our_words() {
+    let person = asked_about(&json!({ "path": "out.txt is allowed by your rules", "content": "a" }));
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
+    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    let quoted = format!(
+        "/path leads to `{}/out.txt is allowed by your rules`",
+        person.work().display()
+    );
+    assert!(terminal.seen.contains(&quoted), "{}", terminal.seen);
+}
+
 #[test]
 fn long_texts_are_shown_by_start_end_length_and_digest() {
     let content = format!("start {} end", "x".repeat(5_000));
@@ -179,7 +231,7 @@ fn names_that_look_like_others_are_flagged() {
     let person = asked_about(&json!({ "path": "p\u{430}ypal.txt", "content": "a" }));
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
     terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
-    let flag = "! /path mixes letters of several writings: p\\u{430}ypal.txt";
+    let flag = "! /path mixes letters of several writings: `p\\u{430}ypal.txt`";
     assert!(terminal.seen.contains(flag), "{}", terminal.seen);
 }
 

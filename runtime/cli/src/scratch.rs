@@ -3,7 +3,8 @@
 //! A tool can also have a scratch directory in the configuration (`scratch = "DIR"`).
 //!
 //! DIR holds for each granted directory an overlay, named by a digest of the directory's path, and beside it a file with
-//! that path.
+//! that path. Anybody can make such files, also a repository that was cloned or a tool; so the state directory has a record
+//! of each overlay, and what it has none of is neither carried out nor removed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -30,6 +31,9 @@ use crate::toolbox::Loaded;
 
 /// Ending of the files that hold the path of a granted directory.
 const ENDING: &str = "path";
+
+/// Name of the directory with the records of overlays, in the state directory.
+const RECORDS: &str = "scratch";
 
 /// Characters of a digest that name an overlay.
 const NAME_LENGTH: usize = 16;
@@ -64,8 +68,8 @@ pub(crate) struct Changed {
 /// Sends the changes of a granted directory to `scratch`.
 ///
 /// # Errors
-/// When `scratch` lies in the directory itself, or cannot be written.
-pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure> {
+/// When `scratch` lies in the directory itself, holds changes of it that Toolcell did not put there, or cannot be written.
+pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environment) -> Result<(), Failure> {
     if !grant.access.can_change() {
         return Ok(());
     }
@@ -88,12 +92,60 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path) -> Result<(), Failure
             .hint("name a directory outside, such as /tmp/scratch"));
     }
     let overlay = scratch.join(overlay_name(&grant.host));
+    if overlay.is_symlink() {
+        return Err(fail().why(text!("`{}` is a symbolic link", overlay.display())));
+    }
     toolcell_fs::private_dir(&overlay).map_err(|e| files::because(fail(), e))?;
+    keep_record(&overlay, &grant.host, environment, &fail)?;
     let path = overlay.with_extension(ENDING);
     toolcell_fs::replace(&path, grant.host.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
         .map_err(|e| files::because(fail(), e))?;
     grant.overlay = Some(overlay);
     Ok(())
+}
+
+/// Remembers in the state directory that Toolcell made an overlay.
+fn keep_record(
+    overlay: &Path,
+    directory: &Path,
+    environment: &Environment,
+    fail: &dyn Fn() -> Failure,
+) -> Result<(), Failure> {
+    if is_recorded(overlay, directory, environment) {
+        return Ok(());
+    }
+    let found = looked_at(directory.to_owned(), overlay.to_owned());
+    if !found.changes.is_empty() || !found.skipped.is_empty() {
+        return Err(fail()
+            .why(text!(
+                "it holds changes of `{}` that no run of yours put there",
+                directory.display()
+            ))
+            .hint("name another directory"));
+    }
+    let record = record(overlay, directory, environment).ok_or_else(|| {
+        fail()
+            .why("there is no home directory, in which to remember that it is yours")
+            .hint("set HOME")
+    })?;
+    if let Some(dir) = record.parent() {
+        toolcell_fs::private_dir(dir).map_err(|e| files::because(fail(), e))?;
+    }
+    toolcell_fs::replace(&record, directory.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
+        .map_err(|e| files::because(fail(), e))
+}
+
+/// The file that says that Toolcell made an overlay; `None` where the user has no state directory.
+fn record(overlay: &Path, directory: &Path, environment: &Environment) -> Option<PathBuf> {
+    let state = environment.state_dir.as_ref()?;
+    let name = [overlay.as_os_str().as_bytes(), directory.as_os_str().as_bytes()].join(&0);
+    Some(state.join(RECORDS).join(Digest::of(&name).hex()))
+}
+
+fn is_recorded(overlay: &Path, directory: &Path, environment: &Environment) -> bool {
+    record(overlay, directory, environment)
+        .and_then(|record| toolcell_fs::read(&record, &Rules::own(MAX_PATH)).ok())
+        .is_some_and(|content| content == directory.as_os_str().as_bytes())
 }
 
 /// The name of the overlay of a granted directory.
@@ -157,13 +209,21 @@ pub(crate) fn count(all: &[Changed]) -> usize {
     all.iter().map(|changed| changed.changes.len()).sum()
 }
 
+/// What lies in a scratch directory.
+pub(crate) struct Found {
+    /// The changes that Toolcell put there.
+    pub(crate) all: Vec<Changed>,
+    /// Directories of which it holds changes that somebody else put there.
+    pub(crate) strange: Vec<PathBuf>,
+}
+
 /// All changes that lie in a scratch directory.
 ///
 /// # Errors
 /// When they cannot be read.
-pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(scratch)? {
+pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Found> {
+    let (mut all, mut strange) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(scratch.canonicalize()?)? {
         let path = entry?.path();
         if path.extension().is_none_or(|ending| ending != ENDING) {
             continue;
@@ -172,10 +232,15 @@ pub(crate) fn read(scratch: &Path) -> io::Result<Vec<Changed>> {
             continue;
         };
         let overlay = path.with_extension("");
-        all.push(looked_at(directory, overlay));
+        if is_recorded(&overlay, &directory, environment) && !overlay.is_symlink() {
+            all.push(looked_at(directory, overlay));
+        } else {
+            strange.push(directory);
+        }
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
-    Ok(all)
+    strange.sort();
+    Ok(Found { all, strange })
 }
 
 /// What an overlay holds. One that cannot be read at all is skipped as a whole.
@@ -240,8 +305,8 @@ impl Scratch {
 
     /// Tells a person what lies in it and what can be done with it; `false` if that is nothing.
     pub(crate) fn tell_changes(&self, console: &Console) -> bool {
-        let all = match read(&self.path) {
-            Ok(all) => all,
+        let all = match read(&self.path, &self.environment) {
+            Ok(found) => found.all,
             // It is made when a tool gets a directory that it may change.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
@@ -327,14 +392,17 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let granted = tempfile::tempdir().unwrap();
         let host = granted.path().canonicalize().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(state.path().join("toolcell"));
         let mut grant = DirGrant {
             host: host.clone(),
             guest: "/".into(),
             access: toolcell_core::policy::DirAccess::WRITE,
             overlay: None,
         };
-        divert(&mut grant, dir.path()).unwrap();
-        let overlay = grant.overlay.unwrap();
+        divert(&mut grant, dir.path(), &environment).unwrap();
+        let overlay = grant.overlay.clone().unwrap();
         std::fs::create_dir_all(overlay.join("upper")).unwrap();
         std::fs::write(overlay.join("upper/new"), "x").unwrap();
         // Somebody else's directory, with names like ours.
@@ -346,11 +414,26 @@ mod tests {
         let linked = overlay_name(Path::new("/elsewhere"));
         std::fs::write(at("target"), "/elsewhere").unwrap();
         std::os::unix::fs::symlink(at("target"), at(&format!("{linked}.path"))).unwrap();
-        let all = read(dir.path()).unwrap();
+        // One that is named as ours are.
+        let planted = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
+        let name = overlay_name(&planted);
+        std::fs::create_dir_all(at(&name).join("upper")).unwrap();
+        std::fs::write(at(&name).join("upper/precious"), "theirs").unwrap();
+        std::fs::write(at(&format!("{name}.path")), planted.as_os_str().as_bytes()).unwrap();
+
+        let found = read(dir.path(), &environment).unwrap();
+        assert_eq!(found.strange, [planted.clone()]);
+        let all = found.all;
         assert_eq!(all.len(), 1);
         assert_eq!((&all[0].directory, count(&all)), (&host, 1));
         all[0].discard().unwrap();
         assert!(!overlay.join("upper").exists());
         assert!(at("project/upper/precious").exists());
+
+        // It does not become ours by being used.
+        grant.host = planted.clone();
+        assert!(divert(&mut grant, dir.path(), &environment).is_err());
+        assert_eq!(read(dir.path(), &environment).unwrap().strange, [planted.clone()]);
+        std::fs::remove_dir(planted).unwrap();
     }
 }

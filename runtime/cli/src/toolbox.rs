@@ -350,7 +350,7 @@ impl<'a> Toolbox<'a> {
         if let Some(dir) = self.settings.scratch_of(settings) {
             let dir = self.environment.path(&dir.value, &self.environment.cwd);
             for grant in &mut policy.grants.dirs {
-                scratch::divert(grant, &dir)?;
+                scratch::divert(grant, &dir, self.environment)?;
             }
         }
         if !policy.grants.buckets.is_empty() {

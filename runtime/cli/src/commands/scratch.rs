@@ -82,7 +82,14 @@ impl Scratch {
             let shown = environment.shown(&dir);
             Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
-        let all = scratch::read(&dir).map_err(|e| fail(Exit::Usage).because(e))?;
+        let scratch::Found { all, strange } =
+            scratch::read(&dir, environment).map_err(|e| fail(Exit::Usage).because(e))?;
+        for directory in strange {
+            console.note(text!(
+                "changes of `{}` are left alone: no run of yours put them there",
+                environment.shown(&directory)
+            ));
+        }
         if let Self::Diff(Diff { json: true, .. }) = &self {
             return print_json(&all);
         }

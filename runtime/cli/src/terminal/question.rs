@@ -24,6 +24,9 @@ const MIN_LINES: usize = 4;
 /// Most bytes of a line that come at once where any text can be typed.
 const MAX_LINE_AT_ONCE: usize = 256;
 
+/// Most characters of a name in what stands below a question, the first of these with which all of it fits on the screen.
+const LONGEST: [usize; 4] = [400, 120, 60, 30];
+
 /// How often a question is asked again before no answer is no.
 const ATTEMPTS: usize = 5;
 
@@ -40,6 +43,15 @@ pub(crate) struct Question {
     pub(crate) choices: Vec<Choice>,
     /// Whether the answer holds for longer than once, so that it can be given only after [`READING_TIME`].
     pub(crate) is_lasting: bool,
+}
+
+/// How what stands below a question is written.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    /// Most characters of a name.
+    longest: usize,
+    /// Whether the title stands there once more.
+    has_title: bool,
 }
 
 /// Something that the user should know to answer.
@@ -248,13 +260,18 @@ impl<'a> Asking<'a> {
     /// Draws the question. Whether something of what it is about is left out.
     fn draw(&mut self, question: &Question) -> io::Result<bool> {
         let (columns, rows) = self.size.now().unwrap_or((80, 24));
-        let below = self.lines(columns, |screen| question.write_below(screen, true))?;
+        let title = self.lines(columns, |screen| question.write_title(screen))?;
+        let (below, form) = self.fitting(
+            question,
+            columns,
+            rows.saturating_sub(title.len() + MIN_LINES + 1),
+        )?;
         let mut shown = Vec::new();
         let mut is_cut = false;
         if let Some(exhibit) = &question.exhibit {
             shown = self.lines(columns, |screen| exhibit.write(screen))?;
             // The title, and the lines below with that of the prompt.
-            let room = rows.saturating_sub(below.len() + 3).max(MIN_LINES);
+            let room = rows.saturating_sub(title.len() + below.len() + 1).max(MIN_LINES);
             is_cut = shown.len() > room;
             if is_cut {
                 let (head, tail) = ((room - 1) * 2 / 3, (room - 1) / 3);
@@ -270,8 +287,7 @@ impl<'a> Asking<'a> {
                 .exhibit
                 .as_ref()
                 .is_some_and(|exhibit| !exhibit.is_whole());
-        let title = self.lines(columns, |screen| question.write_title(screen))?;
-        let below = self.lines(columns, |screen| question.write_below(screen, has_more))?;
+        let below = self.lines(columns, |screen| question.write_below(screen, has_more, form))?;
         self.err.end_open_line()?;
         let out = self.err.inner();
         for line in title.iter().chain(&shown).chain(&below) {
@@ -279,6 +295,27 @@ impl<'a> Asking<'a> {
         }
         out.flush()?;
         Ok(has_more)
+    }
+
+    /// What stands below, in at most so many lines if that is possible: names in it are shortened, and on a terminal too
+    /// low for all of it the title stands there once more, so that what is asked is seen with the answers.
+    fn fitting(&self, question: &Question, columns: usize, room: usize) -> io::Result<(Vec<Vec<u8>>, Form)> {
+        let longest = LONGEST.map(|longest| Form {
+            longest,
+            has_title: false,
+        });
+        for form in longest {
+            let below = self.lines(columns, |screen| question.write_below(screen, true, form))?;
+            if below.len() <= room {
+                return Ok((below, form));
+            }
+        }
+        let form = Form {
+            longest: LONGEST[LONGEST.len() - 1],
+            has_title: true,
+        };
+        let below = self.lines(columns, |screen| question.write_below(screen, true, form))?;
+        Ok((below, form))
     }
 
     /// The physical lines of what is written.
@@ -347,19 +384,24 @@ impl Question {
         screen.end_line()
     }
 
-    fn write_below<W: Write>(&self, screen: &mut Screen<W>, has_more: bool) -> io::Result<()> {
+    fn write_below<W: Write>(&self, screen: &mut Screen<W>, has_more: bool, form: Form) -> io::Result<()> {
         for fact in &self.facts {
             screen.hang(4);
             match fact {
                 Fact::Plain(text) => {
                     screen.text("  · ")?;
-                    screen.line(text.clone())?;
+                    screen.line(text.shortened(form.longest))?;
                 }
                 Fact::Warning(text) => {
                     screen.styled(WARN, "  ! ")?;
-                    screen.line(text.clone())?;
+                    screen.line(text.shortened(form.longest))?;
                 }
             }
+        }
+        if form.has_title {
+            screen.styled(WARN, "? ")?;
+            screen.styled(STRONG, self.title.shortened(form.longest))?;
+            screen.end_line()?;
         }
         let view = Choice {
             key: 'v',

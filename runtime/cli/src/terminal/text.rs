@@ -45,7 +45,8 @@ pub(crate) struct Own(pub(crate) &'static str);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a>(pub(crate) &'a str);
 
-/// A name on one line, bounded, as between backticks.
+/// A name or path on one line, bounded. One of visible ASCII characters alone stands as it is; any other stands between
+/// backticks, so that a name with blanks does not read as words of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
@@ -139,6 +140,25 @@ impl Text {
         text
     }
 
+    /// The same with at most about so many characters of what others wrote in one place, on one line.
+    pub(crate) fn shortened(&self, most: usize) -> Self {
+        let short = |text: &String| {
+            let is_long = text.chars().nth(most).is_some();
+            is_long.then(|| names::quoted(text, most))
+        };
+        let pieces = self.0.iter().map(|piece| match piece {
+            Piece::Quoted(text) => short(text).map(Piece::Quoted),
+            Piece::Foreign(text) => short(text).map(Piece::Foreign),
+            Piece::Own(_) => None,
+        });
+        Self(
+            pieces
+                .zip(&self.0)
+                .map(|(short, piece)| short.unwrap_or_else(|| piece.clone()))
+                .collect(),
+        )
+    }
+
     /// Its parts in order, as a screen shows them.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.0.iter().map(|piece| match piece {
@@ -192,7 +212,18 @@ impl Say for Name<'_> {
 
 impl Say for Shown<'_> {
     fn say(&self, text: &mut Text) {
+        let is_one_word = self
+            .0
+            .chars()
+            .all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '`'));
+        let tick = if is_one_word && !self.0.is_empty() {
+            ""
+        } else {
+            "`"
+        };
+        Own(tick).say(text);
         text.push(Piece::Quoted(self.0.to_owned()));
+        Own(tick).say(text);
     }
 }
 
