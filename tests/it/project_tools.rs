@@ -2,6 +2,7 @@
 
 use crate::cli_person::{Person, SCRIPTED};
 use crate::probe::Probe;
+use crate::pty::Terminal;
 
 /// A person in a project that brings `[tools.NAME]`, whose only tool has this name.
 fn project(name: &str, tool: &str) -> Person {
@@ -321,4 +322,21 @@ fn every_tool_that_ships_has_its_name_taken() {
             seen.stderr
         );
     }
+}
+
+#[test]
+fn a_component_of_a_project_is_asked_about_at_a_terminal() {
+    let person = project("theirs", "their_tool");
+    let call = ["call", "project:theirs", "{}"];
+    let asked = |keys: &str| {
+        let mut terminal = Terminal::start(&person, &call, "xterm", 100, 30);
+        terminal.wait_for("trust `project:theirs`").wait_for("Enter: ");
+        // The answer holds for longer than once, so that it is not taken at once.
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        terminal.keys(keys).end()
+    };
+    assert_eq!(asked("n\n"), Some(4));
+    person.run(&call).ended(4);
+    assert_eq!(asked("y\n"), Some(0));
+    person.run(&call).ended(0);
 }
