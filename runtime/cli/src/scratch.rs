@@ -422,7 +422,7 @@ mod tests {
         std::fs::write(at(&format!("{name}.path")), planted.as_os_str().as_bytes()).unwrap();
 
         let found = read(dir.path(), &environment).unwrap();
-        assert_eq!(found.strange, [planted.clone()]);
+        assert_eq!(found.strange, std::slice::from_ref(&planted));
         let all = found.all;
         assert_eq!(all.len(), 1);
         assert_eq!((&all[0].directory, count(&all)), (&host, 1));
@@ -433,7 +433,10 @@ mod tests {
         // It does not become ours by being used.
         grant.host = planted.clone();
         assert!(divert(&mut grant, dir.path(), &environment).is_err());
-        assert_eq!(read(dir.path(), &environment).unwrap().strange, [planted.clone()]);
+        assert_eq!(
+            read(dir.path(), &environment).unwrap().strange,
+            std::slice::from_ref(&planted)
+        );
         std::fs::remove_dir(planted).unwrap();
     }
 }
