@@ -378,7 +378,10 @@ async fn a_structured_answer_with_a_changed_number_is_refused() {
     ] {
         let (result, _) = run(&structured(&format!("{{\"n\":{text}}}"), None), Policy::default()).await;
         match result {
-            Ok(output) => assert!(kept && output.structured.unwrap()["n"] == text),
+            Ok(output) => {
+                assert!(kept, "{text}");
+                assert_eq!(output.structured.unwrap()["n"].to_string(), text);
+            }
             Err(error) => assert!(
                 !kept && error.to_string().contains("a number that cannot be kept"),
                 "{error}"
