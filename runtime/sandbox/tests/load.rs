@@ -392,13 +392,24 @@ async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
     );
 }
 
-#[tokio::test]
-async fn a_component_is_looked_at_off_the_worker() {
-    let sandbox = sandbox();
-    // What is refused by the first look alone, and so without a compiler that would be waited for.
-    let bytes = vec![0; 1 << 20];
-    let mut load = std::pin::pin!(sandbox.load("x.wasm", &bytes));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(load.as_mut().poll(&mut context).is_pending());
-    assert!(load.await.is_err());
+#[test]
+fn a_component_is_looked_at_off_the_worker() {
+    // The one thread that work off the worker could use is taken, so a load that waits has not looked yet.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let sandbox = sandbox();
+        let (release, taken) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || taken.recv());
+        // What is refused by the first look alone, and so without a compiler that would be waited for.
+        let bytes = vec![0; 1 << 20];
+        let mut load = std::pin::pin!(sandbox.load("x.wasm", &bytes));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(load.as_mut().poll(&mut context).is_pending());
+        release.send(()).unwrap();
+        assert!(load.await.is_err());
+    });
 }
