@@ -14,6 +14,8 @@
 
 mod exhibit;
 pub(crate) mod foreign;
+#[cfg(test)]
+mod fuzz;
 mod question;
 mod screen;
 mod size;

@@ -14,4 +14,4 @@ pub(crate) mod layout;
 pub(crate) mod names;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

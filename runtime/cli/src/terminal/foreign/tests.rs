@@ -5,7 +5,11 @@ use super::layout::{GUTTER, Item, Layout, Width, framed, push};
 use super::names::{Lookalike, lookalike, quoted};
 
 /// The physical lines of a terminal that draws each character with the width that `width` says, and wraps.
-fn physical(text: &str, columns: usize, width: impl Fn(char) -> usize) -> Vec<String> {
+pub(in crate::terminal) fn physical(
+    text: &str,
+    columns: usize,
+    width: impl Fn(char) -> usize,
+) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut column = 0;
     for c in text.chars() {
@@ -27,10 +31,20 @@ fn physical(text: &str, columns: usize, width: impl Fn(char) -> usize) -> Vec<St
 }
 
 /// Terminals disagree about marks: one draws them on the base, another beside it.
-const TERMINALS: [fn(char) -> usize; 2] = [|c| c.width().unwrap_or(1), |c| c.width().unwrap_or(1).max(1)];
+pub(in crate::terminal) const TERMINALS: [fn(char) -> usize; 2] =
+    [|c| c.width().unwrap_or(1), |c| c.width().unwrap_or(1).max(1)];
+
+/// The first character that a terminal acts on, or hides. Joiners stay where they join.
+pub(in crate::terminal) fn first_obeyed(shown: &str) -> Option<char> {
+    let is_obeyed = |c: &char| (c.is_control() && *c != '\n') || is_hidden(*c);
+    shown
+        .chars()
+        .filter(|c| !matches!(c, '\u{200d}' | '\u{200c}'))
+        .find(is_obeyed)
+}
 
 #[track_caller]
-fn assert_framed(text: &str, columns: usize) {
+pub(in crate::terminal) fn assert_framed(text: &str, columns: usize) {
     let shown = framed(text, Width::of(columns));
     for terminal in TERMINALS {
         for line in physical(&shown, columns, terminal) {
@@ -40,9 +54,7 @@ fn assert_framed(text: &str, columns: usize) {
             );
         }
     }
-    let is_obeyed = |c: char| (c.is_control() && c != '\n') || is_hidden(c);
-    let left = shown.replace(['\u{200d}', '\u{200c}'], "");
-    assert_eq!(left.chars().find(|c| is_obeyed(*c)), None, "{text:?}");
+    assert_eq!(first_obeyed(&shown), None, "{text:?}");
 }
 
 /// Text of characters that are known to make trouble, from the bits of a seed.
