@@ -116,7 +116,7 @@ async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() 
     let turns: Vec<_> = (0..CROWD)
         .map(|i| {
             let session = agent.session_named(format!("s{i}"));
-            (i, session.start(format!("word {i}"), toolcell_agent::Silent))
+            (i, session.start(format!("word {i}"), toolcell_agent::NullSink))
         })
         .collect();
     for (i, turn) in turns {

@@ -11,15 +11,15 @@ use toolcell_core::{Message, Provider, Schema, SessionStore, StoreError, Tool, T
 
 use crate::approval::{Approvals, Approver};
 use crate::budget::{Budget, Prices};
+use crate::context::prompt;
 use crate::context::{self, normalise};
-use crate::control;
 use crate::error::BuildError;
 use crate::hook::{Hook, Hooks};
 use crate::machine::{LoopState, Machine, Places, ToolFacts};
 use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
-use crate::prompt;
-use crate::registry::Registry;
 use crate::session::Session;
+use crate::tools::control;
+use crate::tools::registry::Registry;
 
 /// A model, its tools and the rules of its loop. Cloning it is cheap.
 ///

@@ -9,7 +9,7 @@ pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::Flow;
 use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
 
-use crate::fingerprint::canonical;
+use crate::tools::fingerprint::canonical;
 
 /// All rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

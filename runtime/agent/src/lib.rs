@@ -20,34 +20,24 @@ pub mod approval;
 pub mod buckets;
 pub mod budget;
 mod context;
-mod control;
-mod cut;
-mod dispatch;
 mod driver;
 pub mod error;
-mod fingerprint;
 pub mod hook;
 pub mod log;
 #[cfg(test)]
 mod loops_md;
 pub mod machine;
-mod native;
 pub mod policy;
 pub mod preset;
-mod prompt;
-mod registry;
 mod report;
-mod results;
 #[cfg(test)]
 mod scenarios;
 mod session;
-mod spans;
 mod sqlite;
 pub mod store;
-mod subagent;
 #[cfg(test)]
 mod testing;
-mod words;
+mod tools;
 
 pub use agent::{Agent, AgentBuilder};
 pub use approval::{
@@ -59,8 +49,8 @@ pub use error::{AgentError, BuildError};
 pub use hook::Hook;
 pub use log::{LogFiles, Tee};
 pub use machine::{LoopState, Machine};
-pub use native::{FnTool, FnToolError, IntoOutput};
 pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
-pub use session::{Running, Session, Silent};
+pub use session::{NullSink, Running, Session};
 pub use store::SqliteStore;
+pub use tools::native::{FnTool, FnToolError, IntoOutput};

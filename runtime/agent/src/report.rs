@@ -60,7 +60,7 @@ pub struct CallRecord {
 
 /// What happened so far, while a turn runs.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
+pub(crate) struct TurnRecorder {
     end: Option<(TurnOutcome, String, Option<Value>)>,
     steps: u32,
     usage: Usage,
@@ -69,7 +69,7 @@ pub(crate) struct Record {
     reasoning: Vec<String>,
 }
 
-impl Record {
+impl TurnRecorder {
     pub(crate) fn note(&mut self, event: &Event) {
         match event {
             Event::StepStarted { step } => self.steps = *step,

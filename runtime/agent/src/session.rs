@@ -12,20 +12,21 @@ use toolcell_core::{Event, EventSink, Message};
 use tracing::Instrument as _;
 
 use crate::agent::Inner;
+use crate::context::messages;
 use crate::driver::Driver;
 use crate::driver::journal::Journal;
+use crate::driver::spans;
 use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
-use crate::results::Shelf;
-use crate::subagent::AgentFiling;
-use crate::{spans, words};
+use crate::tools::results::ResultStore;
+use crate::tools::subagent::AgentFiling;
 
 /// A conversation that goes on turn by turn.
 pub struct Session {
     inner: Arc<Inner>,
     state: LoopState,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ResultStore>,
     journal: Journal,
 }
 
@@ -39,16 +40,16 @@ pub struct Running {
 
 /// A sink that shows nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NullSink;
 
-impl EventSink for Silent {
+impl EventSink for NullSink {
     fn event(&self, _event: &Event) {}
 }
 
 impl Session {
     /// A session of which the store has `stored` events.
     pub(crate) fn new(inner: Arc<Inner>, state: LoopState, stored: u64) -> Self {
-        let shelf = Arc::new(Shelf::new(&state.session, inner.store.clone()));
+        let shelf = Arc::new(ResultStore::new(&state.session, inner.store.clone()));
         let journal = Journal::new(&state.session, inner.store.clone(), stored);
         Self {
             inner,
@@ -83,7 +84,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<TurnReport, AgentError> {
-        self.run(Message::user(text), &Silent, CancellationToken::new())
+        self.run(Message::user(text), &NullSink, CancellationToken::new())
             .await
     }
 
@@ -163,7 +164,11 @@ impl Session {
             return self.begin(message, true, sink, cancel, None).await;
         }
         let empty = self.state.messages.is_empty();
-        let message = Message::user(if empty { words::BEGIN } else { words::CONTINUE });
+        let message = Message::user(if empty {
+            messages::BEGIN
+        } else {
+            messages::CONTINUE
+        });
         self.run(message, sink, cancel).await
     }
 
@@ -204,7 +209,7 @@ impl Session {
         self.drive(stop, sink, CancellationToken::new(), None).await
     }
 
-    /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`Silent`] hears nothing.
+    /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`NullSink`] hears nothing.
     pub fn start(mut self, message: impl Into<Message>, sink: impl EventSink + 'static) -> Running {
         let id = self.id().to_owned();
         let cancel = CancellationToken::new();

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use crate::report::{Exit, Failure};
+use crate::error::{Exit, Failure};
 
 /// The surroundings of this process.
 #[derive(Debug, Clone)]

@@ -3,44 +3,19 @@
 //! It is the only crate that reads the environment, the home directory and the working directory, and the only one that
 //! knows all the others.
 
-mod approve;
-mod args;
-mod assemble;
-mod buckets;
+mod agent;
+mod approval;
 mod commands;
+mod components;
 mod config;
 mod environment;
+mod error;
 mod exit;
-mod files;
-mod flow;
-mod grants;
-mod hints;
-mod history;
-mod hook;
-mod interrupt;
-mod keyring;
-mod lock;
-mod log;
-mod logs;
-mod model;
-mod near;
-mod own;
-mod project_rules;
-mod quote;
-mod remembered;
-mod render;
-mod report;
+mod flags;
 mod scratch;
-mod scratch_diff;
-mod secrets;
-mod shipped;
-mod subagents;
-mod suspicion;
+mod session;
 mod telemetry;
-mod terminal;
-mod toolbox;
-mod trust;
-mod turns;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -51,7 +26,7 @@ fn main() -> ExitCode {
         return toolcell_sandbox::compile_child_main();
     }
     environment::forbid_core_dumps();
-    let cli = args::Cli::parse();
+    let cli = flags::Cli::parse();
     let environment = match environment::Environment::read() {
         Ok(environment) => environment,
         Err(failure) => {
@@ -59,13 +34,12 @@ fn main() -> ExitCode {
             return failure.exit.into();
         }
     };
-    let console = render::Console::new(&environment);
+    let console = ui::render::Console::new(&environment);
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            console.tell(
-                &report::Failure::new(exit::Exit::Internal, "no threads can be started").because(error),
-            );
+            console
+                .tell(&error::Failure::new(exit::Exit::Internal, "no threads can be started").because(error));
             return exit::Exit::Internal.into();
         }
     };
@@ -73,6 +47,6 @@ fn main() -> ExitCode {
     // A call that ignores its end must not hold the process.
     runtime.shutdown_background();
     // A question that nobody waits for any more may still stand there.
-    terminal::restore();
-    report::end(ended, &console).into()
+    ui::terminal::restore();
+    error::end(ended, &console).into()
 }

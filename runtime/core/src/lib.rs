@@ -21,13 +21,13 @@
 
 pub mod approval;
 pub mod content;
-pub mod danger;
 pub mod denial;
 pub mod error;
 pub mod event;
 #[cfg(test)]
 mod event_docs;
 pub mod grant;
+pub mod grant_risk;
 pub mod json;
 pub mod keyvalue;
 pub mod message;
@@ -60,7 +60,7 @@ pub use redact::Redactor;
 pub use schema::Schema;
 pub use secret::{SecretBinding, Secrets};
 pub use store::{SessionStore, StoreError};
-pub use tool::{CallContext, Left, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
+pub use tool::{CallContext, RemainingBudget, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
 
 use std::future::Future;
 use std::pin::Pin;

@@ -28,8 +28,8 @@ pub trait Tool: Send + Sync {
     /// Upper bound of what one call uses, beside the call itself and its result; `None` in a field means unknown. A
     /// session with a budget reserves this much before the call begins, and all that it has left where nothing is known,
     /// so that calls at the same time stay within the budget together.
-    fn max_use(&self) -> Left {
-        Left::default()
+    fn max_use(&self) -> RemainingBudget {
+        RemainingBudget::default()
     }
 
     /// What the arguments of a call lead to, for rules, hooks and remembered approvals that name files or URLs. May look at
@@ -48,7 +48,7 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
         (**self).call(call, cx)
     }
 
-    fn max_use(&self) -> Left {
+    fn max_use(&self) -> RemainingBudget {
         (**self).max_use()
     }
 
@@ -140,8 +140,8 @@ pub trait CallObserver: Send + Sync {
     /// What the call used; once, when it ends in whatever way.
     fn receipt(&self, _receipt: Receipt) {}
     /// What the call may use at most, because its session has reserved no more for it. Whatever its own limits allow.
-    fn left(&self) -> Left {
-        Left::default()
+    fn left(&self) -> RemainingBudget {
+        RemainingBudget::default()
     }
     /// Something that happened in a session inside the call.
     fn nested(&self, _event: &Event) {}
@@ -155,7 +155,7 @@ pub trait CallObserver: Send + Sync {
 
 /// What is left of what a session may use; `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingBudget {
     /// Units of fuel.
     pub fuel: Option<u64>,
     /// Milliseconds until the session ends.
@@ -174,7 +174,7 @@ pub struct Left {
     pub prices: Option<Prices>,
 }
 
-impl Left {
+impl RemainingBudget {
     /// Nothing at all: the bound of a tool that has no cell and is no agent.
     pub const NOTHING: Self = Self {
         fuel: Some(0),
@@ -405,20 +405,23 @@ mod tests {
 
     #[test]
     fn what_two_sessions_leave_is_the_least_of_each_and_says_what_is_used_up() {
-        let outer = Left {
+        let outer = RemainingBudget {
             fuel: Some(5),
             calls: Some(0),
-            ..Left::default()
+            ..RemainingBudget::default()
         };
-        let inner = Left {
+        let inner = RemainingBudget {
             fuel: Some(7),
             tokens: Some(1),
-            ..Left::default()
+            ..RemainingBudget::default()
         };
         let both = outer.within(inner);
         assert_eq!((both.fuel, both.calls, both.tokens), (Some(5), Some(0), Some(1)));
         assert_eq!(both.used_up(), Some("calls"));
-        assert_eq!((inner.used_up(), Left::default().used_up()), (None, None));
+        assert_eq!(
+            (inner.used_up(), RemainingBudget::default().used_up()),
+            (None, None)
+        );
     }
 
     #[test]

@@ -7,13 +7,13 @@ use runner::Target;
 use toolcell_core::Part;
 use toolcell_core::provider::{Completion, Delta, Request};
 
-use crate::answer::Answer;
 use crate::anthropic::MessagesDecoder;
 use crate::framing::{Framing, Reader};
 use crate::gemini::GeminiDecoder;
 use crate::http::{Decoder, Progress};
 use crate::ollama::OllamaDecoder;
 use crate::openai::ChatDecoder;
+use crate::response_builder::ResponseBuilder;
 use crate::responses::ResponsesDecoder;
 use crate::robustness::WORDS;
 
@@ -36,7 +36,7 @@ struct Read {
 /// Reads an answer that arrives in pieces of `piece` bytes, as an exchange does.
 fn read(mut decoder: Box<dyn Decoder>, framing: Framing, bytes: &[u8], piece: usize) -> Read {
     let mut reader = Reader::new(framing);
-    let mut answer = Answer::to(&Request::default(), "p");
+    let mut answer = ResponseBuilder::to(&Request::default(), "p");
     let mut deltas = Vec::new();
     let end = (|| {
         let mut progress = Progress::Open;

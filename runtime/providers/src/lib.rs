@@ -17,12 +17,11 @@
 //! store, where `SSL_CERT_FILE` and `SSL_CERT_DIR` name another), and nothing is printed. Keys are kept in [`ApiKey`] and
 //! are cut out of every error.
 
-mod answer;
 pub mod anthropic;
 mod arguments;
-mod echo;
 mod emit;
 mod error;
+mod fallback_text;
 mod framing;
 #[cfg(test)]
 mod fuzz;
@@ -34,10 +33,11 @@ pub mod ollama;
 mod opaque;
 pub mod openai;
 pub mod price;
+mod response_builder;
 pub mod responses;
 #[cfg(test)]
 mod robustness;
-mod said;
+mod sanitize;
 mod schema;
 pub mod scripted;
 pub mod text_calls;

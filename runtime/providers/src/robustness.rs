@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolcell_core::provider::Request;
 
-use crate::answer::Answer;
 use crate::anthropic::MessagesDecoder;
 use crate::framing::Event;
 use crate::gemini::GeminiDecoder;
 use crate::http::Decoder;
 use crate::ollama::OllamaDecoder;
 use crate::openai::ChatDecoder;
+use crate::response_builder::ResponseBuilder;
 use crate::responses::ResponsesDecoder;
 
 /// Words that the wires give a meaning.
@@ -105,7 +105,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 fn read(mut decoder: impl Decoder, events: &[String]) {
-    let mut answer = Answer::to(&Request::default(), "p");
+    let mut answer = ResponseBuilder::to(&Request::default(), "p");
     for data in events {
         let event = Event {
             name: String::new(),

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolcell_core::{Policy, Secrets, Tool, ToolSpec};
 
-use crate::cell::Cells;
-use crate::contract::{ProviderPre, Role};
-use crate::egress::{BoundSecrets, Egress, InvalidBinding, Outside};
-use crate::imports::{Ability, Import};
-use crate::state::CellState;
+use crate::bindings::{ProviderPre, Role};
+use crate::cell::CellRunner;
+use crate::cell::state::CellState;
+use crate::egress::{BoundSecrets, Egress, InvalidBinding, Transport};
+use crate::load::imports::{Ability, Import};
 use crate::tool::ComponentTool;
 
 /// The SHA-256 of the bytes of a component (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
@@ -35,8 +35,8 @@ pub struct Identity {
 
 /// What a cell of a component needs, whatever the component is.
 pub(crate) struct Base {
-    pub(crate) cells: Arc<Cells>,
-    pub(crate) outside: Outside,
+    pub(crate) cells: Arc<CellRunner>,
+    pub(crate) outside: Transport,
     pub(crate) footprint: Footprint,
     pub(crate) identity: Identity,
 }

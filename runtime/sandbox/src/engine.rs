@@ -13,8 +13,8 @@
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
 
-use crate::shape::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
-use crate::ticker;
+use crate::cell::epoch;
+use crate::load::preflight::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
 
 /// Features that are off although the engine would have some of them on.
 const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC
@@ -76,7 +76,7 @@ pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), Engine
             (engine, false)
         }
     };
-    ticker::start(engine.weak()).map_err(EngineError::Ticker)?;
+    epoch::start(engine.weak()).map_err(EngineError::Ticker)?;
     Ok((engine, has_pool))
 }
 

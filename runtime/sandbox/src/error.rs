@@ -4,7 +4,7 @@ use toolcell_core::ToolError;
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 
-use crate::shape::Excess;
+use crate::load::preflight::ComplexityLimit;
 
 /// Why a component cannot be loaded. [`LoadError::hint`] says what may help.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -90,7 +90,7 @@ pub enum LoadError {
     #[error("the component is too complex: more than {} {excess}", excess.limit())]
     TooComplex {
         /// Of what there is too much.
-        excess: Excess,
+        excess: ComplexityLimit,
     },
     /// The compiler reached a limit.
     #[error("compiling the component was stopped: {limit}")]
@@ -147,7 +147,7 @@ pub enum LoadError {
     },
     /// A hook says something of itself that cannot be.
     #[error("what the hook says of itself cannot be used: {reason}")]
-    Claims {
+    HookManifest {
         /// What is wrong.
         reason: String,
     },

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use wit_parser::{Handle, Resolve, Type, TypeDefKind};
 
-use crate::imports::Ability;
+use crate::load::imports::Ability;
 
 /// The function, what bounds lists and texts that the guest gives, and what bounds those that it gets.
 type Row = (&'static str, &'static str, &'static str);

@@ -54,16 +54,12 @@
 //!
 //! The crate reads no environment and prints nothing.
 
-mod cache;
+mod bindings;
 mod cell;
-mod compile;
 mod component;
-mod contract;
-mod definitions;
 mod egress;
 mod engine;
 mod error;
-mod failure;
 mod files;
 #[cfg(test)]
 #[path = "../../../tests/fuzz/mod.rs"]
@@ -71,33 +67,22 @@ mod fuzz_runner;
 pub mod hook;
 #[cfg(test)]
 mod import_bounds;
-mod imports;
 mod keyvalue;
-mod ledger;
-mod limiter;
-mod memory;
-mod meter;
-mod objects;
+mod load;
 mod places;
-mod plumbing;
 mod sandbox;
-mod shape;
-mod sockets;
-mod state;
-mod ticker;
 mod tool;
-mod voice;
 
-pub use cache::CacheError;
-pub use compile::{
-    CompileCommand, CompileLimits, Compiler, CompilerIsolation, Protection, compile_child_main,
-};
 pub use component::{Component, Digest, Identity, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use engine::EngineError;
 pub use error::{CompileLimit, LoadError};
 pub use files::overlay;
 pub use hook::{CellHook, HookComponent};
-pub use imports::{Ability, Import};
+pub use load::cache::CacheError;
+pub use load::compile::{
+    CompileCommand, CompileLimits, Compiler, CompilerIsolation, Protection, compile_child_main,
+};
+pub use load::imports::{Ability, Import};
+pub use load::preflight::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};
-pub use shape::{Excess, MAX_CORE_INSTANCES};

@@ -11,20 +11,20 @@ use toolcell_core::tool::Unobserved;
 use toolcell_core::{KeyValueStore, ToolError};
 use wasmtime::component::{InstancePre, Linker};
 
-use crate::cache::{Cache, CacheError, EntryName};
-use crate::cell::{Cells, Job, Order};
-use crate::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
+use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
+use crate::cell::memory::MemoryPool;
+use crate::cell::state::{self, CellState};
+use crate::cell::{CellRequest, CellRunner, GuestCall};
 use crate::component::{Base, Component, Digest, Footprint, Identity, Loaded};
-use crate::contract::{HookProviderPre, ProviderPre, Role, split_version};
-use crate::definitions::{self, Ask};
-use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Outside};
+use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
 use crate::engine::{self, EngineError, TABLES_PER_SLOT};
 use crate::error::LoadError;
 use crate::hook::{self, HookComponent, LoadedHook};
-use crate::imports;
-use crate::memory::MemoryPool;
-use crate::shape;
-use crate::state::{self, CellState};
+use crate::load::cache::{Cache, CacheError, EntryName};
+use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
+use crate::load::definitions::{self, Ask};
+use crate::load::imports;
+use crate::load::preflight;
 
 /// Bytes that the host may keep for the instances of a cell without charging them: as much as it keeps for every cell
 /// anyway. Tools have some 50 KiB, language runtimes up to a megabyte.
@@ -104,8 +104,8 @@ pub struct Statistics {
 pub struct Sandbox(Arc<Shared>);
 
 struct Shared {
-    cells: Arc<Cells>,
-    outside: Outside,
+    cells: Arc<CellRunner>,
+    outside: Transport,
     linker: Linker<CellState>,
     cache: Option<Arc<Cache>>,
     cache_error: Option<CacheError>,
@@ -158,11 +158,11 @@ impl Sandbox {
         } else {
             Semaphore::MAX_PERMITS
         };
-        let outside = Outside::new(options.network.clone(), &options.trusted_roots);
+        let outside = Transport::new(options.network.clone(), &options.trusted_roots);
         let jobs = options.compile_jobs.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self(Arc::new(Shared {
             outside,
-            cells: Arc::new(Cells {
+            cells: Arc::new(CellRunner {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
                 memory: MemoryPool::new(options.memory),
@@ -324,7 +324,7 @@ impl Shared {
         let bytes: Arc<[u8]> = bytes.into();
         let looked_at = bytes.clone();
         let (shape, imports, digest) = off_worker(move || {
-            let shape = shape::scan(&looked_at)?;
+            let shape = preflight::scan(&looked_at)?;
             check_contract(role, &shape.exports)?;
             let imports = imports::classify(&shape.imports)?;
             Ok((shape, imports, Digest::of(&looked_at)))
@@ -459,12 +459,17 @@ impl Shared {
     }
 
     /// Asks a component what it is, in a cell with nothing granted.
-    async fn ask<J: Job>(&self, pre: &J::World, footprint: Footprint, job: J) -> Result<J::Done, LoadError> {
+    async fn ask<J: GuestCall>(
+        &self,
+        pre: &J::World,
+        footprint: Footprint,
+        job: J,
+    ) -> Result<J::Done, LoadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let policy = definitions::bare_policy();
         let outside = self.outside.clone();
         let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), outside);
-        let order = Order {
+        let order = CellRequest {
             pre,
             policy: &policy,
             egress: &Arc::new(egress),

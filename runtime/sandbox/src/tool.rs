@@ -7,18 +7,18 @@ use serde_json::Value;
 use toolcell_core::json::inexact_number;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    ArgumentPlace, Blob, BoxFuture, CallContext, Content, Left, Link, Policy, Redactor, Schema, Tool,
-    ToolCall, ToolError, ToolOutput, ToolSpec,
+    ArgumentPlace, Blob, BoxFuture, CallContext, Content, Link, Policy, Redactor, RemainingBudget, Schema,
+    Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
 };
 use wasmtime::Store;
 
-use crate::cell::{Job, Order};
+use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
+use crate::cell::failure;
+use crate::cell::state::CellState;
+use crate::cell::{CellRequest, GuestCall};
 use crate::component::Loaded;
-use crate::contract::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::egress::Egress;
-use crate::failure;
 use crate::places;
-use crate::state::CellState;
 
 /// One tool of one component, with the policy under which it is called.
 pub(crate) struct ComponentTool {
@@ -45,14 +45,14 @@ impl Tool for ComponentTool {
         })
     }
 
-    fn max_use(&self) -> Left {
+    fn max_use(&self) -> RemainingBudget {
         let limits = &self.policy.limits;
-        Left {
+        RemainingBudget {
             fuel: Some(limits.fuel),
             call_ms: Some(limits.wall_ms),
             // Pictures and files come on top of the text of a result.
             bytes: Some(limits.output),
-            ..Left::NOTHING
+            ..RemainingBudget::NOTHING
         }
     }
 
@@ -74,7 +74,7 @@ impl ComponentTool {
                 .collect(),
         };
         let policy = within(&self.policy, cx.observer.left());
-        let order = Order {
+        let order = CellRequest {
             pre: &self.component.pre,
             policy: &policy,
             egress: &self.egress,
@@ -96,7 +96,7 @@ impl ComponentTool {
 }
 
 /// The policy with what the session of the call has left as its limits, where that is less.
-pub(crate) fn within(policy: &Policy, left: Left) -> Cow<'_, Policy> {
+pub(crate) fn within(policy: &Policy, left: RemainingBudget) -> Cow<'_, Policy> {
     let fuel = left.fuel.filter(|left| *left < policy.limits.fuel);
     let wall_ms = [left.wall_ms, left.call_ms].into_iter().flatten().min();
     let wall_ms = wall_ms.filter(|left| *left < policy.limits.wall_ms);
@@ -114,7 +114,7 @@ struct Run {
     call: Call,
 }
 
-impl Job for Run {
+impl GuestCall for Run {
     type World = ProviderPre<CellState>;
     type Done = Result<Output, GuestError>;
 
@@ -138,11 +138,11 @@ fn byte_len(call: &Call) -> u64 {
     (call.arguments.len() + context) as u64
 }
 
-pub(crate) fn content_len(content: &contract::Content) -> usize {
+pub(crate) fn content_len(content: &bindings::Content) -> usize {
     match content {
-        contract::Content::Text(text) => text.len(),
-        contract::Content::Blob(blob) => blob.media_type.len() + blob.data.len(),
-        contract::Content::Link(link) => {
+        bindings::Content::Text(text) => text.len(),
+        bindings::Content::Blob(blob) => blob.media_type.len() + blob.data.len(),
+        bindings::Content::Link(link) => {
             link.uri.len() + link.name.len() + link.media_type.as_ref().map_or(0, String::len)
         }
     }
@@ -187,14 +187,14 @@ fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Resul
     Ok(value)
 }
 
-pub(crate) fn to_core(content: contract::Content) -> Content {
+pub(crate) fn to_core(content: bindings::Content) -> Content {
     match content {
-        contract::Content::Text(text) => Content::Text { text },
-        contract::Content::Blob(blob) => Content::Blob(Blob {
+        bindings::Content::Text(text) => Content::Text { text },
+        bindings::Content::Blob(blob) => Content::Blob(Blob {
             media_type: blob.media_type,
             data: blob.data,
         }),
-        contract::Content::Link(link) => Content::Link(Link {
+        bindings::Content::Link(link) => Content::Link(Link {
             uri: link.uri,
             name: link.name,
             media_type: link.media_type,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::json;
 use support::{Ear, Probe, call, call_of, listening, load, only_tool, run, sandbox};
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
-use toolcell_core::{CallContext, Left, Limit, Limits, Policy, ToolError, ToolOutput};
+use toolcell_core::{CallContext, Limit, Limits, Policy, RemainingBudget, ToolError, ToolOutput};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const PAGE: u64 = 64 << 10;
@@ -499,10 +499,10 @@ async fn a_panic_in_a_function_of_the_host_fails_that_call_only() {
 }
 
 /// A session that has this much left.
-struct Poor(Left, Ear);
+struct Poor(RemainingBudget, Ear);
 
 impl CallObserver for Poor {
-    fn left(&self) -> Left {
+    fn left(&self) -> RemainingBudget {
         self.0
     }
 
@@ -519,7 +519,7 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
     let mut policy = Policy::default();
     policy.limits.fuel = 1_000_000;
     let tool = only_tool(&component, policy);
-    let limit_of = async |left: Left| {
+    let limit_of = async |left: RemainingBudget| {
         let observer = Arc::new(Poor(left, Ear::default()));
         let context = CallContext {
             observer: observer.clone(),
@@ -530,23 +530,26 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
             other => panic!("{other:?}"),
         }
     };
-    let fuel = |fuel| Left {
+    let fuel = |fuel| RemainingBudget {
         fuel: Some(fuel),
-        ..Left::default()
+        ..RemainingBudget::default()
     };
     let (limit, used) = limit_of(fuel(1_000)).await;
     assert_eq!(limit, Limit::Fuel(1_000));
     assert!(used <= 1_000, "{used}");
     assert_eq!(limit_of(fuel(2_000_000)).await.0, Limit::Fuel(1_000_000));
-    assert_eq!(limit_of(Left::default()).await.0, Limit::Fuel(1_000_000));
+    assert_eq!(
+        limit_of(RemainingBudget::default()).await.0,
+        Limit::Fuel(1_000_000)
+    );
     let mut patient = Policy::default();
     patient.limits.fuel = u64::MAX;
     let tool = only_tool(&component, patient);
     for (wall_ms, call_ms) in [(Some(20), None), (Some(2_000), Some(20)), (Some(20), Some(2_000))] {
-        let left = Left {
+        let left = RemainingBudget {
             wall_ms,
             call_ms,
-            ..Left::default()
+            ..RemainingBudget::default()
         };
         let context = CallContext {
             observer: Arc::new(Poor(left, Ear::default())),

@@ -19,7 +19,7 @@ pub(crate) mod reserve;
 use serde::{Deserialize, Serialize};
 pub use toolcell_core::provider::Prices;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Left, Receipt};
+use toolcell_core::{Receipt, RemainingBudget};
 
 use self::reserve::Amounts;
 
@@ -137,9 +137,9 @@ impl Budget {
     }
 
     /// What is left of it.
-    pub fn left(&self, spent: &Spent) -> Left {
+    pub fn left(&self, spent: &Spent) -> RemainingBudget {
         let minus = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        Left {
+        RemainingBudget {
             fuel: minus(self.fuel, spent.fuel),
             wall_ms: minus(self.wall_ms, spent.wall_ms),
             call_ms: minus(self.call_ms, spent.call_us / 1_000),
@@ -156,7 +156,7 @@ impl Budget {
 
     /// The budget of a session that has spent this much, and to which others leave that much more. `own` are its own
     /// prices; without them its tokens are counted by those of the session that called it.
-    pub(crate) fn of_what_others_leave(left: Left, spent: &Spent, own: Option<Prices>) -> Self {
+    pub(crate) fn of_what_others_leave(left: RemainingBudget, spent: &Spent, own: Option<Prices>) -> Self {
         let plus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_add(used));
         let prices = own.or(left.prices).unwrap_or_default();
         Self {

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use toolcell_core::Left;
+use toolcell_core::RemainingBudget;
 
 /// Number of a reservation.
 pub(crate) type Ticket = u64;
@@ -36,13 +36,13 @@ type Bounds = [Option<u64>; UNITS.len()];
 pub(crate) struct Exhausted(pub(crate) &'static str);
 
 /// A decision on a reservation: what it may use, or why it may not begin.
-pub(crate) type Grant = Result<Left, Exhausted>;
+pub(crate) type Grant = Result<RemainingBudget, Exhausted>;
 
 /// All reservations of one session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     /// What the budget leaves of what was counted so far, without regard to reservations.
-    left: Left,
+    left: RemainingBudget,
     waiting: VecDeque<(Ticket, Bounds)>,
     held: BTreeMap<Ticket, Amounts>,
     charged: BTreeMap<Ticket, Amounts>,
@@ -50,7 +50,7 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    pub(crate) fn new(left: Left) -> Self {
+    pub(crate) fn new(left: RemainingBudget) -> Self {
         Self {
             left,
             ..Self::default()
@@ -58,7 +58,7 @@ impl Reservations {
     }
 
     /// Asks for as much as `most` says. [`Reservations::decide`] tells when it is granted.
-    pub(crate) fn ask(&mut self, most: &Left) -> Ticket {
+    pub(crate) fn ask(&mut self, most: &RemainingBudget) -> Ticket {
         self.next += 1;
         self.waiting.push_back((self.next, bounds(most)));
         self.next
@@ -112,8 +112,8 @@ impl Reservations {
         free
     }
 
-    fn as_left(&self, [fuel, call_ms, calls, bytes, tokens, cost_micros]: Bounds) -> Left {
-        Left {
+    fn as_left(&self, [fuel, call_ms, calls, bytes, tokens, cost_micros]: Bounds) -> RemainingBudget {
+        RemainingBudget {
             fuel,
             wall_ms: self.left.wall_ms,
             call_ms,
@@ -133,7 +133,7 @@ impl Reservations {
     }
 
     /// The session's own account has what these used: so much is left after them.
-    pub(crate) fn count(&mut self, left: Left, tickets: impl IntoIterator<Item = Ticket>) {
+    pub(crate) fn count(&mut self, left: RemainingBudget, tickets: impl IntoIterator<Item = Ticket>) {
         self.left = left;
         for ticket in tickets {
             self.forget(ticket);
@@ -154,7 +154,7 @@ impl Reservations {
     }
 }
 
-fn bounds(left: &Left) -> Bounds {
+fn bounds(left: &RemainingBudget) -> Bounds {
     [
         left.fuel,
         left.call_ms,
@@ -180,17 +180,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fuel(fuel: u64) -> Left {
-        Left {
+    fn fuel(fuel: u64) -> RemainingBudget {
+        RemainingBudget {
             fuel: Some(fuel),
-            ..Left::default()
+            ..RemainingBudget::default()
         }
     }
 
-    fn need(fuel: u64) -> Left {
-        Left {
+    fn need(fuel: u64) -> RemainingBudget {
+        RemainingBudget {
             fuel: Some(fuel),
-            ..Left::NOTHING
+            ..RemainingBudget::NOTHING
         }
     }
 
@@ -232,16 +232,16 @@ mod tests {
     #[test]
     fn what_needs_nothing_of_it_does_not_wait() {
         let mut all = Reservations::new(fuel(100));
-        all.ask(&Left::default());
+        all.ask(&RemainingBudget::default());
         all.ask(&need(0));
         assert_eq!(granted(&all.decide()), [Some(100), Some(0)]);
     }
 
     #[test]
     fn without_a_budget_everything_runs() {
-        let mut all = Reservations::new(Left::default());
+        let mut all = Reservations::new(RemainingBudget::default());
         for _ in 0..9 {
-            all.ask(&Left::default());
+            all.ask(&RemainingBudget::default());
         }
         assert_eq!(granted(&all.decide()), [None; 9]);
     }
@@ -290,7 +290,7 @@ mod tests {
             for step in moves.into_iter().chain(rest) {
                 match step {
                     Move::Ask(most) => {
-                        waiting.push(all.ask(&Left { fuel: most, ..Left::default() }));
+                        waiting.push(all.ask(&RemainingBudget { fuel: most, ..RemainingBudget::default() }));
                     }
                     Move::End(which, share) if !running.is_empty() => {
                         let (ticket, grant): (Ticket, u64) = running.remove(which % running.len());

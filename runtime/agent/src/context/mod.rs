@@ -3,7 +3,9 @@
 //! A *round* is a message of the person, or an answer with the results of its calls. Whatever is left out or replaced,
 //! is so by whole rounds.
 
+pub(crate) mod messages;
 mod normalise;
+pub(crate) mod prompt;
 mod view;
 
 pub(crate) use normalise::normalise;
@@ -13,8 +15,8 @@ use std::sync::Arc;
 
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
+use crate::context::messages::PRUNED;
 use crate::policy::Prune;
-use crate::words::PRUNED;
 
 /// Bytes that stand for one token where no provider has counted.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolcell_core::{Content, Message};
 
-use crate::words::INTERRUPTED;
+use crate::context::messages::INTERRUPTED;
 
 /// The same conversation with one result for each call, in order; what belongs to no call is left out. A conversation
 /// that is in order is returned as it is, message for message.

@@ -6,9 +6,9 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Schema, ToolSpec};
 
 use super::{normalise, rounds};
+use crate::context::messages;
 use crate::machine::LoopState;
 use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy, ModelSettings};
-use crate::words;
 
 /// What a request is made from, beside the state.
 pub(crate) struct View<'a> {
@@ -41,8 +41,8 @@ pub(crate) fn request(state: &LoopState, view: &View<'_>, tools: bool) -> Reques
     let mut instructions = view.instructions.clone();
     let mut effort = None;
     if let Some(turn) = &state.turn {
-        if !turn.whispers.is_empty() {
-            messages.push(Arc::new(Message::user(turn.whispers.join("\n\n"))));
+        if !turn.ephemeral_reminders.is_empty() {
+            messages.push(Arc::new(Message::user(turn.ephemeral_reminders.join("\n\n"))));
         }
         if !turn.instructions.is_empty() {
             instructions = [&**view.instructions, &turn.instructions].join("\n\n").into();
@@ -101,7 +101,7 @@ fn shorten_old_errors(messages: &mut [Arc<Message>]) {
             *message = Arc::new(Message::Tool {
                 call_id: call_id.clone(),
                 name: name.clone(),
-                content: vec![Content::text(words::OLD_ERROR)],
+                content: vec![Content::text(messages::OLD_ERROR)],
                 is_error: true,
             });
         }

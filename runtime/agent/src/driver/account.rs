@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use toolcell_core::provider::Prices;
-use toolcell_core::{ApprovalRequest, Decision, Left, Receipt};
+use toolcell_core::{ApprovalRequest, Decision, Receipt, RemainingBudget};
 
 use crate::agent::Inner;
 use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
-use crate::subagent::AgentFiling;
-use crate::words;
+use crate::context::messages;
+use crate::tools::subagent::AgentFiling;
 
 /// The account of one session while a turn runs.
 pub(crate) struct Account {
@@ -23,10 +23,10 @@ pub(crate) struct Account {
     outside: Budget,
     /// Held while the user is asked.
     asking: tokio::sync::Mutex<()>,
-    books: Mutex<Books>,
+    books: Mutex<SharedBudget>,
 }
 
-struct Books {
+struct SharedBudget {
     reservations: Reservations,
     waiting: BTreeMap<Ticket, oneshot::Sender<Grant>>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Waiting {
 pub(crate) struct HookShare {
     account: Arc<Account>,
     ticket: Ticket,
-    left: Left,
+    left: RemainingBudget,
     used: Mutex<Option<u64>>,
     has_ended: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Account {
             caller,
             outside,
             asking: tokio::sync::Mutex::default(),
-            books: Mutex::new(Books {
+            books: Mutex::new(SharedBudget {
                 reservations: Reservations::new(left),
                 waiting: BTreeMap::new(),
             }),
@@ -79,7 +79,7 @@ impl Account {
     }
 
     /// Asks for a reservation of at most so much, behind all others that wait.
-    pub(crate) fn reserve(self: &Arc<Self>, most: &Left) -> Waiting {
+    pub(crate) fn reserve(self: &Arc<Self>, most: &RemainingBudget) -> Waiting {
         let (sender, grant) = oneshot::channel();
         let mut books = self.books();
         let ticket = books.reservations.ask(most);
@@ -132,17 +132,17 @@ impl Account {
             (Some(approver), _) => approver.decide(request).await,
             (None, Some(caller)) => caller.observer().ask(request.clone()).await,
             (None, None) => Decision::Deny {
-                reason: Some(words::nobody_to_ask(&request.reason)),
+                reason: Some(messages::nobody_to_ask(&request.reason)),
             },
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    fn books(&self) -> MutexGuard<'_, SharedBudget> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Books {
+impl SharedBudget {
     /// Tells those that need not wait any longer.
     fn decide(&mut self) {
         for (ticket, grant) in self.reservations.decide() {
@@ -195,7 +195,7 @@ impl HookShare {
         self.ticket
     }
 
-    pub(crate) fn left(&self) -> Left {
+    pub(crate) fn left(&self) -> RemainingBudget {
         self.left
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::CallObserver as _;
-use toolcell_core::{CallContext, Content, Event, Left, ToolCall, ToolError, ToolName};
+use toolcell_core::{CallContext, Content, Event, RemainingBudget, ToolCall, ToolError, ToolName};
 use tracing::Span;
 
 use super::account::{Account, Waiting};
@@ -15,17 +15,18 @@ use super::tasks::Done;
 use crate::agent::Inner;
 use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
-use crate::dispatch::{self, Attempt};
+use crate::context::messages;
+use crate::driver::spans;
 use crate::hook::{CallReport, Failure, FailurePhase, HookContext};
 use crate::machine::CallOutcome;
 use crate::policy::Control;
-use crate::results::{ReadResult, Shelf};
-use crate::{spans, words};
+use crate::tools::dispatch::{self, Attempt};
+use crate::tools::results::{ReadResult, ResultStore};
 
 /// A call in its task.
 pub(super) struct Run {
     pub(super) inner: Arc<Inner>,
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) shelf: Arc<ResultStore>,
     pub(super) cx: HookContext,
     pub(super) observer: Arc<Observer>,
     pub(super) account: Arc<Account>,
@@ -55,7 +56,7 @@ impl Run {
             }
             Err(Exhausted(unit)) => {
                 let reason = format!("the budget of {unit} is used up");
-                CallOutcome::refused(ToolError::denied(words::no_budget(&reason), None))
+                CallOutcome::refused(ToolError::denied(messages::no_budget(&reason), None))
             }
         };
         Done::Returned {
@@ -70,7 +71,7 @@ impl Run {
         Spent::of_call(bytes, receipt.as_ref(), self.account.prices().as_ref())
     }
 
-    async fn outcome(&self, grant: Left) -> CallOutcome {
+    async fn outcome(&self, grant: RemainingBudget) -> CallOutcome {
         let output = match self.attempt() {
             Ok(attempt) => {
                 let (id, observer) = (&self.id, &self.observer);
@@ -105,9 +106,9 @@ impl Run {
         // What an agent reserved is also for the results of its own calls.
         let room = grant.bytes.and(self.observer.left().bytes);
         let room = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX));
-        let content = crate::cut::within(content, room);
+        let content = crate::tools::truncate::within(content, room);
         let limit = room.map_or(policy.result_bytes, |room| room.min(policy.result_bytes));
-        let cut = crate::cut::cut(content, limit, readable.then_some(&self.id));
+        let cut = crate::tools::truncate::cut(content, limit, readable.then_some(&self.id));
         if let Some(whole) = cut.whole
             && readable
             && let Err(error) = self.shelf.keep(&self.id, whole).await

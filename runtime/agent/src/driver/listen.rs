@@ -12,10 +12,10 @@ use toolcell_core::{BoxStream, Event, Part};
 use tracing::{Instrument as _, Span};
 
 use crate::context::BYTES_PER_TOKEN;
-use crate::spans;
+use crate::driver::spans;
 
 /// A request on its way.
-pub(super) struct Listening<'a> {
+pub(super) struct ModelStream<'a> {
     provider: &'a dyn Provider,
     stream: BoxStream<'a, Result<Delta, ProviderError>>,
     deadline: Option<(Instant, Duration)>,
@@ -29,7 +29,7 @@ pub(super) struct Listening<'a> {
 }
 
 /// What comes of listening.
-pub(super) enum Heard {
+pub(super) enum StreamItem {
     /// Something to show.
     Piece(Event),
     /// Nothing to show.
@@ -57,7 +57,7 @@ fn limited(own: Option<u64>, left: Option<u64>) -> Option<u64> {
     }
 }
 
-impl<'a> Listening<'a> {
+impl<'a> ModelStream<'a> {
     pub(super) fn new(
         session: &str,
         provider: &'a dyn Provider,
@@ -84,7 +84,7 @@ impl<'a> Listening<'a> {
     }
 
     /// Waits for what comes next. Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Heard {
+    pub(super) async fn next(&mut self) -> StreamItem {
         let next = self.stream.next().instrument(self.span.clone());
         let item = match self.deadline {
             None => next.await,
@@ -106,7 +106,7 @@ impl<'a> Listening<'a> {
         }
     }
 
-    fn delta(&mut self, delta: Delta) -> Heard {
+    fn delta(&mut self, delta: Delta) -> StreamItem {
         let bytes = match &delta {
             Delta::Text(text) | Delta::Reasoning(text) => text.len(),
             Delta::CallStarted { name, .. } => name.len(),
@@ -117,24 +117,24 @@ impl<'a> Listening<'a> {
         if let Some(tokens) = self.max_output
             && self.bytes / (BYTES_PER_TOKEN as u64) > tokens
         {
-            return Heard::TooLong { tokens };
+            return StreamItem::TooLong { tokens };
         }
         match delta {
             Delta::Text(text) => {
                 self.text.push_str(&text);
-                Heard::Piece(Event::TextDelta { text })
+                StreamItem::Piece(Event::TextDelta { text })
             }
-            Delta::Reasoning(text) => Heard::Piece(Event::ReasoningDelta { text }),
+            Delta::Reasoning(text) => StreamItem::Piece(Event::ReasoningDelta { text }),
             Delta::CallStarted { index, name } => {
                 self.begun.insert(index, name);
-                Heard::Nothing
+                StreamItem::Nothing
             }
-            Delta::CallArguments { .. } => Heard::Nothing,
+            Delta::CallArguments { .. } => StreamItem::Nothing,
             Delta::Retry {
                 attempt,
                 delay_ms,
                 reason,
-            } => Heard::Piece(Event::Retry {
+            } => StreamItem::Piece(Event::Retry {
                 attempt,
                 delay_ms,
                 reason,
@@ -142,7 +142,7 @@ impl<'a> Listening<'a> {
             Delta::Finished(completion) => {
                 let cut = self.cut_off(&completion);
                 spans::answered(&self.span, &completion);
-                Heard::Answer(completion, cut)
+                StreamItem::Answer(completion, cut)
             }
         }
     }
@@ -160,12 +160,12 @@ impl<'a> Listening<'a> {
         self.begun.values().skip(whole).cloned().collect()
     }
 
-    fn failure(&mut self, kind: ProviderErrorKind, message: String) -> Heard {
+    fn failure(&mut self, kind: ProviderErrorKind, message: String) -> StreamItem {
         self.failed(ProviderError::new(&self.provider.info().provider, kind, message))
     }
 
-    fn failed(&mut self, error: ProviderError) -> Heard {
+    fn failed(&mut self, error: ProviderError) -> StreamItem {
         spans::failed(&self.span, &error.kind.to_string());
-        Heard::Failure(error, std::mem::take(&mut self.text))
+        StreamItem::Failure(error, std::mem::take(&mut self.text))
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod journal;
 mod listen;
 pub(crate) mod notes;
 mod observer;
+pub(crate) mod spans;
 mod tasks;
 mod wait;
 
@@ -32,7 +33,7 @@ use toolcell_core::{Event, EventSink, Message, StoreError};
 
 use self::account::Account;
 use self::journal::Journal;
-use self::listen::Listening;
+use self::listen::ModelStream;
 use self::notes::{Note, NoteReceiver, Notes};
 use self::observer::Observer;
 use self::tasks::Done;
@@ -40,15 +41,15 @@ use crate::agent::Inner;
 use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
-use crate::dispatch;
 use crate::error::AgentError;
 use crate::hook::HookContext;
 use crate::machine::{CallOutcome, Effect, Input, LoopState};
 use crate::policy::LoopPolicy;
-use crate::report::{Record, TurnReport};
-use crate::results::Shelf;
-use crate::session::Silent;
-use crate::subagent::AgentFiling;
+use crate::report::{TurnRecorder, TurnReport};
+use crate::session::NullSink;
+use crate::tools::dispatch;
+use crate::tools::results::ResultStore;
+use crate::tools::subagent::AgentFiling;
 
 /// How long a call may take to be dropped. Cells are dropped within one epoch tick; a native tool that blocks its thread
 /// is left behind, without a receipt.
@@ -61,7 +62,7 @@ const MAX_SHARED: usize = 64 << 10;
 pub(crate) struct Driver<'a> {
     inner: &'a Arc<Inner>,
     state: &'a mut LoopState,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ResultStore>,
     sink: &'a dyn EventSink,
     cancel: CancellationToken,
     /// When the turn ends at the latest, and how.
@@ -73,7 +74,7 @@ pub(crate) struct Driver<'a> {
     running: BTreeMap<String, RunningCall>,
     /// Reservations of calls that have ended and that the machine is about to count.
     ended: Vec<Ticket>,
-    model: Option<Listening<'a>>,
+    model: Option<ModelStream<'a>>,
     summary: Option<Summary>,
     notes: (Notes, NoteReceiver),
     journal: &'a mut Journal,
@@ -88,7 +89,7 @@ pub(crate) struct Driver<'a> {
     hooks: HookContext,
     /// What hooks shared when it was last looked at.
     shared: Map<String, Value>,
-    record: Record,
+    record: TurnRecorder,
 }
 
 /// A call that runs, or waits for its reservation.
@@ -108,7 +109,7 @@ impl<'a> Driver<'a> {
         inner: &'a Arc<Inner>,
         state: &'a mut LoopState,
         journal: &'a mut Journal,
-        shelf: Arc<Shelf>,
+        shelf: Arc<ResultStore>,
         sink: &'a dyn EventSink,
         cancel: CancellationToken,
         caller: Option<Arc<AgentFiling>>,
@@ -148,7 +149,7 @@ impl<'a> Driver<'a> {
             asking: false,
             hooks,
             shared,
-            record: Record::default(),
+            record: TurnRecorder::default(),
         }
     }
 
@@ -158,7 +159,7 @@ impl<'a> Driver<'a> {
     /// When the journal fails. The turn stays open; what the journal has acknowledged is not lost.
     pub(crate) async fn drive(mut self, first: Input) -> Result<TurnReport, AgentError> {
         // What an earlier run left behind when it was dropped.
-        let left = self.journal.drain(&Silent).await;
+        let left = self.journal.drain(&NullSink).await;
         left.map_err(|source| self.failed(source))?;
         let mut input = Some(first);
         loop {
@@ -316,7 +317,7 @@ impl<'a> Driver<'a> {
     fn listen(&mut self, request: Request, max_output: Option<u64>) {
         let timeout = self.inner.machine.policy.request_timeout_ms;
         let provider = self.inner.provider.as_ref();
-        self.model = Some(Listening::new(
+        self.model = Some(ModelStream::new(
             &self.state.session,
             provider,
             request,

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
-use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Left, Receipt};
+use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, RemainingBudget};
 
 use super::GRACE;
 use super::account::Account;
 use super::notes::Notes;
 use crate::budget::Spent;
-use crate::words;
+use crate::context::messages;
 
 /// Hears one call.
 pub(super) struct Observer {
@@ -23,7 +23,7 @@ pub(super) struct Observer {
     /// The driver knows how the call ended.
     is_counted: AtomicBool,
     /// What the call reserved, once it has begun.
-    grant: OnceLock<Left>,
+    grant: OnceLock<RemainingBudget>,
     receipt: Mutex<Option<Receipt>>,
 }
 
@@ -42,7 +42,7 @@ impl Observer {
     }
 
     /// The call begins, with this much as its limit.
-    pub(super) fn begin(&self, grant: Left) {
+    pub(super) fn begin(&self, grant: RemainingBudget) {
         let _ = self.grant.set(grant);
     }
 
@@ -129,16 +129,16 @@ impl CallObserver for Observer {
     }
 
     /// What it reserved, without what earlier attempts used. The call itself has been taken from it.
-    fn left(&self) -> Left {
+    fn left(&self) -> RemainingBudget {
         let Some(grant) = self.grant.get().copied() else {
-            return Left::NOTHING;
+            return RemainingBudget::NOTHING;
         };
         let receipt = self.peek_receipt();
         let prices = self.account.prices();
         let [fuel, call_ms, calls, bytes, tokens, cost_micros] =
             Spent::of_call(0, receipt.as_ref(), prices.as_ref());
         let minus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_sub(used));
-        Left {
+        RemainingBudget {
             fuel: minus(grant.fuel, fuel),
             call_ms: minus(grant.call_ms, call_ms),
             calls: minus(grant.calls, calls),
@@ -157,12 +157,12 @@ impl CallObserver for Observer {
     }
 
     fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
-        request.reason = words::asked_inside(&self.tool, &request.reason);
+        request.reason = messages::asked_inside(&self.tool, &request.reason);
         Box::pin(async move {
             match self.account.ask(&request).await {
                 // What runs inside a call has no journal from which it could go on.
                 Decision::Later => Decision::Deny {
-                    reason: Some(words::CANNOT_WAIT.into()),
+                    reason: Some(messages::CANNOT_WAIT.into()),
                 },
                 decision => decision,
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
-use toolcell_core::{Left, Message, Part, ToolError};
+use toolcell_core::{Message, Part, RemainingBudget, ToolError};
 use tracing::Instrument as _;
 
 use super::call::Run;
@@ -12,11 +12,12 @@ use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
 use crate::agent::Inner;
 use crate::approval::Decision;
+use crate::context::messages;
 use crate::context::normalise;
-use crate::dispatch;
+use crate::driver::spans;
 use crate::hook::{CallDraft, Failure, FailurePhase, HookContext, PromptDraft, Ruling};
 use crate::machine::{CallOutcome, Refusal};
-use crate::{spans, words};
+use crate::tools::dispatch;
 
 /// How a task ended.
 pub(super) enum Done {
@@ -115,7 +116,7 @@ impl Driver<'_> {
             self.notes.0.clone(),
         ));
         let found = self.inner.registry.get(&tool);
-        let most = found.map_or(Left::NOTHING, |tool| tool.max_use());
+        let most = found.map_or(RemainingBudget::NOTHING, |tool| tool.max_use());
         let waiting = self.account.reserve(&self.most_of_call(most));
         let running = RunningCall {
             observer: observer.clone(),
@@ -137,10 +138,10 @@ impl Driver<'_> {
     }
 
     /// What a call takes at most: what its tool says, the call itself and its result.
-    fn most_of_call(&self, most: Left) -> Left {
+    fn most_of_call(&self, most: RemainingBudget) -> RemainingBudget {
         let result = self.inner.machine.policy.result_bytes as u64;
         let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
-        Left {
+        RemainingBudget {
             calls: plus(most.calls, 1),
             bytes: plus(most.bytes, result),
             ..most
@@ -175,9 +176,9 @@ impl Driver<'_> {
                 return Done::SummaryFailed { reason, usage: None };
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
-            chosen.push(Arc::new(Message::user(words::SUMMARISE)));
+            chosen.push(Arc::new(Message::user(messages::SUMMARISE)));
             let request = Request {
-                instructions: words::SUMMARISER.into(),
+                instructions: messages::SUMMARISER.into(),
                 messages: chosen,
                 // Some providers refuse calls in a conversation without tools.
                 tools: inner.specs.clone(),
@@ -215,7 +216,7 @@ impl Driver<'_> {
                 let reason = "the model wrote none".into();
                 return Done::SummaryFailed { reason, usage };
             }
-            let mut replacement = vec![Message::user(words::SUMMARY_HEADING), Message::assistant(text)];
+            let mut replacement = vec![Message::user(messages::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
             if let Err(reason) = hooks
                 .after_summary(&summary.replaced, &mut replacement, &cx)
@@ -225,7 +226,7 @@ impl Driver<'_> {
             }
             // The model must not be the one to speak after itself.
             if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
-                replacement.push(Message::user(words::CONTINUE));
+                replacement.push(Message::user(messages::CONTINUE));
             }
             let replacement = normalise(replacement.into_iter().map(Arc::new).collect());
             Done::Summarised {
@@ -270,7 +271,7 @@ async fn prepare(
         Ruling::Cancel { reason, .. } => {
             return Ok(Err(Refusal {
                 arguments: checked,
-                error: ToolError::denied(words::cancelled_by_hook(&reason), None),
+                error: ToolError::denied(messages::cancelled_by_hook(&reason), None),
             }));
         }
         Ruling::Abort { by, reason } => return Err((by, reason)),

@@ -3,7 +3,7 @@
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::{Event, StoreError};
 
-use super::listen::Heard;
+use super::listen::StreamItem;
 use super::notes::Note;
 use super::tasks::Done;
 use super::{Driver, RunningCall, Summary};
@@ -13,11 +13,11 @@ use crate::hook::FailurePhase;
 use crate::machine::Input;
 
 /// What the driver waits for.
-pub(super) enum Happening {
+pub(super) enum DriverEvent {
     Cancelled,
     Deadline(TurnOutcome),
     Note(Note),
-    Heard(Heard),
+    StreamItem(StreamItem),
     Done(Done),
     TaskFailed(String),
     Stored(Result<(), StoreError>),
@@ -25,7 +25,7 @@ pub(super) enum Happening {
 
 impl Driver<'_> {
     /// Waits until something happens.
-    pub(super) async fn happening(&mut self) -> Happening {
+    pub(super) async fn happening(&mut self) -> DriverEvent {
         let deadline = self.deadline.clone();
         let deadline = async move {
             match deadline {
@@ -46,8 +46,8 @@ impl Driver<'_> {
         let tasks = &mut self.tasks;
         let done = async move {
             match tasks.join_next().await {
-                Some(Ok(done)) => Happening::Done(done),
-                Some(Err(error)) => Happening::TaskFailed(error.to_string()),
+                Some(Ok(done)) => DriverEvent::Done(done),
+                Some(Err(error)) => DriverEvent::TaskFailed(error.to_string()),
                 None => std::future::pending().await,
             }
         };
@@ -57,16 +57,16 @@ impl Driver<'_> {
         // Taken fairly: a call that never stops telling does not keep the others from ending.
         let something = async move {
             tokio::select! {
-                stored = stored => Happening::Stored(stored),
-                Some(note) = notes.next(), if !is_full => Happening::Note(note),
+                stored = stored => DriverEvent::Stored(stored),
+                Some(note) = notes.next(), if !is_full => DriverEvent::Note(note),
                 happening = done, if !is_full => happening,
-                heard = heard, if !is_full => Happening::Heard(heard),
+                heard = heard, if !is_full => DriverEvent::StreamItem(heard),
             }
         };
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Happening::Cancelled,
-            outcome = deadline => Happening::Deadline(outcome),
+            () = self.cancel.cancelled() => DriverEvent::Cancelled,
+            outcome = deadline => DriverEvent::Deadline(outcome),
             happening = something => happening,
         }
     }
@@ -75,40 +75,40 @@ impl Driver<'_> {
     ///
     /// # Errors
     /// When the journal fails.
-    pub(super) async fn take(&mut self, happening: Happening) -> Result<Option<Input>, AgentError> {
+    pub(super) async fn take(&mut self, happening: DriverEvent) -> Result<Option<Input>, AgentError> {
         Ok(match happening {
-            Happening::Stored(stored) => {
+            DriverEvent::Stored(stored) => {
                 stored.map_err(|source| self.failed(source))?;
                 self.release();
                 None
             }
-            Happening::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
-            Happening::Deadline(outcome) => Some(self.halt(outcome).await),
-            Happening::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
-            Happening::Note(note) => {
+            DriverEvent::Cancelled => Some(self.halt(TurnOutcome::Cancelled).await),
+            DriverEvent::Deadline(outcome) => Some(self.halt(outcome).await),
+            DriverEvent::TaskFailed(message) => Some(self.halt(TurnOutcome::HostFailed { message }).await),
+            DriverEvent::Note(note) => {
                 self.show_note(note);
                 None
             }
-            Happening::Heard(Heard::TooLong { tokens }) => {
+            DriverEvent::StreamItem(StreamItem::TooLong { tokens }) => {
                 let reason = Budget::answer_too_long(tokens);
                 Some(self.halt(TurnOutcome::Budget { reason }).await)
             }
-            Happening::Heard(heard) => self.heard(heard),
-            Happening::Done(done) => self.done(done).await,
+            DriverEvent::StreamItem(heard) => self.heard(heard),
+            DriverEvent::Done(done) => self.done(done).await,
         })
     }
 
-    fn heard(&mut self, heard: Heard) -> Option<Input> {
+    fn heard(&mut self, heard: StreamItem) -> Option<Input> {
         match heard {
-            Heard::Nothing | Heard::TooLong { .. } => None,
-            Heard::Piece(event) => {
+            StreamItem::Nothing | StreamItem::TooLong { .. } => None,
+            StreamItem::Piece(event) => {
                 // The words of a summary are not for the person.
                 if self.summary.is_none() || matches!(event, Event::Retry { .. }) {
                     self.show(event);
                 }
                 None
             }
-            Heard::Answer(completion, cut) => {
+            StreamItem::Answer(completion, cut) => {
                 self.model = None;
                 match self.summary.take() {
                     Some(summary) => {
@@ -118,7 +118,7 @@ impl Driver<'_> {
                     None => Some(Input::Answered { completion, cut }),
                 }
             }
-            Heard::Failure(error, partial) => {
+            StreamItem::Failure(error, partial) => {
                 self.model = None;
                 match self.summary.take() {
                     Some(_) => Some(Input::SummaryFailed {

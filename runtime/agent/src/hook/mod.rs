@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{ArgumentPlace, BoxFuture, Content, Event, Left, Message, Receipt, ToolError};
+use toolcell_core::{ArgumentPlace, BoxFuture, Content, Event, Message, Receipt, RemainingBudget, ToolError};
 
 use crate::budget::reserve::Exhausted;
 use crate::driver::account::{Account, HookShare};
@@ -434,9 +434,9 @@ impl HookContext {
         let share = match fuel {
             0 => None,
             fuel => {
-                let most = Left {
+                let most = RemainingBudget {
                     fuel: Some(fuel),
-                    ..Left::NOTHING
+                    ..RemainingBudget::NOTHING
                 };
                 Some(Arc::new(self.account.reserve(&most).for_hook().await?))
             }
@@ -455,12 +455,15 @@ impl HookContext {
     }
 
     /// What the hook may use at most, as it was reserved for it. Its time counts in no budget of calls.
-    pub fn left(&self) -> Left {
-        let left = self.share.as_ref().map_or(Left::NOTHING, |share| share.left());
-        Left {
+    pub fn left(&self) -> RemainingBudget {
+        let left = self
+            .share
+            .as_ref()
+            .map_or(RemainingBudget::NOTHING, |share| share.left());
+        RemainingBudget {
             fuel: left.fuel,
             wall_ms: left.wall_ms,
-            ..Left::default()
+            ..RemainingBudget::default()
         }
     }
 

@@ -9,8 +9,10 @@ use toolcell_core::{Event, Message, Part, ToolError, json};
 use super::state::Stage;
 use super::{Effect, Step};
 use crate::budget::Spent;
+use crate::context;
+use crate::context::messages;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
-use crate::{context, dispatch, words};
+use crate::tools::dispatch;
 
 /// Empty answers in a row after which a turn ends.
 const MAX_EMPTY_ANSWERS: u32 = 3;
@@ -34,11 +36,11 @@ impl Step<'_> {
             usage,
         });
         if let Some(outcome) = self.turn().closing.clone() {
-            self.refuse_all(words::CLOSING);
+            self.refuse_all(messages::CLOSING);
             return self.finish(outcome);
         }
         if !cut.is_empty() {
-            self.remind(ReminderKind::CallCut, words::call_cut(cut), true);
+            self.remind(ReminderKind::CallCut, messages::call_cut(cut), true);
         }
         if !self.turn().calls.is_empty() {
             return self.accept_calls(last_may_be_cut);
@@ -91,14 +93,14 @@ impl Step<'_> {
                 self.refuse_call(
                     &call.id,
                     call.arguments.into(),
-                    ToolError::invalid(words::CUT_BY_TOKENS),
+                    ToolError::invalid(messages::CUT_BY_TOKENS),
                 );
             } else if one && i > 0 {
                 self.refuse_call(
                     &call.id,
                     call.arguments.into(),
                     ToolError::Failed {
-                        message: words::ONE_CALL.into(),
+                        message: messages::ONE_CALL.into(),
                     },
                 );
             } else if !self.one_at_a_time() {
@@ -117,7 +119,7 @@ impl Step<'_> {
         if !last_is_empty {
             self.remind(
                 ReminderKind::EmptyAnswer,
-                words::EMPTY_ANSWER.into(),
+                messages::EMPTY_ANSWER.into(),
                 self.stores_errors(),
             );
             let times = self.turn().failing.as_ref().map_or(0, |(_, times)| *times);
@@ -135,7 +137,7 @@ impl Step<'_> {
         match policy.no_call {
             NoCall::End => self.finish(TurnOutcome::Completed),
             NoCall::Nudge { after } if self.turn().idle < after => {
-                self.remind(ReminderKind::Continue, words::CONTINUE.into(), true);
+                self.remind(ReminderKind::Continue, messages::CONTINUE.into(), true);
                 self.go_on();
             }
             NoCall::Nudge { .. } => {
@@ -169,7 +171,7 @@ impl Step<'_> {
         match fitting {
             Ok(value) => self.finish_with(TurnOutcome::Completed, None, Some(value)),
             Err(reason) => {
-                let text = words::answer_mismatch(&reason);
+                let text = messages::answer_mismatch(&reason);
                 self.remind(ReminderKind::AnswerMismatch, text, self.stores_errors());
                 self.go_on();
             }
@@ -183,7 +185,7 @@ impl Step<'_> {
             .iter()
             .filter(|(_, facts)| facts.control.is_some_and(super::calls::ends_turn))
             .map(|(name, _)| name.as_str());
-        words::nudge(enders)
+        messages::nudge(enders)
     }
 
     pub(super) fn stores_errors(&self) -> bool {
@@ -201,7 +203,11 @@ impl Step<'_> {
             return self.summarise(messages);
         }
         if turn.closing.is_none() && turn.provider_failures < self.machine.policy.provider_retries {
-            self.remind(ReminderKind::ProviderFailed, words::provider_failed(&error), true);
+            self.remind(
+                ReminderKind::ProviderFailed,
+                messages::provider_failed(&error),
+                true,
+            );
             return self.advance();
         }
         self.finish(TurnOutcome::ProviderFailed { error });
@@ -324,7 +330,7 @@ impl Step<'_> {
     /// A summary may have taken the plan out of sight.
     pub(super) fn restate_plan(&mut self) {
         if let Some(plan) = &self.state.plan {
-            let text = words::plan(plan);
+            let text = messages::plan(plan);
             self.remind(ReminderKind::Plan, text, true);
         }
     }
@@ -333,7 +339,7 @@ impl Step<'_> {
         let steps = self.machine.policy.max_steps;
         let outcome = TurnOutcome::StepLimit { steps };
         match self.machine.policy.on_limit {
-            OnLimit::FinalAnswer => self.close(outcome, ReminderKind::StepLimit, words::STEP_LIMIT.into()),
+            OnLimit::FinalAnswer => self.close(outcome, ReminderKind::StepLimit, messages::STEP_LIMIT.into()),
             OnLimit::LastContent | OnLimit::BestEffort | OnLimit::Stop => self.finish(outcome),
         }
     }
@@ -360,7 +366,7 @@ impl Step<'_> {
             .filter_map(|call| Some((call, call.finished()?.error.as_ref()?)))
             .map(|(call, error)| format!("{}: {error}", call.request.name))
             .collect();
-        let text = words::fall_back(&failures, &self.turn().prompt);
+        let text = messages::fall_back(&failures, &self.turn().prompt);
         self.close(TurnOutcome::ToolsFailed, ReminderKind::AllToolsFailed, text);
         true
     }
@@ -385,10 +391,10 @@ impl Step<'_> {
         let turn = self.turn();
         let text = text.unwrap_or_else(|| match (&outcome, self.machine.policy.on_limit) {
             (TurnOutcome::StepLimit { steps }, OnLimit::BestEffort) => {
-                words::best_effort(*steps, &turn.findings, &turn.text)
+                messages::best_effort(*steps, &turn.findings, &turn.text)
             }
             (TurnOutcome::StepLimit { .. }, OnLimit::LastContent) if turn.text.is_empty() => {
-                words::NOTHING_SAID.into()
+                messages::NOTHING_SAID.into()
             }
             _ => turn.text.clone(),
         });

@@ -8,8 +8,8 @@ use toolcell_core::provider::Usage;
 use toolcell_core::{Content, Event, Message, ToolError};
 
 use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
-use crate::fingerprint::fingerprint;
-use crate::words;
+use crate::context::messages;
+use crate::tools::fingerprint::fingerprint;
 
 impl LoopState {
     /// The state that these events lead to.
@@ -46,7 +46,7 @@ impl LoopState {
             Event::StepFinished { message, usage, .. } => {
                 if let Some(turn) = &mut self.turn {
                     turn.provider_failures = 0;
-                    turn.whispers.clear();
+                    turn.ephemeral_reminders.clear();
                     if let Some(usage) = usage {
                         turn.usage.add(*usage);
                         self.spent.usage.add(*usage);
@@ -229,7 +229,7 @@ impl LoopState {
             _ => {}
         }
         if !stored {
-            turn.whispers.push(text.to_owned());
+            turn.ephemeral_reminders.push(text.to_owned());
         } else if turn.settled() {
             self.messages.push(Arc::new(Message::user(text)));
         } else {
@@ -318,7 +318,7 @@ impl LoopState {
                 *message = Arc::new(Message::Tool {
                     call_id: call_id.clone(),
                     name: name.clone(),
-                    content: vec![Content::text(words::PRUNED)],
+                    content: vec![Content::text(messages::PRUNED)],
                     is_error: *is_error,
                 });
             }

@@ -8,9 +8,9 @@ use toolcell_core::{Content, Event, Plan, ToolError};
 use super::state::{Call, Finished, Stage};
 use super::{CallOutcome, Effect, Refusal, Step, ToolFacts};
 use crate::approval::{ApprovalRequest, Decision, Gate};
-use crate::fingerprint::fingerprint;
+use crate::context::messages;
 use crate::policy::{Control, Repeats};
-use crate::words;
+use crate::tools::fingerprint::fingerprint;
 
 /// Whether a control tool ends the turn.
 pub(super) fn ends_turn(control: Control) -> bool {
@@ -75,7 +75,7 @@ impl Step<'_> {
                     reason: reason.clone(),
                 });
                 let arguments = self.arguments(id);
-                let message = words::declined(reason.as_deref());
+                let message = messages::declined(reason.as_deref());
                 self.refuse_call(id, arguments, ToolError::denied(message, None));
                 self.start_ready();
             }
@@ -159,7 +159,7 @@ impl Step<'_> {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
         if let Some(reason) = self.no_budget_for_call() {
-            let message = words::no_budget(&reason);
+            let message = messages::no_budget(&reason);
             return self.refuse_call(id, arguments, ToolError::denied(message, None));
         }
         let places = self.machine.places.of(&tool, &arguments);
@@ -173,7 +173,7 @@ impl Step<'_> {
         match gate {
             Gate::Open => {}
             Gate::Shut(rule) => {
-                let error = ToolError::denied(words::shut(&tool), Some(format!("refused by {rule}")));
+                let error = ToolError::denied(messages::shut(&tool), Some(format!("refused by {rule}")));
                 return self.refuse_call(id, arguments, error);
             }
             Gate::Ask(cause, reason) => {
@@ -309,12 +309,12 @@ impl Step<'_> {
         if let Some((times, tool)) = repeated {
             let Repeats { warn, stop } = self.machine.policy.repeats;
             if stop > 0 && times >= stop {
-                let text = words::stuck(&tool, times);
+                let text = messages::stuck(&tool, times);
                 let outcome = TurnOutcome::Repeating { tool, times };
                 return self.close(outcome, ReminderKind::Repeating, text);
             }
             if warn > 0 && times >= warn {
-                let text = words::repeating(&tool, times);
+                let text = messages::repeating(&tool, times);
                 self.remind(ReminderKind::Repeating, text, self.stores_errors());
             }
         }
@@ -386,7 +386,7 @@ impl Step<'_> {
                     &id,
                     CallOutcome {
                         error: Some(ToolError::Failed {
-                            message: words::OUTCOME_UNKNOWN.into(),
+                            message: messages::OUTCOME_UNKNOWN.into(),
                         }),
                         ..CallOutcome::default()
                     },

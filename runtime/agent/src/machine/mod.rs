@@ -31,8 +31,9 @@ use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
 use toolcell_core::{ArgumentPlace, Content, Event, Message, Part, Receipt, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
+use crate::context;
+use crate::context::messages;
 use crate::policy::{Control, LoopPolicy};
-use crate::{context, words};
 
 /// The rules of a loop: the same for all of its sessions.
 #[derive(Debug, Clone, Default)]
@@ -413,7 +414,7 @@ impl Step<'_> {
                         &id,
                         arguments,
                         ToolError::Failed {
-                            message: words::NOT_BEGUN.into(),
+                            message: messages::NOT_BEGUN.into(),
                         },
                     );
                 }

@@ -71,7 +71,7 @@ pub struct Turn {
     /// What the person said, for settings that depend on it.
     pub(crate) prompt: String,
     /// Reminders for the next request alone.
-    pub(crate) whispers: Vec<String>,
+    pub(crate) ephemeral_reminders: Vec<String>,
     /// Reminders that wait until all calls have their results.
     pub(crate) after_calls: Vec<String>,
     /// Answers without a call in a row.

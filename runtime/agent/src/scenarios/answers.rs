@@ -10,10 +10,11 @@ use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{ProviderErrorKind, StopReason, Usage};
 use toolcell_core::{Event, Message, Part, Tool};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
+use crate::AgentError;
+use crate::BuildError;
 use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, tool};
-use crate::{AgentError, BuildError};
 
 fn echo() -> Arc<dyn Tool> {
     tool("echo", |arguments| {
@@ -28,7 +29,7 @@ fn never() -> CancellationToken {
 #[tokio::test]
 async fn text_ends_the_turn_and_streams_as_it_comes() {
     let script = Script::new([Say::Text("Hello there.")]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script).build().unwrap().session();
     let report = session.run(Message::user("Hi"), &heard, never()).await.unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
@@ -285,7 +286,7 @@ async fn a_turn_begins_with_a_message_of_the_person_alone() {
     let script = Script::new([]);
     let mut session = agent(&script).build().unwrap().session();
     let error = session
-        .run(Message::assistant("I say"), &crate::Silent, never())
+        .run(Message::assistant("I say"), &crate::NullSink, never())
         .await
         .unwrap_err();
     assert!(matches!(error, AgentError::NotAPerson { .. }));

@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
-use super::{Heard, agent, timeless};
+use super::{RecordedEvents, agent, timeless};
+use crate::LoopState;
+use crate::NullSink;
 use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
 use crate::testing::{Say, Script, call, text_of, tool};
-use crate::{LoopState, Silent};
 
 /// Answers with what it was told, and remembers what it was asked.
 struct Person {
@@ -61,7 +62,7 @@ fn write_once() -> Arc<Script> {
 async fn the_arguments_that_run_are_byte_for_byte_those_that_were_approved() {
     let (write, count) = counted("write");
     let person = person(Decision::Approve);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&write_once())
         .tool(write)
         .approvals(ask_for("wri*"))
@@ -179,7 +180,7 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
             .build()
             .unwrap()
     };
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = make(Decision::Later).session_named("s");
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())
@@ -203,7 +204,10 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
     assert_eq!(timeless(&state), LoopState::from_events("s", &heard.all()));
 
     let mut elsewhere = make(Decision::Approve).session_from(state);
-    let report = elsewhere.resume(&Silent, CancellationToken::new()).await.unwrap();
+    let report = elsewhere
+        .resume(&NullSink, CancellationToken::new())
+        .await
+        .unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
@@ -282,7 +286,7 @@ fn leaky(guard: FlowGuard, answer: Decision) -> (crate::Agent, Arc<Script>, Arc<
 #[tokio::test]
 async fn the_call_that_would_let_private_data_out_is_asked_for_once() {
     let (agent, _, person, count) = leaky(FlowGuard::Ask, Decision::Approve);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent.session();
     session
         .run(Message::user("Go"), &heard, CancellationToken::new())

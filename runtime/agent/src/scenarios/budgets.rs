@@ -10,22 +10,23 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::provider::Usage;
 use toolcell_core::{
-    BoxFuture, CallContext, Content, Event, Left, Message, Receipt, Tool, ToolCall, ToolError, ToolOutput,
-    ToolSpec,
+    BoxFuture, CallContext, Content, Event, Message, Receipt, RemainingBudget, Tool, ToolCall, ToolError,
+    ToolOutput, ToolSpec,
 };
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
+use crate::Agent;
+use crate::Session;
 use crate::budget::{Budget, Prices};
 use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, HookPoint, TurnEnd, Verdict};
 use crate::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
 use crate::testing::{Closure, Say, Script, call, tool};
-use crate::{Agent, Session};
 
 /// A tool that uses a share of whatever it is allowed, as its arguments say, and counts what it really used.
 #[derive(Clone)]
 struct Greedy {
     spec: Arc<ToolSpec>,
-    most: Left,
+    most: RemainingBudget,
     used: Arc<AtomicU64>,
     ran: Arc<AtomicU64>,
 }
@@ -41,10 +42,10 @@ impl Greedy {
         );
         Self {
             spec: Arc::new(closure.spec().clone()),
-            most: Left {
+            most: RemainingBudget {
                 fuel: Some(fuel),
                 call_ms: None,
-                ..Left::NOTHING
+                ..RemainingBudget::NOTHING
             },
             used: Arc::default(),
             ran: Arc::default(),
@@ -82,7 +83,7 @@ impl Tool for Greedy {
         &self.spec
     }
 
-    fn max_use(&self) -> Left {
+    fn max_use(&self) -> RemainingBudget {
         self.most
     }
 
@@ -182,7 +183,7 @@ async fn calls_that_fit_together_run_at_one_time() {
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_run_than_the_budget_has() {
     let tool = Greedy::new(0);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let script = Script::new([calls(9, &json!({}))]);
     let budget = Budget {
         calls: Some(2),
@@ -558,7 +559,7 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
             told: Arc::default(),
         });
         let script = Script::new([calls(3, &json!({})), Say::Text("Done.")]);
-        let heard = Heard::default();
+        let heard = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool.clone())
             .hook(hook.clone())
@@ -675,7 +676,7 @@ proptest! {
         let mut kills = 0;
         runtime.block_on(async {
             let cancel = CancellationToken::new();
-            let silent = crate::Silent;
+            let silent = crate::NullSink;
             let turn = session.run(Message::user("Go"), &silent, cancel.clone());
             match stop {
                 None => drop(turn.await.unwrap()),

@@ -12,7 +12,7 @@ use toolcell_core::{
     BoxFuture, CallContext, Event, Message, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
 };
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
 use crate::policy::LoopPolicy;
 use crate::testing::{Closure, Say, Script, call, slow_tool, text_of, tool, tool_with};
 
@@ -129,7 +129,7 @@ async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() 
     ];
     let calls = calls.map(|(id, name)| (id, name, "{}".to_owned())).into();
     let script = Script::new([Say::Calls("", calls), Say::Text("Done.")]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let read = slow_tool("read", Duration::from_millis(5), |_| Ok("ok".into()));
     let hints = Hints {
         destructive: true,
@@ -175,7 +175,7 @@ async fn logs_and_progress_come_between_start_and_end_of_their_call() {
         }
     }
     let script = Script::new([call("1", "chatty", &json!({})), Say::Text("Done.")]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let spec = tool("chatty", |_| Ok(String::new())).spec().clone();
     let mut session = agent(&script)
         .tool(Arc::new(Chatty(spec)))

@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::{Event, Message, ToolError};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
 use crate::policy::{ContextPolicy, LoopPolicy};
 use crate::preset;
 use crate::testing::{Say, Script, assert_paired, call, text_of, tool};
@@ -31,7 +31,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
         call("3", "update_plan", &plan(true)),
         done(),
     ]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let search = tool("web_search", |_| Ok("sunny".into()));
     let mut session = agent(&script)
         .tool(search)
@@ -99,7 +99,7 @@ async fn f02_converse_says_something_and_ends_the_turn() {
 #[tokio::test]
 async fn f06_an_answer_without_a_call_is_reminded_at_once_and_the_reminder_is_not_kept() {
     let script = Script::new([Say::Text("It is sunny."), done()]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script).policy(preset::forge()).build().unwrap().session();
     session
         .run(Message::user("Weather?"), &heard, CancellationToken::new())

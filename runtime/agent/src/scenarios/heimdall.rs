@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::{BoxFuture, Message};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
 use crate::BuildError;
 use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDraft, Verdict};
 use crate::preset;
@@ -90,7 +90,7 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
             Ok(r#"{"success":true,"message":"ok","data":{"rows":5}}"#.into())
         })
     };
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let agent = agent(&script)
         .tools(
             [

@@ -11,7 +11,9 @@ use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
+use crate::SqliteStore;
+use crate::TurnReport;
 use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use crate::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
@@ -19,7 +21,6 @@ use crate::hook::{
 };
 use crate::policy::{ContextPolicy, LoopPolicy};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
-use crate::{SqliteStore, TurnReport};
 
 type Ruled = Result<Verdict, HookError>;
 type Check = fn(&mut CallDraft, &HookContext) -> Ruled;
@@ -144,8 +145,8 @@ fn one_call() -> Arc<Script> {
     Script::new([call("1", "count", &json!({"n": 1})), Say::Text("Done.")])
 }
 
-async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnReport, Heard) {
-    let heard = Heard::default();
+async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnReport, RecordedEvents) {
+    let heard = RecordedEvents::default();
     let mut session = agent(script)
         .tool(tool)
         .hook(Arc::new(hook))
@@ -160,7 +161,7 @@ async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnRepo
     (report, heard)
 }
 
-fn warned(heard: &Heard, text: &str) -> bool {
+fn warned(heard: &RecordedEvents, text: &str) -> bool {
     heard
         .all()
         .iter()
@@ -580,7 +581,7 @@ async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_u
     let answers = vec![call("2", "write", &json!({"again": true})), Say::Text("Done.")];
     let mut session = agent_of(answers, Decision::Approve).load("s").await.unwrap();
     let report = session
-        .resume(&crate::Silent, CancellationToken::new())
+        .resume(&crate::NullSink, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.text, "Done.");
@@ -714,7 +715,7 @@ async fn a_panic_in_any_method_of_a_hook_is_reported() {
     ] {
         for in_fuel in [false, true] {
             let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
-            let heard = Heard::default();
+            let heard = RecordedEvents::default();
             let mut session = agent(&script)
                 .tool(tool("t", |_| Ok("ok".into())))
                 .hook(Arc::new(Broken(point, in_fuel)))

@@ -9,7 +9,7 @@ use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::provider::{ProviderErrorKind, ToolChoice};
 use toolcell_core::{Event, Message};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
 use crate::budget::{Budget, Prices};
 use crate::policy::{ContextPolicy, LoopPolicy, Prune, Repeats};
 use crate::testing::{Say, Script, call, slow_tool, tool};
@@ -18,7 +18,7 @@ fn same() -> Say {
     call("", "status", &json!({"of": "job"}))
 }
 
-fn reminders(heard: &Heard) -> Vec<ReminderKind> {
+fn reminders(heard: &RecordedEvents) -> Vec<ReminderKind> {
     heard
         .all()
         .iter()
@@ -42,7 +42,7 @@ async fn the_same_call_with_the_same_result_is_noticed_at_three_and_ends_the_tur
         ),
     ] {
         let script = Script::new((0..times).map(|_| same()).chain([Say::Text("It is not done.")]));
-        let heard = Heard::default();
+        let heard = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool("status", |_| Ok("not yet".into())))
             .build()
@@ -72,7 +72,7 @@ async fn calls_in_turns_and_with_other_names_in_another_order_are_repetitions_to
     let turned = Say::Calls("", vec![("", "status", r#"{"b":2,"a":1}"#.into())]);
     let first = || Say::Calls("", vec![("", "status", r#"{"a":1,"b":2}"#.into())]);
     let script = Script::new([first(), other(), turned, other(), first(), Say::Text("Done.")]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let number = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let tools = [
         tool("status", |_| Ok("same".into())),
@@ -335,7 +335,7 @@ async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
     let long = tool("t", |arguments| {
         Ok(format!("{}{}", arguments["i"], "x".repeat(399)))
     });
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)

@@ -19,20 +19,21 @@ use std::sync::{Arc, Mutex};
 use toolcell_core::{Event, EventSink};
 
 use crate::Agent;
+use crate::AgentBuilder;
+use crate::LoopState;
 use crate::testing::Script;
-use crate::{AgentBuilder, LoopState};
 
 /// Keeps all events.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<Event>>>);
+pub(crate) struct RecordedEvents(Arc<Mutex<Vec<Event>>>);
 
-impl EventSink for Heard {
+impl EventSink for RecordedEvents {
     fn event(&self, event: &Event) {
         self.0.lock().unwrap().push(event.clone());
     }
 }
 
-impl Heard {
+impl RecordedEvents {
     pub(crate) fn all(&self) -> Vec<Event> {
         self.0.lock().unwrap().clone()
     }

@@ -11,10 +11,13 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, EventSink, Message, SessionStore, StoreError};
 
-use super::{Heard, agent, timeless};
+use super::{RecordedEvents, agent, timeless};
+use crate::AgentError;
+use crate::LoopState;
+use crate::NullSink;
+use crate::SqliteStore;
 use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
-use crate::{AgentError, LoopState, Silent, SqliteStore};
 
 fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(dir.path().join("sessions.db")).unwrap())
@@ -180,7 +183,10 @@ async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
         Message::user("Another?"),
     ];
     let mut session = agent.session_with("s", saved);
-    session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    session
+        .proceed(&NullSink, CancellationToken::new())
+        .await
+        .unwrap();
     session.ask("And another?").await.unwrap();
     let loaded = agent.load("s").await.unwrap();
     assert_eq!(loaded.state(), session.state());
@@ -200,7 +206,7 @@ async fn a_message_that_is_answered_later_is_in_the_journal_once() {
     session.ask("A colour?").await.unwrap();
     let cancel = CancellationToken::new();
     let (report, ()) = tokio::join!(
-        session.run(Message::user("Another?"), &Silent, cancel.clone()),
+        session.run(Message::user("Another?"), &NullSink, cancel.clone()),
         async {
             while script.requests().len() < 2 {
                 tokio::task::yield_now().await;
@@ -209,7 +215,10 @@ async fn a_message_that_is_answered_later_is_in_the_journal_once() {
         }
     );
     assert_eq!(report.unwrap().outcome, TurnOutcome::Cancelled);
-    session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    session
+        .proceed(&NullSink, CancellationToken::new())
+        .await
+        .unwrap();
     let loaded = agent.load("s").await.unwrap();
     assert_eq!(loaded.state(), session.state());
     let texts: Vec<String> = loaded.messages().iter().map(|m| m.text()).collect();
@@ -313,7 +322,7 @@ async fn the_last_message_of_an_interrupted_turn_is_shown_and_stored_once() {
     drop(session);
     let mut session = agent.load("s").await.unwrap();
     assert!(session.is_open());
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let report = session.resume(&heard, CancellationToken::new()).await.unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str(), report.steps),
@@ -336,7 +345,7 @@ async fn a_thousand_sessions_run_at_once_with_their_journals() {
             tokio::spawn(async move {
                 let mut session = agent.session_named(format!("s{i}"));
                 let message = Message::user("Go");
-                session.run(message, &Silent, CancellationToken::new()).await
+                session.run(message, &NullSink, CancellationToken::new()).await
             })
         })
         .collect();
@@ -366,7 +375,7 @@ impl Gated {
     }
 
     fn names(&self) -> Vec<String> {
-        let heard = super::Heard::default();
+        let heard = super::RecordedEvents::default();
         for event in self.journal.lock().unwrap().iter() {
             heard.event(event);
         }
@@ -449,7 +458,7 @@ async fn only_what_may_not_be_done_twice_waits_for_the_journal() {
         });
         // The beginning of the turn is let through, and nothing after it.
         let store = Gated::new(1);
-        let heard = super::Heard::default();
+        let heard = super::RecordedEvents::default();
         let session = agent(&script)
             .tool(counted)
             .store(store.clone())
@@ -477,7 +486,7 @@ async fn nothing_is_sent_and_no_call_runs_before_the_journal_has_the_beginning_o
     let script = Script::new([Say::Text("Hi.")]);
     let store = Gated::new(0);
     let agent = agent(&script).store(store.clone()).build().unwrap();
-    let running = agent.session_named("s").start("Go", Silent);
+    let running = agent.session_named("s").start("Go", NullSink);
     settle().await;
     script.assert_asked(0);
     store.open.add_permits(100);
@@ -496,7 +505,7 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
         .unwrap()
         .session_named("s");
     {
-        let run = session.run(Message::user("Go"), &Silent, CancellationToken::new());
+        let run = session.run(Message::user("Go"), &NullSink, CancellationToken::new());
         let soon = async { settle().await };
         tokio::select! {
             biased;
@@ -505,7 +514,7 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
         }
     }
     store.open.add_permits(100);
-    let report = session.resume(&Silent, CancellationToken::new()).await.unwrap();
+    let report = session.resume(&NullSink, CancellationToken::new()).await.unwrap();
     assert_eq!(report.text, "Done.");
     assert_eq!(
         store.names(),
@@ -531,7 +540,7 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     session.ask("Begin").await.unwrap();
     let stored = store.names();
     store.fails.store(true, Ordering::SeqCst);
-    let heard = super::Heard::default();
+    let heard = super::RecordedEvents::default();
     let cancel = CancellationToken::new();
     session
         .run(Message::user("Go"), &heard, cancel)
@@ -540,7 +549,7 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     assert_eq!(heard.names(), Vec::<String>::new());
     // The disk has room again, and the session has a turn that the journal does not know.
     store.fails.store(false, Ordering::SeqCst);
-    let error = session.abandon(&Silent).await.unwrap_err();
+    let error = session.abandon(&NullSink).await.unwrap_err();
     assert!(
         matches!(&error, AgentError::Store { source: StoreError::Failed { message }, .. } if message == "the disk is full"),
         "{error}"

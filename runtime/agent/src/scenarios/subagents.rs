@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, ToolError};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
 use crate::Agent;
 use crate::approval::{ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict};
 use crate::budget::{Budget, Prices};
@@ -32,7 +32,7 @@ async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_ca
         .unwrap()
         .as_tool("researcher", "Finds things")
         .unwrap();
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&outer).tool(researcher).build().unwrap().session();
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())
@@ -257,7 +257,7 @@ async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there(
     };
     let researcher = agent(&inner).tool(dig).approvals(approvals).build().unwrap();
     let strict = Arc::new(Strict::default());
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&outer)
         .agent("researcher", "Finds things", &researcher)
         .unwrap()

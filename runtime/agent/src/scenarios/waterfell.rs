@@ -8,10 +8,11 @@ use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::{Event, Message};
 
-use super::{Heard, agent};
+use super::{RecordedEvents, agent};
+use crate::NullSink;
 use crate::policy::{ContextPolicy, LoopPolicy};
+use crate::preset;
 use crate::testing::{Say, Script, call, tool};
-use crate::{Silent, preset};
 
 fn complete(result: i32) -> Say {
     call(
@@ -30,7 +31,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
         ),
         complete(7),
     ]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let search = tool("search", |_| Ok("two results".into()));
     let agent = agent(&script)
         .tool(search)
@@ -119,7 +120,10 @@ async fn w08_saved_messages_are_continued_under_the_same_id() {
     let script = Script::new([complete(1)]);
     let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
     let mut session = agent.session_with("session-123", saved);
-    let report = session.proceed(&Silent, CancellationToken::new()).await.unwrap();
+    let report = session
+        .proceed(&NullSink, CancellationToken::new())
+        .await
+        .unwrap();
     assert_eq!((report.session.as_str(), report.steps), ("session-123", 1));
     let sent: Vec<String> = script.requests()[0].messages.iter().map(|m| m.text()).collect();
     assert_eq!(
@@ -142,7 +146,7 @@ async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_be
         let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
         agent
             .session_with("s", saved)
-            .proceed(&Silent, CancellationToken::new())
+            .proceed(&NullSink, CancellationToken::new())
             .await
             .unwrap();
         let texts: Vec<String> = script.requests()[0].messages.iter().map(|m| m.text()).collect();
@@ -166,7 +170,7 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
         },
         ..preset::waterfell()
     };
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)
@@ -218,7 +222,7 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
         },
         ..preset::waterfell()
     };
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)
@@ -304,7 +308,7 @@ async fn w11_two_answers_without_a_call_are_followed_by_a_reminder_and_the_count
         Say::Text("Hm."),
         complete(1),
     ]);
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = agent(&script)
         .policy(preset::waterfell())
         .build()
@@ -344,7 +348,7 @@ async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_proce
         .policy(preset::waterfell())
         .build()
         .unwrap();
-    let heard = Heard::default();
+    let heard = RecordedEvents::default();
     let mut session = builder.session_named("s");
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::approval::saved_approvals::{self, Remembered};
 use crate::environment::Environment;
-use crate::remembered::{self, Remembered};
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, Name, STRONG, text};
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
 /// See and take back what you allowed for always when you were asked.
 #[derive(Debug, Subcommand)]
@@ -67,7 +67,7 @@ impl Approval {
                     None => Vec::new(),
                     Some(number) => without(all, number)?,
                 };
-                remembered::write(&file, &left).map_err(|e| unusable(&file).because(e))?;
+                saved_approvals::write(&file, &left).map_err(|e| unusable(&file).because(e))?;
                 console.note("forgotten; you will be asked again");
             }
         }
@@ -107,10 +107,10 @@ fn without(mut all: Vec<Remembered>, number: u32) -> Result<Vec<Remembered>, Fai
 }
 
 fn read(environment: &Environment) -> Result<(PathBuf, Vec<Remembered>), Failure> {
-    let file = remembered::file(environment).ok_or_else(|| {
+    let file = saved_approvals::file(environment).ok_or_else(|| {
         Failure::new(Exit::Config, "nothing can be remembered").why("there is no home directory")
     })?;
-    match remembered::read(&file) {
+    match saved_approvals::read(&file) {
         Ok(all) => Ok((file, all)),
         Err(error) => Err(unusable(&file).because(error)),
     }

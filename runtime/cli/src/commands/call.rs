@@ -11,18 +11,18 @@ use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
 use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput};
 
-use crate::args::PolicyFlags;
+use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::lock;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
-use crate::hints::AllowHints;
-use crate::interrupt::Interrupts;
-use crate::lock;
-use crate::near::nearest;
-use crate::render::{Activity, Console, content, receipt, turn};
-use crate::report::{Exit, Failure};
-use crate::scratch::Scratch;
-use crate::terminal::{FAINT, text};
-use crate::toolbox::{Loaded, Toolbox};
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::scratch::overlay::Scratch;
+use crate::ui::hints::AllowHints;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::render::{Activity, Console, content, receipt, turn};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::{FAINT, text};
 
 /// Call one tool once, without a model.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ impl Call {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
         let wanted = toolbox.find(&self.tool).await?;
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
@@ -348,7 +348,7 @@ fn end(
     if exit == Exit::Usage {
         failure = failure.hint(text!(
             "`toolcell tool inspect {}` shows its parameters",
-            crate::quote::shell(asked)
+            crate::ui::escape::shell(asked)
         ));
     }
     Err(failure)

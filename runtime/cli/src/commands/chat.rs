@@ -9,15 +9,15 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use toolcell_agent::Session;
 
-use crate::assemble::{self, AgentFlags};
+use crate::agent::setup::{self, AgentFlags};
 use crate::config::Overrides;
 use crate::environment::Environment;
-use crate::history::{self, History};
-use crate::near::nearest;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, STRONG, text};
-use crate::turns::{Turns, store_failure};
+use crate::error::{Exit, Failure};
+use crate::session::history::{self, History};
+use crate::session::turn_runner::{TurnRunner, store_failure};
+use crate::ui::render::Console;
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::{FAINT, NAME, STRONG, text};
 
 /// What a person can say to `toolcell` instead of to the model.
 const COMMANDS: [(&str, &str); 6] = [
@@ -63,14 +63,14 @@ impl Chat {
         let store = if self.no_session {
             None
         } else {
-            Some(assemble::open_store(environment)?)
+            Some(setup::open_store(environment)?)
         };
         let assembled = self
             .agent
             .assemble(overrides, environment, console, store)
             .await?;
         console.note(assembled.note.clone());
-        let mut turns = Turns::new(assembled, console, false);
+        let mut turns = TurnRunner::new(assembled, console, false);
         let mut session = match &self.session {
             Some(id) => turns.agent().load(id).await.map_err(store_failure)?,
             None => turns.agent().session(),
@@ -115,7 +115,7 @@ fn tell(console: &Console, ended: Result<Exit, Failure>) -> Exit {
     })
 }
 
-fn answer(command: &str, turns: &Turns, session: &Session, console: &Console) -> io::Result<()> {
+fn answer(command: &str, turns: &TurnRunner, session: &Session, console: &Console) -> io::Result<()> {
     console.write(|s| {
         match command {
             "/help" => {

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use crate::args::Cli;
-use crate::report::{Exit, Failure};
+use crate::error::{Exit, Failure};
+use crate::flags::Cli;
 
 /// Print completions for a shell.
 #[derive(Debug, Args)]

@@ -5,15 +5,15 @@ use std::io::{self, Write as _};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::agent::model;
 use crate::config::layers::{USER_FILE, VARIABLES, user_file};
 use crate::config::{self, AgentSettings, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
-use crate::model;
-use crate::quote;
-use crate::render::Console;
-use crate::render::console::Streams;
-use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, Text, WARN, text};
+use crate::error::{Exit, Failure};
+use crate::ui::escape;
+use crate::ui::render::Console;
+use crate::ui::render::console::Streams;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Text, WARN, text};
 use anstyle::Style;
 
 /// Check the configuration.
@@ -167,7 +167,7 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
             ));
         }
         if let Some(only) = &tool.only {
-            let names: Vec<String> = only.value.iter().map(|name| quote::toml(name)).collect();
+            let names: Vec<String> = only.value.iter().map(|name| escape::toml(name)).collect();
             rows.push((
                 key("only"),
                 format!("[{}]", names.join(", ")),

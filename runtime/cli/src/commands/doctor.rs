@@ -9,15 +9,17 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Message, Provider};
 use toolcell_sandbox::{Protection, Sandbox};
 
+use crate::agent::model;
+use crate::components::builtin;
+use crate::components::hook::is_guard;
+use crate::components::loader::{self, ComponentLoader, LoadedHook};
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
-use crate::hook::is_guard;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::shipped;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, WARN, text};
-use crate::toolbox::{self, LoadedHook, Toolbox};
-use crate::{model, render, telemetry};
+use crate::error::{Exit, Failure};
+use crate::telemetry;
+use crate::ui::render;
+use crate::ui::render::Console;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, WARN, text};
 
 /// Check the engine, the cache, the configuration, the shipped tools and the model provider.
 ///
@@ -70,12 +72,12 @@ impl Doctor {
                 return Ok(worst);
             }
         };
-        match toolbox::sandbox(environment, console) {
+        match loader::sandbox(environment, console) {
             Ok(sandbox) => {
                 show("engine", engine(&sandbox))?;
                 show("compiler", compiler(&sandbox).await)?;
                 show("cache", cache(&sandbox, environment))?;
-                let toolbox = Toolbox::with(environment, &settings, sandbox)?;
+                let toolbox = ComponentLoader::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
                     if !toolbox.is_trusted(tool) {
                         let words = "comes from this project and is not trusted, so that it does not run";
@@ -105,7 +107,7 @@ impl Doctor {
             }
             Err(failure) => show("engine", Finding::Bad(failure))?,
         }
-        for missing in shipped::MISSING {
+        for missing in builtin::MISSING {
             show(
                 &format!("tool {missing}"),
                 Finding::Note("not part of this build".into()),

@@ -2,16 +2,16 @@
 
 use clap::Args;
 
-use crate::args::PolicyFlags;
-use crate::assemble;
+use crate::agent::setup;
+use crate::components::loader::ComponentLoader;
+use crate::components::lock::{self, LockFile};
+use crate::components::tool_lint;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
-use crate::lock::{self, LockFile};
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::suspicion;
-use crate::terminal::text;
-use crate::toolbox::Toolbox;
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Write `toolcell.lock`: what the tools are now, and what they are granted.
 ///
@@ -47,15 +47,15 @@ impl Lock {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
-        let loaded = assemble::load(&toolbox, &self.tools, console).await?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = setup::load(&toolbox, &self.tools, console).await?;
         let hooks = toolbox.hooks().await?;
         if self.check {
             lock::check(&loaded, Some(&hooks), environment)?;
             console.note(text!("the tools are what `{}` says", lock::FILE));
             return Ok(Exit::Ok);
         }
-        for suspicion in suspicion::among(&loaded).values().flatten() {
+        for suspicion in tool_lint::among(&loaded).values().flatten() {
             console.note(text!("look out: {}", suspicion));
         }
         let lock = LockFile::of(&loaded, &hooks);

@@ -14,12 +14,12 @@ pub(crate) mod secret;
 pub(crate) mod session;
 pub(crate) mod tool;
 
-use crate::args::{Cli, Command};
 use crate::config::Overrides;
 use crate::environment::Environment;
-use crate::log;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
+use crate::error::{Exit, Failure};
+use crate::flags::{Cli, Command};
+use crate::telemetry::log;
+use crate::ui::render::Console;
 
 /// Runs the command that was asked for.
 ///

@@ -6,17 +6,17 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use toolcell_core::event::Flow;
 
-use crate::args::PolicyFlags;
-use crate::assemble;
+use crate::agent::setup;
+use crate::components::data_flow::{self, Reason};
+use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::config::file::FlowRule;
 use crate::config::{self, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
-use crate::flow::{self, Reason};
-use crate::render::Console;
-use crate::render::console::Streams;
-use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
-use crate::toolbox::{Loaded, LoadedHook, Toolbox};
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::ui::render::Console;
+use crate::ui::render::console::Streams;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
 use anstyle::Style;
 
 /// Explain what tools could do together.
@@ -100,8 +100,8 @@ impl Explain {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
-        let loaded = assemble::load(&toolbox, &self.tools, console).await?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = setup::load(&toolbox, &self.tools, console).await?;
         let hooks = toolbox.hooks().await?;
         let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);
@@ -128,11 +128,11 @@ impl Explain {
 }
 
 fn row(loaded: &Loaded) -> Row {
-    let reasons = flow::reasons(&loaded.settings, &loaded.component.abilities());
+    let reasons = data_flow::reasons(&loaded.settings, &loaded.component.abilities());
     Row {
         name: loaded.settings.name.clone(),
         denied: denied(&loaded.settings),
-        flow: flow::total(&reasons),
+        flow: data_flow::total(&reasons),
         reasons,
         secrets: secrets(&loaded.settings),
     }
@@ -144,11 +144,11 @@ fn secrets(settings: &ToolSettings) -> Vec<String> {
 
 /// A hook is asked about every call, whichever tool it is of.
 fn hook_row(hook: &LoadedHook) -> Row {
-    let reasons = flow::of_hook(hook);
+    let reasons = data_flow::of_hook(hook);
     Row {
         name: format!("hook {}", hook.settings.component.name),
         denied: denied(&hook.settings.component),
-        flow: flow::total(&reasons),
+        flow: data_flow::total(&reasons),
         reasons,
         secrets: secrets(&hook.settings.component),
     }

@@ -5,13 +5,13 @@ use std::io::{Read as _, Write as _};
 use clap::Args;
 use serde_json::Value;
 
-use crate::assemble::{self, AgentFlags};
+use crate::agent::setup::{self, AgentFlags};
 use crate::config::Overrides;
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::text;
-use crate::turns::{self, Turns};
+use crate::error::{Exit, Failure};
+use crate::session::turn_runner::{self, TurnRunner};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Longest prompt from standard input, in bytes.
 const MAX_PROMPT_BYTES: u64 = 4 << 20;
@@ -85,12 +85,12 @@ impl Run {
         overrides: Overrides,
         environment: &Environment,
         console: &Console,
-    ) -> Result<(Turns, String), Failure> {
+    ) -> Result<(TurnRunner, String), Failure> {
         let prompt = self.read_prompt()?;
         let store = if self.no_session {
             None
         } else {
-            match assemble::open_store(environment) {
+            match setup::open_store(environment) {
                 Ok(store) => Some(store),
                 Err(failure) => {
                     console.note(failure.to_string());
@@ -105,7 +105,7 @@ impl Run {
         if !self.json {
             console.note(assembled.note.clone());
         }
-        Ok((Turns::new(assembled, console, self.json), prompt))
+        Ok((TurnRunner::new(assembled, console, self.json), prompt))
     }
 
     /// Where no turn begins, there is no event to say so; whoever reads events gets one line all the same.
@@ -134,7 +134,7 @@ impl Run {
         } else {
             self.prompt.clone()
         };
-        turns::check_prompt(&prompt)?;
+        turn_runner::check_prompt(&prompt)?;
         Ok(prompt)
     }
 }

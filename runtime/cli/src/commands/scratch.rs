@@ -8,10 +8,10 @@ use serde_json::json;
 use toolcell_sandbox::overlay::{ChangeKind, OnConflict};
 
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::scratch::{self, Changed};
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::scratch::overlay::{self, Changed};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
 #[derive(Debug, Subcommand)]
@@ -82,8 +82,8 @@ impl Scratch {
             let shown = environment.shown(&dir);
             Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
-        let scratch::Found { all, strange } =
-            scratch::read(&dir, environment).map_err(|e| fail(Exit::Usage).because(e))?;
+        let overlay::Found { all, strange } =
+            overlay::read(&dir, environment).map_err(|e| fail(Exit::Usage).because(e))?;
         for directory in strange {
             console.note(text!(
                 "changes of `{}` are left alone: no run of yours put them there",
@@ -99,7 +99,7 @@ impl Scratch {
         }
         let lines = matches!(self, Self::Diff(Diff { names: false, .. }));
         console.write(|s| {
-            scratch::list(&mut s.out, &all, environment, usize::MAX, lines)?;
+            overlay::list(&mut s.out, &all, environment, usize::MAX, lines)?;
             s.out.flush()
         })?;
         let mut skipped = 0;
@@ -129,7 +129,7 @@ impl Scratch {
                             .iter()
                             .filter(|one| !changed.knows(one))
                             .collect::<Vec<_>>();
-                        scratch::list_skipped(&mut s.err, &changed.directory, &new, environment)
+                        overlay::list_skipped(&mut s.err, &changed.directory, &new, environment)
                     })?;
                 }
                 Self::Discard(_) => changed.discard().map_err(|e| fail(Exit::Failed).because(e))?,
@@ -147,7 +147,7 @@ impl Scratch {
             Self::Commit(_) => "carried out",
             Self::Discard(_) => "thrown away",
         };
-        let changes = match scratch::count(&all) {
+        let changes = match overlay::count(&all) {
             1 => text!("1 change"),
             many => text!("{} changes", many),
         };

@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use toolcell_core::Secrets;
 use toolcell_core::secret::SecretValue;
 
+use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
-use crate::keyring::{self, Keyring};
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Store and delete values in the keyring of this system.
 #[derive(Debug, Subcommand)]
@@ -153,7 +153,7 @@ mod hidden {
         silent.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         let _restore = Restore(before);
         tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
-        write!(io::stderr(), "{}", crate::terminal::inert_line(prompt))?;
+        write!(io::stderr(), "{}", crate::ui::terminal::inert_line(prompt))?;
         io::stderr().flush()?;
         let mut line = Vec::new();
         for byte in io::stdin().lock().bytes() {

@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{EventSink as _, SessionStore};
 
-use crate::assemble::{self, AgentFlags};
+use crate::agent::setup::{self, AgentFlags};
 use crate::config::Overrides;
 use crate::config::units::Span;
 use crate::environment::Environment;
-use crate::hints::AllowHints;
-use crate::render::Console;
-use crate::render::turn::TurnView;
-use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, Name, STRONG, inert_line, text};
-use crate::turns::{self, Turns, store_failure};
+use crate::error::{Exit, Failure};
+use crate::session::turn_runner::{self, TurnRunner, store_failure};
+use crate::ui::hints::AllowHints;
+use crate::ui::render::Console;
+use crate::ui::render::turn::TurnView;
+use crate::ui::terminal::{FAINT, NAME, Name, STRONG, inert_line, text};
 
 /// List, show, go on with, fork, export and delete sessions.
 #[derive(Debug, Subcommand)]
@@ -159,7 +159,7 @@ impl Session {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let store = assemble::open_store(environment)?;
+        let store = setup::open_store(environment)?;
         match self {
             Self::List(command) => command.run(&*store, console).await,
             Self::Show(command) => command.run(&*store, console).await,
@@ -237,7 +237,7 @@ impl Resume {
         if !self.json {
             console.note(assembled.note.clone());
         }
-        let mut turns = Turns::new(assembled, console, self.json);
+        let mut turns = TurnRunner::new(assembled, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
         let ended = self.go_on(&mut turns, &mut session).await;
         if !self.json {
@@ -247,7 +247,11 @@ impl Resume {
     }
 
     /// Ends the open turn, and says what there is to say.
-    async fn go_on(&self, turns: &mut Turns, session: &mut toolcell_agent::Session) -> Result<Exit, Failure> {
+    async fn go_on(
+        &self,
+        turns: &mut TurnRunner,
+        session: &mut toolcell_agent::Session,
+    ) -> Result<Exit, Failure> {
         if session.is_open() {
             let ended = turns.turn(session, None).await?;
             if self.message.is_none() || turns.is_gone() {
@@ -256,7 +260,7 @@ impl Resume {
         }
         match &self.message {
             Some(message) => {
-                turns::check_prompt(message)?;
+                turn_runner::check_prompt(message)?;
                 turns.turn(session, Some(message.clone())).await
             }
             None => Err(Failure::new(

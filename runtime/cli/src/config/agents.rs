@@ -11,9 +11,9 @@ use super::budget::{self, SourcedBudget};
 use super::file::BudgetTable;
 use super::provider::{ProviderSettings, ProviderTable};
 use super::source::{Origin, Source, Sourced};
-use crate::near::nearest;
-use crate::report::{Exit, Failure};
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::text;
 
 /// An agent that the main one can call as a tool.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -12,8 +12,8 @@ use super::money::Money;
 use super::quantity::{Unit, millis};
 use super::source::{Origin, Source, Sourced};
 use super::units::{Bytes, Count, Span};
-use crate::near::nearest;
-use crate::quote;
+use crate::ui::escape;
+use crate::ui::suggest::nearest;
 
 /// The names of all budgets, in the order in which the loop looks at them.
 pub(crate) const NAMES: [&str; 7] = ["fuel", "wall", "call_wall", "bytes", "calls", "tokens", "cost"];
@@ -64,7 +64,7 @@ impl NamedBudget {
         if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return format!("[budget] {} = {value}", self.name);
         }
-        format!("[budget] {} = {}", self.name, quote::toml(&value))
+        format!("[budget] {} = {}", self.name, escape::toml(&value))
     }
 
     /// Sets it.

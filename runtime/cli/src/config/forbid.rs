@@ -7,11 +7,11 @@ use toml::Spanned;
 
 use super::agents::AgentTable;
 use super::file::{HookTable, LogTable, PricesTable, SecretTable, ToolTable};
-use super::narrow::refused;
+use super::project::refused;
 use super::provider::ProviderTable;
 use super::source::Source;
-use crate::report::Failure;
-use crate::terminal::text;
+use crate::error::Failure;
+use crate::ui::terminal::text;
 
 pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Result<(), Failure> {
     let Some(place) = table.first_key() else {

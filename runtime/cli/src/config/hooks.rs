@@ -10,7 +10,7 @@ use super::limits::{self, NamedLimit};
 use super::settings::{ComponentSource, HookSettings, ToolSettings};
 use super::source::{Origin, Source, Sourced};
 use crate::environment::Environment;
-use crate::report::{Exit, Failure};
+use crate::error::{Exit, Failure};
 
 /// Wall time of one moment in milliseconds, unless configuration says otherwise: a person waits for each of them.
 const WALL_MS: u64 = 10_000;

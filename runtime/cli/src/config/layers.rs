@@ -15,17 +15,17 @@ use super::file::{BindingTable, DenyLine, File, FlowRule, LogTable, ToolTable};
 use super::hooks;
 use super::limits;
 use super::names::{self, TakenNames};
-use super::narrow;
 use super::parse::{self, Parsed};
+use super::project;
 use super::provider::ProviderSettings;
 use super::settings::{ComponentSource, GrantLine, LogSettings, Overrides, Settings, ToolSettings};
 use super::source::{Layer, Origin, Source, Sourced};
 use super::units::Span;
+use crate::components::builtin;
 use crate::environment::Environment;
-use crate::near::nearest;
-use crate::report::{Exit, Failure};
-use crate::shipped;
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::text;
 
 /// Name of a project's file.
 pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
@@ -71,7 +71,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         rules: Vec::new(),
         secrets: BTreeMap::new(),
         flow: Sourced::default(FlowRule::Ask),
-        tools: shipped::ALL
+        tools: builtin::ALL
             .iter()
             .map(|shipped| (shipped.name.to_owned(), ToolSettings::shipped(shipped)))
             .collect(),
@@ -83,7 +83,7 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         apply_user(&mut settings, &user, environment)?;
     }
     if let Some(project) = read_project_file(environment)? {
-        narrow::apply_project(&mut settings, &project, environment)?;
+        project::apply_project(&mut settings, &project, environment)?;
     }
     apply_variables(&mut settings, environment)?;
     apply_flags(&mut settings, environment)?;

@@ -8,7 +8,7 @@ use super::file::LimitsTable;
 use super::quantity::{Unit, millis};
 use super::source::{Origin, Source};
 use super::units::{Bytes, Count, Span};
-use crate::near::nearest;
+use crate::ui::suggest::nearest;
 
 /// The names of all limits.
 pub(crate) const NAMES: [&str; 12] = [

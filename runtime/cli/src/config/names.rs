@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use toolcell_agent::Control;
 
 use super::settings::{Settings, ToolSettings};
-use crate::shipped;
+use crate::components::builtin;
 
 /// How the names of components begin that a project's file brings. No other name has a colon.
 pub(crate) const PROJECT: &str = "project:";
@@ -31,7 +31,7 @@ impl TakenNames {
     /// What is known without loading anything: what ships, what belongs to the loop, and what the user has configured.
     pub(crate) fn of(settings: &Settings) -> Self {
         let mut taken = Self::default();
-        for (component, tools) in shipped::TOOLS {
+        for (component, tools) in builtin::TOOLS {
             taken.add_component(
                 component,
                 &format!("the component `{component}`, which ships with Toolcell"),

@@ -10,11 +10,11 @@ use toolcell_fs::Rules;
 
 use super::file::File;
 use super::source::{Layer, Source};
+use crate::config::user_files;
 use crate::environment::Environment;
-use crate::files;
-use crate::near::nearest;
-use crate::report::{Exit, Failure};
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::text;
 
 /// Largest configuration file, in bytes. A thousand tools fit; a device or a mistake does not.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
@@ -48,7 +48,7 @@ pub(crate) fn read(
                 Exit::Config,
                 text!("the {} configuration `{}` cannot be read", layer, shown),
             );
-            return Err(files::because(fail, error));
+            return Err(user_files::because(fail, error));
         }
     };
     let source = Source {
@@ -180,7 +180,7 @@ mod tests {
             line_starts: OnceLock::new(),
         };
         let mut out = Vec::new();
-        let mut screen = crate::terminal::Screen::new(&mut out, false, crate::terminal::Size::NONE);
+        let mut screen = crate::ui::terminal::Screen::new(&mut out, false, crate::ui::terminal::Size::NONE);
         parse(source).unwrap_err().print(&mut screen).unwrap();
         String::from_utf8(out).unwrap()
     }

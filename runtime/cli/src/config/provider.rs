@@ -11,9 +11,9 @@ use toolcell_agent::policy::Reasoning;
 
 use super::source::{Origin, Source, Sourced};
 use super::units::Count;
-use crate::model::{ProviderName, ToolCalls};
-use crate::report::{Exit, Failure};
-use crate::terminal::text;
+use crate::agent::model::{ProviderName, ToolCalls};
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
 
 /// Highest temperature that any provider takes.
 const MAX_TEMPERATURE: f64 = 2.0;

@@ -17,13 +17,13 @@ use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
 use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
+use crate::agent::model::{ProviderName, ToolCalls};
+use crate::components::builtin::{self, Shipped};
+use crate::config::grants::{self, FlagGrant, ResolvedGrant};
+use crate::config::own_directories::own_places;
 use crate::environment::Environment;
-use crate::grants::{self, FlagGrant, Placed};
-use crate::model::{ProviderName, ToolCalls};
-use crate::own::own_places;
-use crate::report::{Exit, Failure};
-use crate::shipped::{self, Shipped};
-use crate::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
 
 /// Everything that configuration decides.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ impl GrantLine {
     ///
     /// # Errors
     /// When a directory does not exist; the failure points at the line.
-    pub(crate) fn place(&self, environment: &Environment) -> Result<Placed, Failure> {
+    pub(crate) fn place(&self, environment: &Environment) -> Result<ResolvedGrant, Failure> {
         let placed =
             grants::place(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
                 Origin::Flag(_) => failure,
@@ -282,7 +282,7 @@ impl ToolSettings {
 
     /// A component that ships with Toolcell.
     pub(crate) fn shipped(shipped: &'static Shipped) -> Self {
-        let is_on = !shipped::OFF_BY_DEFAULT.contains(&shipped.name);
+        let is_on = !builtin::OFF_BY_DEFAULT.contains(&shipped.name);
         Self {
             enabled: Sourced::default(is_on),
             ..Self::new(shipped.name, ComponentSource::Shipped(shipped))
@@ -341,13 +341,13 @@ impl ToolSettings {
     /// When a grant cannot be given, lies in a place that no tool gets, or is dangerous and nobody said that it is meant.
     pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
         let own = own_places(settings, environment);
-        let placed: Vec<Placed> = self
+        let placed: Vec<ResolvedGrant> = self
             .grants
             .iter()
             .chain(&settings.deny)
             .map(|line| {
                 let placed = line.place(environment)?;
-                if let Placed::Dir(dir) = &placed {
+                if let ResolvedGrant::Dir(dir) = &placed {
                     line.check_denied(dir, &own, environment)?;
                     if !self.dangerous {
                         line.check_danger(dir, environment)?;
@@ -358,7 +358,7 @@ impl ToolSettings {
             .collect::<Result<_, Failure>>()?;
         let mut grants = grants::gather(&placed, environment)?;
         for (line, placed) in self.grants.iter().zip(&placed) {
-            if let Placed::Dir(dir) = placed {
+            if let ResolvedGrant::Dir(dir) = placed {
                 line.check_denied(dir, &grants.denied.paths, environment)?;
             }
         }

@@ -3,7 +3,7 @@
 use tracing_subscriber::layer::Identity;
 
 use crate::environment::Environment;
-use crate::render::Console;
+use crate::ui::render::Console;
 
 /// What sends nothing.
 #[derive(Debug)]

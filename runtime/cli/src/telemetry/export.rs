@@ -14,8 +14,8 @@ use super::conventions::Conventions;
 use super::sender::Sender;
 use super::{PATIENCE, Signals};
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::terminal::text;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
 
 /// Name of the instrumentation.
 const SCOPE: &str = "toolcell";

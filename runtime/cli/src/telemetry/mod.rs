@@ -11,6 +11,8 @@ mod absent;
 mod conventions;
 #[cfg(feature = "otel")]
 mod export;
+pub(crate) mod log;
+pub(crate) mod log_files;
 #[cfg(feature = "otel")]
 mod sender;
 

@@ -12,10 +12,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Protocol, endpoint, header};
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::MessagesDecoder;
 
@@ -153,7 +153,7 @@ struct Exchange<'a> {
     request: Request,
 }
 
-impl Wire for Exchange<'_> {
+impl Protocol for Exchange<'_> {
     type Decoder = MessagesDecoder;
 
     const FRAMING: Framing = Framing::Sse;
@@ -170,8 +170,8 @@ impl Wire for Exchange<'_> {
         MessagesDecoder::new(&self.provider.info.provider)
     }
 
-    fn answer(&self) -> Answer {
-        Answer::to(&self.request, &self.provider.info.provider)
+    fn answer(&self) -> ResponseBuilder {
+        ResponseBuilder::to(&self.request, &self.provider.info.provider)
     }
 
     /// A model may allow less than our default: "max_tokens: 16384 > 8192, which is the maximum allowed …".

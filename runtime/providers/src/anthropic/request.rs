@@ -7,7 +7,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
 use super::{Anthropic, CacheTime, WIRE};
-use crate::{echo, opaque, said, schema};
+use crate::{fallback_text, opaque, sanitize, schema};
 
 /// Longest identifier of a call that is sent.
 const MAX_ID_BYTES: usize = 64;
@@ -164,13 +164,13 @@ fn text(text: &str) -> Value {
 fn block(content: &Content) -> Option<Value> {
     match content {
         Content::Text { text: t } => (!t.trim().is_empty()).then(|| text(t)),
-        Content::Link(link) => Some(text(&said::link(link))),
-        Content::Blob(blob) => Some(file(blob).unwrap_or_else(|| text(&said::blob(blob)))),
+        Content::Link(link) => Some(text(&fallback_text::link(link))),
+        Content::Blob(blob) => Some(file(blob).unwrap_or_else(|| text(&fallback_text::blob(blob)))),
     }
 }
 
 fn file(blob: &Blob) -> Option<Value> {
-    let kind = if said::is_picture(&blob.media_type) {
+    let kind = if fallback_text::is_picture(&blob.media_type) {
         "image"
     } else if blob.media_type == "application/pdf" {
         "document"
@@ -179,7 +179,7 @@ fn file(blob: &Blob) -> Option<Value> {
     };
     Some(json!({
         "type": kind,
-        "source": {"type": "base64", "media_type": blob.media_type, "data": said::base64(&blob.data)},
+        "source": {"type": "base64", "media_type": blob.media_type, "data": fallback_text::base64(&blob.data)},
     }))
 }
 
@@ -192,9 +192,9 @@ fn assistant(parts: &[Part]) -> Vec<Value> {
             Part::Reasoning { opaque, .. } => opaque::for_wire(WIRE, opaque).cloned(),
             Part::Call(call) => Some(json!({
                 "type": "tool_use",
-                "id": echo::id(&call.id, MAX_ID_BYTES),
-                "name": echo::name(&call.name),
-                "input": echo::arguments(&call.arguments),
+                "id": sanitize::id(&call.id, MAX_ID_BYTES),
+                "name": sanitize::name(&call.name),
+                "input": sanitize::arguments(&call.arguments),
             })),
         })
         .collect()
@@ -205,13 +205,13 @@ fn result(call_id: &str, content: &[Content], is_error: bool) -> Value {
         .iter()
         .filter_map(|part| match part {
             // The result of a failed call may hold text alone.
-            Content::Blob(blob) if is_error => Some(text(&said::blob(blob))),
+            Content::Blob(blob) if is_error => Some(text(&fallback_text::blob(blob))),
             other => block(other),
         })
         .collect();
     let mut result = json!({
         "type": "tool_result",
-        "tool_use_id": echo::id(call_id, MAX_ID_BYTES),
+        "tool_use_id": sanitize::id(call_id, MAX_ID_BYTES),
         "content": blocks,
     });
     if is_error {

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::answer::Answer;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
+use crate::response_builder::ResponseBuilder;
 
 /// Reads the events of one answer.
 pub(crate) struct MessagesDecoder {
@@ -37,7 +37,7 @@ impl MessagesDecoder {
         }
     }
 
-    fn start(&mut self, index: u64, block: &Value, answer: &mut Answer) {
+    fn start(&mut self, index: u64, block: &Value, answer: &mut ResponseBuilder) {
         answer.close();
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
         let begun = match field("type") {
@@ -71,7 +71,7 @@ impl MessagesDecoder {
         self.blocks.insert(index, begun);
     }
 
-    fn delta(&mut self, index: u64, delta: &Value, answer: &mut Answer) {
+    fn delta(&mut self, index: u64, delta: &Value, answer: &mut ResponseBuilder) {
         let field = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
         match (field("type"), self.blocks.get_mut(&index)) {
             ("text_delta", _) => answer.text(field("text")),
@@ -90,7 +90,7 @@ impl MessagesDecoder {
         }
     }
 
-    fn stop(&mut self, index: u64, answer: &mut Answer) {
+    fn stop(&mut self, index: u64, answer: &mut ResponseBuilder) {
         if let Some(Block::Thinking { text, signature }) = self.blocks.remove(&index)
             && !signature.is_empty()
         {
@@ -123,7 +123,7 @@ impl MessagesDecoder {
     }
 
     /// An answer in one piece.
-    fn whole(&mut self, message: &Value, answer: &mut Answer) {
+    fn whole(&mut self, message: &Value, answer: &mut ResponseBuilder) {
         let blocks = message.get("content").and_then(Value::as_array);
         for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
             self.start(index, block, answer);
@@ -140,7 +140,7 @@ impl MessagesDecoder {
 }
 
 impl Decoder for MessagesDecoder {
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -190,7 +190,7 @@ impl Decoder for MessagesDecoder {
         })
     }
 
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
         let stop = match self.stop.as_deref() {
             None | Some("end_turn" | "tool_use" | "stop_sequence") => StopReason::Complete,
             Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,

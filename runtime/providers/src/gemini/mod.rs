@@ -12,10 +12,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Protocol, bearer, endpoint, header};
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, HttpOptions, SetupError, TokenSource};
 pub(crate) use stream::GeminiDecoder;
 
@@ -172,7 +172,7 @@ struct Exchange<'a> {
     request: Request,
 }
 
-impl Wire for Exchange<'_> {
+impl Protocol for Exchange<'_> {
     type Decoder = GeminiDecoder;
 
     const FRAMING: Framing = Framing::Sse;
@@ -196,8 +196,8 @@ impl Wire for Exchange<'_> {
         GeminiDecoder::new(&self.provider.info.provider)
     }
 
-    fn answer(&self) -> Answer {
-        Answer::to(&self.request, &self.provider.info.provider)
+    fn answer(&self) -> ResponseBuilder {
+        ResponseBuilder::to(&self.request, &self.provider.info.provider)
     }
 
     async fn prepare(&mut self) -> Result<(), ProviderError> {

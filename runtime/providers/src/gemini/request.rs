@@ -7,7 +7,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
 use super::WIRE;
-use crate::{echo, opaque, said, schema};
+use crate::{fallback_text, opaque, sanitize, schema};
 
 /// What stands for the signature of a call that another model made; the service takes it for any.
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>
@@ -133,8 +133,8 @@ fn text(text: &str) -> Value {
 fn part(content: &Content) -> Value {
     match content {
         Content::Text { text: t } => text(t),
-        Content::Link(link) => text(&said::link(link)),
-        Content::Blob(blob) => file(blob).unwrap_or_else(|| text(&said::blob(blob))),
+        Content::Link(link) => text(&fallback_text::link(link)),
+        Content::Blob(blob) => file(blob).unwrap_or_else(|| text(&fallback_text::blob(blob))),
     }
 }
 
@@ -142,7 +142,9 @@ fn part(content: &Content) -> Value {
 fn file(blob: &Blob) -> Option<Value> {
     let (kind, _) = blob.media_type.split_once('/')?;
     let taken = matches!(kind, "image" | "audio" | "video" | "text") || blob.media_type == "application/pdf";
-    taken.then(|| json!({"inlineData": {"mimeType": blob.media_type, "data": said::base64(&blob.data)}}))
+    taken.then(
+        || json!({"inlineData": {"mimeType": blob.media_type, "data": fallback_text::base64(&blob.data)}}),
+    )
 }
 
 fn model(parts: &[Part]) -> Vec<Value> {
@@ -165,8 +167,8 @@ fn model(parts: &[Part]) -> Vec<Value> {
             Part::Call(call) => {
                 let kept = opaque::for_wire(WIRE, &call.opaque);
                 let mut function = json!({
-                    "name": echo::name(&call.name),
-                    "args": echo::arguments(&call.arguments),
+                    "name": sanitize::name(&call.name),
+                    "args": sanitize::arguments(&call.arguments),
                 });
                 if let Some(id) = kept.and_then(|kept| kept.get("id")) {
                     function["id"] = id.clone();
@@ -205,20 +207,20 @@ fn result(
     for part in content {
         match part {
             Content::Text { text } => lines.push(text.clone()),
-            Content::Link(link) => lines.push(said::link(link)),
+            Content::Link(link) => lines.push(fallback_text::link(link)),
             Content::Blob(blob) => match file(blob) {
                 Some(file) => {
                     lines.push(format!("[{}, shown beside this result]", blob.media_type));
                     files.push(file);
                 }
-                None => lines.push(said::blob(blob)),
+                None => lines.push(fallback_text::blob(blob)),
             },
         }
     }
     // The response must be an object. Text inside it is never read as a schema, as objects with `$ref` are.
     let field = if is_error { "error" } else { "output" };
     let mut response = json!({
-        "name": echo::name(name),
+        "name": sanitize::name(name),
         "response": {field: lines.join("\n")},
     });
     if let Some(id) = id {

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::answer::Answer;
 use crate::arguments;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
+use crate::response_builder::ResponseBuilder;
 
 /// Reads the response objects of one answer.
 pub(crate) struct GeminiDecoder {
@@ -26,7 +26,7 @@ impl GeminiDecoder {
         }
     }
 
-    fn response(&mut self, data: &Value, text: &str, answer: &mut Answer) {
+    fn response(&mut self, data: &Value, text: &str, answer: &mut ResponseBuilder) {
         if let Some(candidate) = data.pointer("/candidates/0") {
             for part in candidate
                 .pointer("/content/parts")
@@ -61,7 +61,7 @@ impl GeminiDecoder {
     }
 }
 
-fn part_of(part: &Value, text: &str, answer: &mut Answer) {
+fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
     let signature = part.get("thoughtSignature");
     if let Some(call) = part.get("functionCall") {
         let field = |name: &str| call.get(name).and_then(Value::as_str);
@@ -106,7 +106,7 @@ fn part_of(part: &Value, text: &str, answer: &mut Answer) {
 }
 
 impl Decoder for GeminiDecoder {
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -145,7 +145,7 @@ impl Decoder for GeminiDecoder {
         })
     }
 
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
         let stop = match self.finish.as_deref() {
             None | Some("STOP") => StopReason::Complete,
             Some("MAX_TOKENS") => StopReason::MaxTokens,

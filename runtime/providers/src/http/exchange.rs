@@ -1,6 +1,6 @@
 //! One request to a model with its retries, as every wire does it.
 //!
-//! A [`Wire`] says what to send and how to read the answer; everything else is here: time limits, retries before the
+//! A [`Protocol`] says what to send and how to read the answer; everything else is here: time limits, retries before the
 //! first delta, the end of the stream, and errors without secrets.
 
 use std::future::Future;
@@ -18,10 +18,10 @@ use super::failure::{bounded, of_response};
 use super::retry::Failure;
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
-use crate::answer::Answer;
 use crate::emit::Emitter;
 use crate::framing::{Event, Framing, FramingError, MAX_EVENT_BYTES, Reader};
 use crate::key::redact;
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
 
 /// Longest body of an error that is read, in bytes; the rest is not waited for.
@@ -62,14 +62,14 @@ pub(crate) enum Progress {
 /// Reads the events of one answer.
 pub(crate) trait Decoder: Send {
     /// Takes one event.
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure>;
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure>;
 
     /// Everything was read and the answer is complete.
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure>;
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure>;
 }
 
 /// One request of one provider.
-pub(crate) trait Wire: Send + Sync {
+pub(crate) trait Protocol: Send + Sync {
     type Decoder: Decoder;
 
     const FRAMING: Framing;
@@ -81,7 +81,7 @@ pub(crate) trait Wire: Send + Sync {
     fn decoder(&self) -> Self::Decoder;
 
     /// An empty answer to be filled.
-    fn answer(&self) -> Answer;
+    fn answer(&self) -> ResponseBuilder;
 
     /// What must be there before each attempt, such as an access token.
     ///
@@ -123,7 +123,7 @@ impl Http {
     }
 
     /// Sends a request, and again where that may help, and reads the answer.
-    pub(crate) async fn exchange<W: Wire>(
+    pub(crate) async fn exchange<W: Protocol>(
         &self,
         mut wire: W,
         out: &mut Emitter,
@@ -175,7 +175,7 @@ impl Http {
         }
     }
 
-    async fn attempt<W: Wire>(
+    async fn attempt<W: Protocol>(
         &self,
         wire: &W,
         redactor: &Redactor,
@@ -222,10 +222,10 @@ impl Http {
         self.read(wire, answer, response, whole, deadline, out).await
     }
 
-    async fn read<W: Wire>(
+    async fn read<W: Protocol>(
         &self,
         wire: &W,
-        mut answer: Answer,
+        mut answer: ResponseBuilder,
         mut response: reqwest::Response,
         whole: bool,
         deadline: Option<Instant>,
@@ -317,7 +317,7 @@ impl Http {
         &self,
         decoder: &mut D,
         event: Event,
-        answer: &mut Answer,
+        answer: &mut ResponseBuilder,
         out: &mut Emitter,
     ) -> Result<Progress, Failure> {
         let progress = decoder.event(event, answer);

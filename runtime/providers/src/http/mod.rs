@@ -8,7 +8,7 @@ mod retry;
 mod stream_limits;
 
 pub(crate) use client::{Endpoint, bearer, endpoint, header};
-pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Wire, error_in_stream, malformed};
+pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Protocol, error_in_stream, malformed};
 pub use options::HttpOptions;
 pub(crate) use retry::Failure;
 pub use retry::RetryPolicy;

@@ -147,8 +147,8 @@ fn result(message: &Arc<Message>) -> Option<(&str, String, bool)> {
         .iter()
         .map(|part| match part {
             Content::Text { text } => text.clone(),
-            Content::Blob(blob) => crate::said::blob(blob),
-            Content::Link(link) => crate::said::link(link),
+            Content::Blob(blob) => crate::fallback_text::blob(blob),
+            Content::Link(link) => crate::fallback_text::link(link),
         })
         .collect();
     Some((name, texts.join("\n"), *is_error))

@@ -12,10 +12,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint};
+use crate::http::{Endpoint, Http, Outgoing, Protocol, bearer, endpoint};
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::OllamaDecoder;
 
@@ -133,7 +133,7 @@ struct Exchange<'a> {
     request: Request,
 }
 
-impl Wire for Exchange<'_> {
+impl Protocol for Exchange<'_> {
     type Decoder = OllamaDecoder;
 
     const FRAMING: Framing = Framing::Lines;
@@ -150,8 +150,8 @@ impl Wire for Exchange<'_> {
         OllamaDecoder::new(&self.provider.info.provider)
     }
 
-    fn answer(&self) -> Answer {
-        Answer::to(&self.request, &self.provider.info.provider)
+    fn answer(&self) -> ResponseBuilder {
+        ResponseBuilder::to(&self.request, &self.provider.info.provider)
     }
 
     fn adapt(&mut self, error: &ProviderError) -> bool {

@@ -5,7 +5,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::{Ollama, WIRE};
-use crate::{echo, opaque, said, schema};
+use crate::{fallback_text, opaque, sanitize, schema};
 
 /// The body for a request. The same request gives the same bytes.
 pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
@@ -84,7 +84,7 @@ fn messages(request: &Request) -> Vec<Value> {
                 ..
             } => {
                 let mut message = spoken("tool", content);
-                message["tool_name"] = echo::name(name).into();
+                message["tool_name"] = sanitize::name(name).into();
                 message["tool_call_id"] = json!(call_id);
                 message
             }
@@ -100,11 +100,11 @@ fn spoken(role: &str, content: &[Content]) -> Value {
     for part in content {
         match part {
             Content::Text { text } => lines.push(text.clone()),
-            Content::Link(link) => lines.push(said::link(link)),
-            Content::Blob(blob) if said::is_picture(&blob.media_type) => {
-                pictures.push(said::base64(&blob.data));
+            Content::Link(link) => lines.push(fallback_text::link(link)),
+            Content::Blob(blob) if fallback_text::is_picture(&blob.media_type) => {
+                pictures.push(fallback_text::base64(&blob.data));
             }
-            Content::Blob(blob) => lines.push(said::blob(blob)),
+            Content::Blob(blob) => lines.push(fallback_text::blob(blob)),
         }
     }
     let mut message = json!({"role": role, "content": lines.join("\n")});
@@ -131,8 +131,8 @@ fn assistant(parts: &[Part]) -> Value {
                 "id": call.id,
                 "function": {
                     "index": calls.len(),
-                    "name": echo::name(&call.name),
-                    "arguments": echo::arguments(&call.arguments),
+                    "name": sanitize::name(&call.name),
+                    "arguments": sanitize::arguments(&call.arguments),
                 },
             })),
         }

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::answer::Answer;
 use crate::arguments;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
+use crate::response_builder::ResponseBuilder;
 
 /// Reads the lines of one answer.
 pub(crate) struct OllamaDecoder {
@@ -27,7 +27,7 @@ impl OllamaDecoder {
     }
 }
 
-fn message(message: &Value, text: &str, answer: &mut Answer) {
+fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
     let field = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
     let thinking = field("thinking");
     if !thinking.is_empty() {
@@ -54,7 +54,7 @@ fn message(message: &Value, text: &str, answer: &mut Answer) {
 }
 
 impl Decoder for OllamaDecoder {
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -85,7 +85,7 @@ impl Decoder for OllamaDecoder {
         Ok(Progress::Done)
     }
 
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
         let stop = match self.stop.as_deref() {
             None | Some("stop") => StopReason::Complete,
             Some("length") => StopReason::MaxTokens,

@@ -14,10 +14,10 @@ use reqwest::header::{HeaderName, HeaderValue};
 use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint};
+use crate::http::{Endpoint, Http, Outgoing, Protocol, bearer, endpoint};
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, HttpOptions, SetupError};
 use request::Dialect;
 pub use schemas::ToolSchemas;
@@ -135,7 +135,7 @@ struct Exchange<'a> {
     request: Request,
 }
 
-impl Wire for Exchange<'_> {
+impl Protocol for Exchange<'_> {
     type Decoder = ChatDecoder;
 
     const FRAMING: Framing = Framing::Sse;
@@ -157,8 +157,8 @@ impl Wire for Exchange<'_> {
         ChatDecoder::new(&self.provider.info.provider)
     }
 
-    fn answer(&self) -> Answer {
-        let answer = Answer::to(&self.request, &self.provider.info.provider);
+    fn answer(&self) -> ResponseBuilder {
+        let answer = ResponseBuilder::to(&self.request, &self.provider.info.provider);
         self.provider.tool_schemas.answer(answer, &self.request)
     }
 

@@ -5,7 +5,7 @@ use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::{ToolSchemas, WIRE, answer_schema};
-use crate::{echo, opaque, said};
+use crate::{fallback_text, opaque, sanitize};
 
 /// Longest identifier of a call that is sent. Some servers give longer ones than others take.
 const MAX_ID_BYTES: usize = 40;
@@ -163,7 +163,7 @@ fn messages(request: &Request) -> Vec<Value> {
                 is_error: _,
             } => messages.push(json!({
                 "role": "tool",
-                "tool_call_id": echo::id(call_id, MAX_ID_BYTES),
+                "tool_call_id": sanitize::id(call_id, MAX_ID_BYTES),
                 "content": result(content, name, &mut pictures),
             })),
         }
@@ -184,23 +184,23 @@ fn user_part(content: &Content) -> Value {
     let text = |text: String| json!({"type": "text", "text": text});
     match content {
         Content::Text { text: t } => text(t.clone()),
-        Content::Link(link) => text(said::link(link)),
-        Content::Blob(blob) if said::is_picture(&blob.media_type) => {
-            json!({"type": "image_url", "image_url": {"url": said::data_url(blob)}})
+        Content::Link(link) => text(fallback_text::link(link)),
+        Content::Blob(blob) if fallback_text::is_picture(&blob.media_type) => {
+            json!({"type": "image_url", "image_url": {"url": fallback_text::data_url(blob)}})
         }
         Content::Blob(blob) => match blob.media_type.as_str() {
             "application/pdf" => json!({
                 "type": "file",
-                "file": {"filename": "document.pdf", "file_data": said::data_url(blob)},
+                "file": {"filename": "document.pdf", "file_data": fallback_text::data_url(blob)},
             }),
             "audio/wav" | "audio/mpeg" => json!({
                 "type": "input_audio",
                 "input_audio": {
-                    "data": said::base64(&blob.data),
+                    "data": fallback_text::base64(&blob.data),
                     "format": if blob.media_type == "audio/wav" { "wav" } else { "mp3" },
                 },
             }),
-            _ => text(said::blob(blob)),
+            _ => text(fallback_text::blob(blob)),
         },
     }
 }
@@ -213,9 +213,9 @@ fn assistant(parts: &[Part]) -> Value {
         match part {
             Part::Text { text: more, .. } => text.push_str(more),
             Part::Call(call) => calls.push(json!({
-                "id": echo::id(&call.id, MAX_ID_BYTES),
+                "id": sanitize::id(&call.id, MAX_ID_BYTES),
                 "type": "function",
-                "function": {"name": echo::name(&call.name), "arguments": echo::arguments_text(&call.arguments)},
+                "function": {"name": sanitize::name(&call.name), "arguments": sanitize::arguments_text(&call.arguments)},
             })),
             Part::Reasoning { .. } => {}
         }
@@ -252,13 +252,13 @@ fn result(content: &[Content], name: &str, pictures: &mut Vec<Value>) -> String 
     for part in content {
         match part {
             Content::Text { text } => lines.push(text.clone()),
-            Content::Link(link) => lines.push(said::link(link)),
-            Content::Blob(blob) if said::is_picture(&blob.media_type) => {
+            Content::Link(link) => lines.push(fallback_text::link(link)),
+            Content::Blob(blob) if fallback_text::is_picture(&blob.media_type) => {
                 lines.push(format!("[{}, shown in the next message]", blob.media_type));
-                pictures.push(json!({"type": "text", "text": format!("Picture from the result of `{}`:", echo::name(name))}));
+                pictures.push(json!({"type": "text", "text": format!("Picture from the result of `{}`:", sanitize::name(name))}));
                 pictures.push(user_part(part));
             }
-            Content::Blob(blob) => lines.push(said::blob(blob)),
+            Content::Blob(blob) => lines.push(fallback_text::blob(blob)),
         }
     }
     lines.join("\n")

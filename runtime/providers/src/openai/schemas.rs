@@ -4,7 +4,7 @@ use serde_json::Value;
 use toolcell_core::ToolSpec;
 use toolcell_core::provider::Request;
 
-use crate::answer::Answer;
+use crate::response_builder::ResponseBuilder;
 use crate::schema::Strict;
 
 /// How tools are described.
@@ -34,7 +34,7 @@ impl ToolSchemas {
     }
 
     /// An answer whose arguments are raised to the tools' own schemas.
-    pub(crate) fn answer(self, answer: Answer, request: &Request) -> Answer {
+    pub(crate) fn answer(self, answer: ResponseBuilder, request: &Request) -> ResponseBuilder {
         match self {
             Self::Loose => answer,
             Self::Strict => {

@@ -5,10 +5,10 @@ use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, ProviderErrorKind, StopReason, Usage};
 
 use super::WIRE;
-use crate::answer::Answer;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
+use crate::response_builder::ResponseBuilder;
 
 /// Reads the chunks of one answer.
 pub(crate) struct ChatDecoder {
@@ -44,7 +44,7 @@ impl ChatDecoder {
         }
     }
 
-    fn choice(&mut self, choice: &Value, answer: &mut Answer) {
+    fn choice(&mut self, choice: &Value, answer: &mut ResponseBuilder) {
         self.any_choice = true;
         // `message` is that of an answer in one piece.
         let delta = choice.get("delta").or_else(|| choice.get("message"));
@@ -56,7 +56,7 @@ impl ChatDecoder {
         }
     }
 
-    fn delta(&mut self, delta: &Value, answer: &mut Answer) {
+    fn delta(&mut self, delta: &Value, answer: &mut ResponseBuilder) {
         for field in ["reasoning_content", "reasoning"] {
             if let Some(text) = delta.get(field).and_then(Value::as_str)
                 && !text.is_empty()
@@ -97,7 +97,7 @@ impl ChatDecoder {
     }
 
     /// What goes back with the reasoning: the field that it came in, and the details as they came.
-    fn keep_reasoning(&mut self, answer: &mut Answer) {
+    fn keep_reasoning(&mut self, answer: &mut ResponseBuilder) {
         if self.reasoning_field.is_none() && self.reasoning_details.is_empty() {
             return;
         }
@@ -115,7 +115,7 @@ impl ChatDecoder {
         answer.all_reasoning_opaque(opaque::of(WIRE, kept.into()), &each);
     }
 
-    fn call(&mut self, call: &Value, answer: &mut Answer) {
+    fn call(&mut self, call: &Value, answer: &mut ResponseBuilder) {
         let function = call.get("function").unwrap_or(call);
         let index = call.get("index").and_then(Value::as_u64);
         let id = text_of(call.get("id"));
@@ -167,7 +167,7 @@ impl ChatDecoder {
 }
 
 impl Decoder for ChatDecoder {
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         let data = event.data.trim();
         if data == "[DONE]" {
             return if self.any_choice {
@@ -211,7 +211,7 @@ impl Decoder for ChatDecoder {
         })
     }
 
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
         for position in 0..answer.calls_len() {
             if answer.call_at(position).is_some_and(|call| call.name.is_empty()) {
                 return Err(Failure::fatal(ProviderError::new(

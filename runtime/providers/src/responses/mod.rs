@@ -10,11 +10,11 @@ use reqwest::header::{HeaderName, HeaderValue};
 use toolcell_core::provider::{Delta, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit;
 use crate::framing::Framing;
-use crate::http::{Endpoint, Http, Outgoing, Wire, bearer, endpoint, header};
+use crate::http::{Endpoint, Http, Outgoing, Protocol, bearer, endpoint, header};
 use crate::openai::{OPENAI_BASE_URL, ToolSchemas};
+use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, HttpOptions, SetupError};
 pub(crate) use stream::ResponsesDecoder;
 
@@ -139,7 +139,7 @@ struct Exchange<'a> {
     request: Request,
 }
 
-impl Wire for Exchange<'_> {
+impl Protocol for Exchange<'_> {
     type Decoder = ResponsesDecoder;
 
     const FRAMING: Framing = Framing::Sse;
@@ -160,8 +160,8 @@ impl Wire for Exchange<'_> {
         ResponsesDecoder::new(&self.provider.info.provider)
     }
 
-    fn answer(&self) -> Answer {
-        let answer = Answer::to(&self.request, &self.provider.info.provider);
+    fn answer(&self) -> ResponseBuilder {
+        let answer = ResponseBuilder::to(&self.request, &self.provider.info.provider);
         self.provider.tool_schemas.answer(answer, &self.request)
     }
 }

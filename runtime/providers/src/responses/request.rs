@@ -6,7 +6,7 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use super::WIRE;
 use crate::openai::ToolSchemas;
-use crate::{echo, opaque, said};
+use crate::{fallback_text, opaque, sanitize};
 
 /// Longest identifier of a call that is sent.
 const MAX_ID_BYTES: usize = 64;
@@ -81,7 +81,7 @@ fn input(request: &Request) -> Vec<Value> {
             Message::Assistant { parts } => assistant(parts, &mut items),
             Message::Tool { call_id, content, .. } => items.push(json!({
                 "type": "function_call_output",
-                "call_id": echo::id(call_id, MAX_ID_BYTES),
+                "call_id": sanitize::id(call_id, MAX_ID_BYTES),
                 "output": output(content),
             })),
         }
@@ -93,14 +93,14 @@ fn part(content: &Content) -> Value {
     let text = |text: String| json!({"type": "input_text", "text": text});
     match content {
         Content::Text { text: t } => text(t.clone()),
-        Content::Link(link) => text(said::link(link)),
-        Content::Blob(blob) if said::is_picture(&blob.media_type) => {
-            json!({"type": "input_image", "detail": "auto", "image_url": said::data_url(blob)})
+        Content::Link(link) => text(fallback_text::link(link)),
+        Content::Blob(blob) if fallback_text::is_picture(&blob.media_type) => {
+            json!({"type": "input_image", "detail": "auto", "image_url": fallback_text::data_url(blob)})
         }
         Content::Blob(blob) if blob.media_type == "application/pdf" => {
-            json!({"type": "input_file", "filename": "document.pdf", "file_data": said::data_url(blob)})
+            json!({"type": "input_file", "filename": "document.pdf", "file_data": fallback_text::data_url(blob)})
         }
-        Content::Blob(blob) => text(said::blob(blob)),
+        Content::Blob(blob) => text(fallback_text::blob(blob)),
     }
 }
 
@@ -117,9 +117,9 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
             }
             Part::Call(call) => items.push(json!({
                 "type": "function_call",
-                "call_id": echo::id(&call.id, MAX_ID_BYTES),
-                "name": echo::name(&call.name),
-                "arguments": echo::arguments_text(&call.arguments),
+                "call_id": sanitize::id(&call.id, MAX_ID_BYTES),
+                "name": sanitize::name(&call.name),
+                "arguments": sanitize::arguments_text(&call.arguments),
             })),
             Part::Reasoning { opaque, .. } => {
                 // The service refuses reasoning whose following item is gone, such as a call that was cut off.
@@ -144,7 +144,7 @@ fn output(content: &[Content]) -> Value {
         .iter()
         .map(|part| match part {
             Content::Text { text } => Some(text.clone()),
-            Content::Link(link) => Some(said::link(link)),
+            Content::Link(link) => Some(fallback_text::link(link)),
             Content::Blob(_) => None,
         })
         .collect();

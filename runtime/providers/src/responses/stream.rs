@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
-use crate::answer::Answer;
 use crate::framing::Event;
 use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
+use crate::response_builder::ResponseBuilder;
 
 /// Reads the events of one answer.
 pub(crate) struct ResponsesDecoder {
@@ -39,7 +39,7 @@ impl ResponsesDecoder {
         }
     }
 
-    fn added(&mut self, index: u64, item: &Value, answer: &mut Answer) {
+    fn added(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
         answer.close();
         let field = |name: &str| item.get(name).and_then(Value::as_str);
         let call = (field("type") == Some("function_call"))
@@ -48,7 +48,7 @@ impl ResponsesDecoder {
     }
 
     /// The complete item. The copy that began it may lack anything.
-    fn done(&mut self, index: u64, item: &Value, answer: &mut Answer) {
+    fn done(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
         if !self.items.contains_key(&index) {
             self.added(index, item, answer);
         }
@@ -118,7 +118,7 @@ impl ResponsesDecoder {
 }
 
 impl Decoder for ResponsesDecoder {
-    fn event(&mut self, event: Event, answer: &mut Answer) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         if event.data.trim() == "[DONE]" {
             // No marker of this wire; what was complete before it is over already.
             return Ok(Progress::Open);
@@ -184,7 +184,7 @@ impl Decoder for ResponsesDecoder {
         Ok(Progress::Open)
     }
 
-    fn finish(&mut self, answer: &mut Answer) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
         Ok(answer.complete(self.stop.clone(), self.usage))
     }
 }

@@ -8,7 +8,7 @@ use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
-use crate::echo;
+use crate::sanitize;
 
 /// The format that a model is asked to write. Take the one that it was trained on, `Hermes` where that is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -139,7 +139,7 @@ fn assistant(parts: &[Part], format: TextFormat) -> Message {
 }
 
 fn call(call: &CallRequest, format: TextFormat) -> String {
-    let arguments = Value::Object(echo::arguments(&call.arguments));
+    let arguments = Value::Object(sanitize::arguments(&call.arguments));
     // The name first: that is how models are trained, and it decides what follows.
     let name = json!(call.name);
     match format {

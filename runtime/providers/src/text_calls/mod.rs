@@ -27,8 +27,8 @@ use toolcell_core::provider::{
 };
 use toolcell_core::{BoxStream, Part, Provider, ProviderError};
 
-use crate::answer::Answer;
 use crate::emit::{self, Emitter};
+use crate::response_builder::ResponseBuilder;
 pub use format::TextFormat;
 use names::Offered;
 use scan::{Scanner, Seen};
@@ -69,7 +69,7 @@ impl<P: Provider> TextCalls<P> {
             _ => request.tools.clone(),
         });
         let mut reading = Reading {
-            answer: Answer::to(&request, &self.info().provider),
+            answer: ResponseBuilder::to(&request, &self.info().provider),
             order: Vec::new(),
         };
         let mut scanner = Scanner::new(offered, self.format.unwrap_or_default());
@@ -105,7 +105,7 @@ impl<P: Provider> TextCalls<P> {
 
 /// An answer of which a part is read and a part is the provider's own.
 struct Reading {
-    answer: Answer,
+    answer: ResponseBuilder,
     /// Where each call came from, in the order in which they began.
     order: Vec<Origin>,
 }

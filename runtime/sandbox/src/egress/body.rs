@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use wasmtime_wasi_http::Error;
 
-use crate::memory::Reservation;
+use crate::cell::memory::Reservation;
 
 /// A response body that ends with an error after too many bytes or too long a silence. It counts bytes as they come
 /// from the network, without decoding: a guest decompresses in its own memory, under its own limit. It holds one of

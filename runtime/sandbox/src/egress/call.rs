@@ -12,14 +12,14 @@ use toolcell_core::policy::{HttpGrant, Limits};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use super::exchange::{self, Timeouts};
-use super::network::Outside;
+use super::network::Transport;
 use super::redirect::{self, Hop, MAX_HOPS, Redirects};
 use super::rules::{Rules, Scope, grant_for};
 use super::secrets::{BoundSecrets, Treatment};
 use super::target::{InvalidTarget, Target};
-use crate::ledger::Ledger;
-use crate::memory::{Refusal, Reservation};
-use crate::objects::REQUEST;
+use crate::cell::memory::{Refusal, Reservation};
+use crate::cell::objects::REQUEST;
+use crate::cell::receipt::ReceiptRecorder;
 
 /// Connections that one tool holds at the same time, over all its calls; the seventh request waits. Browsers and edge
 /// runtimes have settled on six for one host.
@@ -45,7 +45,7 @@ pub(crate) struct Egress {
     secrets: BoundSecrets,
     requests_per_call: u32,
     pub(super) body_limit: u64,
-    pub(super) outside: Outside,
+    pub(super) outside: Transport,
     pub(super) timeouts: Timeouts,
     pub(super) connections: Arc<Semaphore>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Egress {
 #[derive(Debug)]
 pub(crate) struct CallEgress {
     egress: Arc<Egress>,
-    ledger: Ledger,
+    ledger: ReceiptRecorder,
     sent: u32,
     redirects: Arc<Mutex<Redirects>>,
     /// For what is remembered of each request.
@@ -62,9 +62,9 @@ pub(crate) struct CallEgress {
 }
 
 /// A request that may be sent, if its addresses are in scope.
-pub(super) struct Admitted {
+pub(super) struct ApprovedRequest {
     pub(super) egress: Arc<Egress>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ReceiptRecorder,
     pub(super) redirects: Arc<Mutex<Redirects>>,
     pub(super) request: Request<WasiBody>,
     pub(super) target: Target,
@@ -81,7 +81,7 @@ impl Egress {
         grants: &[HttpGrant],
         limits: &Limits,
         secrets: BoundSecrets,
-        outside: Outside,
+        outside: Transport,
     ) -> Self {
         Self {
             rules: Rules::new(grants),
@@ -107,7 +107,13 @@ impl Egress {
     }
 
     /// Writes down a request that was refused, with the grant that would allow it.
-    pub(super) fn note_denial(&self, ledger: &Ledger, method: &Method, target: &Target, private: bool) {
+    pub(super) fn note_denial(
+        &self,
+        ledger: &ReceiptRecorder,
+        method: &Method,
+        target: &Target,
+        private: bool,
+    ) {
         let grant = grant_for(method.as_str(), target, private);
         ledger.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
     }
@@ -115,7 +121,7 @@ impl Egress {
     /// Writes down an answer that did not reach the guest.
     pub(super) fn note_refusal(
         &self,
-        ledger: &Ledger,
+        ledger: &ReceiptRecorder,
         method: &Method,
         target: &Target,
         why: impl std::fmt::Display,
@@ -127,12 +133,18 @@ impl Egress {
     }
 
     /// Writes down a request that a denial refused.
-    fn note_denied_by(&self, ledger: &Ledger, method: &Method, target: &Target, by: &str) {
+    fn note_denied_by(&self, ledger: &ReceiptRecorder, method: &Method, target: &Target, by: &str) {
         ledger.refusal("http", self.shown(method, target), by.to_owned());
     }
 
     /// Whether a request may go to an address to which its name leads; a denial of it is written down.
-    pub(super) fn may_reach(&self, ledger: &Ledger, method: &Method, target: &Target, ip: IpAddr) -> bool {
+    pub(super) fn may_reach(
+        &self,
+        ledger: &ReceiptRecorder,
+        method: &Method,
+        target: &Target,
+        ip: IpAddr,
+    ) -> bool {
         let denied = self.rules.denied_address(method.as_str(), target, ip);
         if let Some(by) = denied {
             self.note_denied_by(ledger, method, target, by);
@@ -149,7 +161,7 @@ impl Egress {
     }
 
     /// The way out of one call, which writes to `ledger`.
-    pub(crate) fn call(self: &Arc<Self>, ledger: Ledger) -> CallEgress {
+    pub(crate) fn call(self: &Arc<Self>, ledger: ReceiptRecorder) -> CallEgress {
         CallEgress {
             egress: self.clone(),
             remembered: ledger.account().empty(),
@@ -162,7 +174,7 @@ impl Egress {
 
 impl CallEgress {
     /// Checks all of a request that can be checked without touching the network.
-    fn admit(&mut self, mut request: Request<WasiBody>) -> Result<Admitted, Error> {
+    fn admit(&mut self, mut request: Request<WasiBody>) -> Result<ApprovedRequest, Error> {
         let mut target = Target::of_request(request.uri()).map_err(|error| {
             tracing::debug!(%error, "request refused");
             match error {
@@ -212,7 +224,7 @@ impl CallEgress {
         } else if let Some(treatment) = &mut treatment {
             treatment.responses = self.egress.secrets.attach(&method, &mut target, headers);
         }
-        Ok(Admitted {
+        Ok(ApprovedRequest {
             egress: self.egress.clone(),
             ledger: self.ledger.clone(),
             redirects: self.redirects.clone(),

@@ -18,13 +18,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
-use super::call::{Admitted, lock, no_memory};
-use super::mask::MaskedBody;
-use super::network::Outside;
+use super::call::{ApprovedRequest, lock, no_memory};
+use super::network::Transport;
+use super::redact_body::MaskedBody;
 use super::response::{self, MAX_RESPONSE_HEADER_BYTES, Refusal};
 use super::secrets::Treatment;
 use super::target::{Host, Scheme, Target};
-use crate::objects::CONNECTION;
+use crate::cell::objects::CONNECTION;
 
 /// Addresses of one name that are tried. Names with more are load balancers, where any will do.
 const MAX_ADDRESSES: usize = 8;
@@ -73,10 +73,10 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// Sends a request that the policy has admitted.
 pub(super) async fn send(
-    admitted: Admitted,
+    admitted: ApprovedRequest,
     options: RequestOptions,
 ) -> Result<(Response<WasiBody>, Driver), Error> {
-    let Admitted {
+    let ApprovedRequest {
         egress,
         ledger,
         redirects,
@@ -171,7 +171,7 @@ pub(super) async fn send(
 }
 
 /// The addresses of the host; a name is looked up once, and what is checked is what is connected to.
-async fn addresses(outside: &Outside, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+async fn addresses(outside: &Transport, target: &Target) -> Result<Vec<SocketAddr>, Error> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,
@@ -192,7 +192,7 @@ async fn addresses(outside: &Outside, target: &Target) -> Result<Vec<SocketAddr>
 /// Connects to the first address that answers. Each gets an equal part of the time that is left, so that one which
 /// swallows packets does not hide the next.
 async fn connect(
-    outside: &Outside,
+    outside: &Transport,
     addresses: &[SocketAddr],
     connected_by: Instant,
 ) -> Result<tokio::net::TcpStream, Error> {

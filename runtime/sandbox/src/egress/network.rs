@@ -40,7 +40,7 @@ impl Network for HostNetwork {
 
 /// A network and the certificates that it is trusted by; one for all tools of a sandbox.
 #[derive(Clone)]
-pub(crate) struct Outside {
+pub(crate) struct Transport {
     pub(crate) network: Arc<dyn Network>,
     tls: Arc<Tls>,
 }
@@ -51,7 +51,7 @@ struct Tls {
     config: OnceLock<Arc<ClientConfig>>,
 }
 
-impl Outside {
+impl Transport {
     /// `extra_roots` are certificates in DER; they are trusted beside Mozilla's root certificates and those of the system.
     pub(crate) fn new(network: Arc<dyn Network>, extra_roots: &[Vec<u8>]) -> Self {
         let extra_roots = extra_roots.iter().cloned().map(CertificateDer::from).collect();
@@ -79,7 +79,7 @@ impl Outside {
     }
 }
 
-impl std::fmt::Debug for Outside {
+impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outside")
             .field("extra_roots", &self.tls.extra_roots.len())

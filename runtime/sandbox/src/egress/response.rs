@@ -5,7 +5,7 @@ use http::{Method, Response, StatusCode};
 use toolcell_core::secret::SecretResponses;
 use wasmtime_wasi_http::Error;
 
-use super::mask::{check_content_coding, check_transfer_coding, mask_headers};
+use super::redact_body::{check_content_coding, check_transfer_coding, mask_headers};
 use super::redirect::{self, Leads, UnreadableRedirect};
 use super::secrets::Treatment;
 use super::target::Target;

@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEn
 
 use super::overlay::{Layer, Overlay};
 use super::rights::Place;
-use crate::memory::{MemoryAccount, Reservation};
+use crate::cell::memory::{MemoryAccount, Reservation};
 
 /// Bytes of an open directory: the entries that the system gives at once, some 25 KiB.
 const OPEN_DIRECTORY: u64 = 32 << 10;

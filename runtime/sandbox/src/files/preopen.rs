@@ -15,8 +15,8 @@ use super::denied::{DeniedBy, DeniedPlaces};
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
-use crate::ledger::Ledger;
-use crate::memory::MemoryAccount;
+use crate::cell::memory::MemoryAccount;
+use crate::cell::receipt::ReceiptRecorder;
 
 /// The files of one call: its directories, its open descriptors, its quota.
 pub(crate) struct Files {
@@ -24,7 +24,7 @@ pub(crate) struct Files {
     /// By the number of the resource.
     pub(super) open: HashMap<u32, Handle>,
     pub(super) quota: Arc<Quota>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ReceiptRecorder,
     /// One clone for each descriptor of the host that is open.
     pub(super) open_count: Arc<()>,
     pub(super) account: MemoryAccount,
@@ -48,7 +48,7 @@ impl Files {
     pub(crate) fn open<'a>(
         grants: &'a Grants,
         limits: &Limits,
-        ledger: &Ledger,
+        ledger: &ReceiptRecorder,
     ) -> Result<Self, (&'a DirGrant, io::Error)> {
         let mut roots = Vec::with_capacity(grants.dirs.len());
         for grant in &grants.dirs {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use toolcell_core::policy::Limits;
 
-use crate::ledger::Ledger;
+use crate::cell::receipt::ReceiptRecorder;
 
 /// Bytes and files that a call may still write and make.
 ///
@@ -15,7 +15,7 @@ use crate::ledger::Ledger;
 pub(super) struct Quota {
     bytes: Counter,
     files: Counter,
-    ledger: Ledger,
+    ledger: ReceiptRecorder,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Counter {
 pub(super) struct QuotaExceeded;
 
 impl Quota {
-    pub(super) fn new(limits: &Limits, ledger: Ledger) -> Self {
+    pub(super) fn new(limits: &Limits, ledger: ReceiptRecorder) -> Self {
         Self {
             bytes: Counter::new(limits.file_bytes),
             files: Counter::new(limits.file_count),
@@ -94,7 +94,7 @@ mod tests {
             file_count: 1,
             ..Limits::default()
         };
-        let ledger = Ledger::default();
+        let ledger = ReceiptRecorder::default();
         let quota = Quota::new(&limits, ledger.clone());
         assert_eq!(quota.take_bytes(6), Ok(()));
         assert_eq!(quota.take_bytes(5), Err(QuotaExceeded));

@@ -8,7 +8,7 @@ use toolcell_core::policy::{DirAccess, DirGrant};
 
 use super::denied::{DeniedBy, DeniedPlaces, Use};
 use super::overlay::Overlay;
-use crate::ledger::Ledger;
+use crate::cell::receipt::ReceiptRecorder;
 
 /// One granted directory, shared by all descriptors below it.
 pub(super) struct Root {
@@ -17,7 +17,7 @@ pub(super) struct Root {
     pub(super) overlay: Option<Overlay>,
     /// What is denied below it.
     pub(super) denied: Arc<DeniedPlaces>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ReceiptRecorder,
 }
 
 /// Where a descriptor stands: below which grant, at which path of the guest.

@@ -8,8 +8,8 @@ use toolcell_core::{Content, Redactor};
 use super::{
     CallAnswer, Effects, Example, MAX_NOTICES, MAX_PROMPT, MAX_TEXT, MAX_VALUES, PromptAnswer, Verdict,
 };
-use crate::contract::hooks;
-use crate::failure::cut;
+use crate::bindings::hooks;
+use crate::cell::failure::cut;
 use crate::tool::{content_len, to_core};
 
 /// An answer in the words of the contract.
@@ -294,7 +294,7 @@ mod tests {
         let json = || json!({ "k": text() }).to_string();
         let answer = hooks::PromptAnswer {
             verdict: hooks::Verdict::Cancel(text()),
-            message: Some(vec![crate::contract::Content::Text(text())]),
+            message: Some(vec![crate::bindings::Content::Text(text())]),
             context: vec![text()],
             instructions: vec![text()],
             examples: vec![hooks::Example {

@@ -8,13 +8,13 @@ use wasmtime::Store;
 
 use super::answer::Answer;
 use super::{Failure, FinishedCall, FinishedTurn, PendingCall, Prompt, Turn};
-use crate::cell::Job;
-use crate::contract::{self, HookProvider, HookProviderPre, hooks};
-use crate::state::CellState;
+use crate::bindings::{self, HookProvider, HookProviderPre, hooks};
+use crate::cell::GuestCall;
+use crate::cell::state::CellState;
 use crate::tool::content_len;
 
 /// What a hook is asked at one moment.
-pub(crate) trait Question: Send {
+pub(crate) trait HookRequest: Send {
     /// In the words of the contract.
     type Wire: Send;
     /// What it answers, in the words of the contract.
@@ -34,12 +34,12 @@ pub(crate) trait Question: Send {
 }
 
 /// Asks a hook one question.
-pub(super) struct Work<Q: Question> {
+pub(super) struct HookCall<Q: HookRequest> {
     wire: Q::Wire,
     turn: hooks::Turn,
 }
 
-impl<Q: Question> Work<Q> {
+impl<Q: HookRequest> HookCall<Q> {
     pub(super) fn new(question: Q, turn: Turn) -> Self {
         Self {
             wire: question.wire(),
@@ -57,7 +57,7 @@ impl<Q: Question> Work<Q> {
     }
 }
 
-impl<Q: Question> Job for Work<Q> {
+impl<Q: HookRequest> GuestCall for HookCall<Q> {
     type World = HookProviderPre<CellState>;
     type Done = Result<Q::Said, String>;
 
@@ -73,7 +73,7 @@ impl<Q: Question> Job for Work<Q> {
     }
 }
 
-impl Question for Prompt {
+impl HookRequest for Prompt {
     type Wire = hooks::Prompt;
     type Said = hooks::PromptAnswer;
 
@@ -104,7 +104,7 @@ impl Question for Prompt {
     }
 }
 
-impl Question for PendingCall {
+impl HookRequest for PendingCall {
     type Wire = hooks::PendingCall;
     type Said = hooks::CallAnswer;
 
@@ -137,7 +137,7 @@ impl Question for PendingCall {
     }
 }
 
-impl Question for FinishedCall {
+impl HookRequest for FinishedCall {
     type Wire = hooks::FinishedCall;
     type Said = hooks::Effects;
 
@@ -175,7 +175,7 @@ impl Question for FinishedCall {
     }
 }
 
-impl Question for FinishedTurn {
+impl HookRequest for FinishedTurn {
     type Wire = hooks::FinishedTurn;
     type Said = hooks::Effects;
 
@@ -205,7 +205,7 @@ impl Question for FinishedTurn {
     }
 }
 
-impl Question for Failure {
+impl HookRequest for Failure {
     type Wire = hooks::Failure;
     type Said = hooks::Effects;
 
@@ -241,18 +241,18 @@ fn pairs_len(pairs: &[(String, String)]) -> usize {
     pairs.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-fn contents(contents: Vec<Content>) -> Vec<contract::Content> {
+fn contents(contents: Vec<Content>) -> Vec<bindings::Content> {
     contents.into_iter().map(of_core).collect()
 }
 
-fn of_core(content: Content) -> contract::Content {
+fn of_core(content: Content) -> bindings::Content {
     match content {
-        Content::Text { text } => contract::Content::Text(text),
-        Content::Blob(blob) => contract::Content::Blob(contract::Blob {
+        Content::Text { text } => bindings::Content::Text(text),
+        Content::Blob(blob) => bindings::Content::Blob(bindings::Blob {
             media_type: blob.media_type,
             data: blob.data,
         }),
-        Content::Link(link) => contract::Content::Link(contract::Link {
+        Content::Link(link) => bindings::Content::Link(bindings::Link {
             uri: link.uri,
             name: link.name,
             media_type: link.media_type,

@@ -7,16 +7,16 @@ use toolcell_core::tool::CallObserver;
 use toolcell_core::{Policy, Secrets};
 
 use super::answer::{Answer, adopt_text};
-use super::ask::{Question, Work};
+use super::ask::{HookCall, HookRequest};
 use super::{
     CallAnswer, Effects, Failure, FinishedCall, FinishedTurn, HookFailure, HookSpec, PendingCall, Prompt,
     PromptAnswer, Turn,
 };
-use crate::cell::Order;
+use crate::bindings::HookProviderPre;
+use crate::cell::CellRequest;
+use crate::cell::state::CellState;
 use crate::component::{Base, Identity};
-use crate::contract::HookProviderPre;
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
-use crate::state::CellState;
 use crate::tool::within;
 
 /// A component that was loaded as a hook. Clones are cheap and share everything.
@@ -139,15 +139,15 @@ impl CellHook {
         self.ask(failure, turn, observer).await
     }
 
-    async fn ask<Q: Question>(
+    async fn ask<Q: HookRequest>(
         &self,
         question: Q,
         turn: Turn,
         observer: Arc<dyn CallObserver>,
     ) -> Result<<Q::Said as Answer>::Adopted, HookFailure> {
-        let work = Work::new(question, turn);
+        let work = HookCall::new(question, turn);
         let policy = within(&self.policy, observer.left());
-        let order = Order {
+        let order = CellRequest {
             pre: &self.hook.pre,
             policy: &policy,
             egress: &self.egress,
@@ -157,7 +157,7 @@ impl CellHook {
         };
         let redactor = self.egress.redactor();
         match self.hook.base.cells.run(order, work).await {
-            Ok(Ok(said)) => said.adopt(redactor).map_err(HookFailure::Nonsense),
+            Ok(Ok(said)) => said.adopt(redactor).map_err(HookFailure::InvalidResponse),
             Ok(Err(text)) => Err(HookFailure::Said(adopt_text(text, redactor))),
             Err(mut error) => {
                 redactor.error(&mut error);

@@ -1,7 +1,7 @@
 //! Hooks that are components: asked at fixed points of a turn, each time in a fresh cell.
 //!
 //! [`crate::Sandbox::load_hook`] makes a [`HookComponent`] of bytes; [`HookComponent::hook`] joins it with a policy and
-//! gives a [`CellHook`], which has one method for each [`Moment`]. What a moment is about goes in as plain data, what the
+//! gives a [`CellHook`], which has one method for each [`HookPoint`]. What a moment is about goes in as plain data, what the
 //! hook wants comes out as plain data, and nothing of it has happened yet: the caller carries it out. A hook that fails
 //! ([`HookFailure`]) wants nothing.
 //!
@@ -16,12 +16,12 @@
 
 mod answer;
 mod ask;
-mod claims;
 mod component;
+mod manifest;
 
-pub(crate) use claims::{Ask, Claims};
 pub(crate) use component::LoadedHook;
 pub use component::{CellHook, HookComponent};
+pub(crate) use manifest::{Ask, HookManifest};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ pub const MAX_NOTICES: usize = 32;
 /// When a hook is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Moment {
+pub enum HookPoint {
     /// Before the first request of a turn.
     BeforePrompt,
     /// Before each call whose arguments are in order.
@@ -67,7 +67,7 @@ pub struct HookSpec {
     /// What it does.
     pub description: String,
     /// When it wants to be asked.
-    pub moments: BTreeSet<Moment>,
+    pub moments: BTreeSet<HookPoint>,
     /// Whether what it looks at must not happen when it fails.
     pub guard: bool,
     /// Higher comes first.
@@ -235,7 +235,7 @@ pub enum HookFailure {
     Said(String),
     /// Its answer breaks the rules.
     #[error("its answer makes no sense: {0}")]
-    Nonsense(String),
+    InvalidResponse(String),
 }
 
 /// An error of a cell, in words about a hook.
@@ -246,7 +246,7 @@ fn cell_words(error: &ToolError) -> String {
     }
 }
 
-impl Moment {
+impl HookPoint {
     /// All of them, in the order of a turn.
     pub const ALL: [Self; 5] = [
         Self::BeforePrompt,

@@ -18,8 +18,8 @@ use toolcell_core::{Bucket, Grant, KeyValueError, KeyValueStore, Policy};
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
 use self::bindings::wasi::keyvalue::{atomics, batch, store};
-use crate::ledger::Ledger;
-use crate::memory::Reservation;
+use crate::cell::memory::Reservation;
+use crate::cell::receipt::ReceiptRecorder;
 
 #[allow(clippy::all, reason = "generated")]
 mod bindings {
@@ -41,7 +41,7 @@ pub(crate) struct Buckets {
     store: Option<Arc<dyn KeyValueStore>>,
     grants: Vec<BucketGrant>,
     denied: Vec<BucketDenial>,
-    ledger: Ledger,
+    ledger: ReceiptRecorder,
     /// Bytes that the call may still read and write.
     left: u64,
     limit: u64,
@@ -64,7 +64,11 @@ pub(crate) enum Refusal {
 }
 
 impl Buckets {
-    pub(crate) fn new(store: Option<Arc<dyn KeyValueStore>>, policy: &Policy, ledger: Ledger) -> Self {
+    pub(crate) fn new(
+        store: Option<Arc<dyn KeyValueStore>>,
+        policy: &Policy,
+        ledger: ReceiptRecorder,
+    ) -> Self {
         let limit = policy.limits.keyvalue_bytes;
         Self {
             store,

@@ -11,7 +11,7 @@ use super::atomics::Host as _;
 use super::batch::Host as _;
 use super::store::{Host as _, HostBucket as _};
 use super::*;
-use crate::memory::{MemoryAccount, MemoryPool};
+use crate::cell::memory::{MemoryAccount, MemoryPool};
 
 type Pairs = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
@@ -104,7 +104,7 @@ impl Call {
             policy.grants.buckets.extend(granted.buckets);
             policy.grants.denied.buckets.extend(granted.denied.buckets);
         }
-        let buckets = Buckets::new(store, &policy, Ledger::default());
+        let buckets = Buckets::new(store, &policy, ReceiptRecorder::default());
         Self {
             buckets,
             table: ResourceTable::new(),

@@ -10,17 +10,17 @@ use toolcell_core::json::parse_value;
 use toolcell_core::{Limits, Receipt};
 use toolcell_fs::Rules;
 
-use crate::args::PolicyFlags;
 use crate::commands::call;
+use crate::components::loader::ComponentLoader;
 use crate::config::names::PROJECT;
+use crate::config::user_files;
 use crate::config::{self, Overrides, limits};
 use crate::environment::Environment;
-use crate::files;
-use crate::quote;
-use crate::render::{Console, receipt};
-use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, text};
-use crate::toolbox::Toolbox;
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::ui::escape;
+use crate::ui::render::{Console, receipt};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, text};
 
 /// Run a tool on sample arguments, measure what it uses, and propose limits with a margin.
 #[derive(Debug, Args)]
@@ -124,7 +124,7 @@ impl Calibrate {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let samples = read_samples(&environment.path(&self.samples.to_string_lossy(), &environment.cwd))?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
         let wanted = toolbox.find(&self.tool).await?;
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
@@ -201,7 +201,7 @@ impl Calibrate {
             s.out.end_line()?;
             for (name, value) in &proposals {
                 let shown = limits::exactly(name, *value);
-                s.out.text(text!("{} = {}", Own(name), quote::toml(&shown)))?;
+                s.out.text(text!("{} = {}", Own(name), escape::toml(&shown)))?;
                 let before = limits::get(&default, name);
                 s.out
                     .styled(FAINT, text!("  # the default is {}", limits::shown(name, before)))?;
@@ -221,7 +221,7 @@ fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
         )
     };
     let text = toolcell_fs::read_text(path, &Rules::named(MAX_SAMPLES_BYTES))
-        .map_err(|e| files::because(fail(), e))?;
+        .map_err(|e| user_files::because(fail(), e))?;
     let values = match parse_value(&text) {
         Ok(Value::Array(values)) => values,
         Ok(other) => vec![other],

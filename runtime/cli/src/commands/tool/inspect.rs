@@ -8,20 +8,20 @@ use clap::Args;
 use serde_json::{Value, json};
 use toolcell_core::Grant;
 use toolcell_core::tool::{Hints, ToolSpec};
-use toolcell_sandbox::hook::{HookSpec, Moment};
+use toolcell_sandbox::hook::{HookPoint, HookSpec};
 use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
 
-use crate::args::PolicyFlags;
+use crate::components::loader::{ComponentLoader, Inspected};
+use crate::components::tool_lint;
 use crate::config::units::Bytes;
 use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::render::console::Streams;
-use crate::render::held::Holding;
-use crate::report::{Exit, Failure};
-use crate::suspicion;
-use crate::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
-use crate::toolbox::{Inspected, Toolbox};
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::ui::render::Console;
+use crate::ui::render::console::Streams;
+use crate::ui::render::held::Holding;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
 
 /// Show what a component can do: its tools or what it does as a hook, its imports in plain words, its size and digest.
 ///
@@ -56,7 +56,7 @@ impl Inspect {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
         let wanted = match (settings.hooks.get(&self.tool), settings.tools.get(&self.tool)) {
             (Some(hook), None) => hook.component.clone(),
             _ => toolbox.find(&self.tool).await?.settings,
@@ -103,7 +103,7 @@ impl<'a> Report<'a> {
         let (denied, grants): (Vec<String>, Vec<String>) = (written(denied), written(grants));
         let mut warnings = useless_grants(settings, inspected.identity());
         let specs = inspected.tools.iter().flat_map(Component::definitions);
-        warnings.extend(suspicion::in_component(specs.map(|spec| &**spec), others));
+        warnings.extend(tool_lint::in_component(specs.map(|spec| &**spec), others));
         Self {
             settings,
             inspected,
@@ -230,13 +230,13 @@ fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
 }
 
 /// What a hook sees and may do at a moment.
-fn what_it_may(moment: Moment) -> &'static str {
+fn what_it_may(moment: HookPoint) -> &'static str {
     match moment {
-        Moment::BeforePrompt => "sees what you say; may change it, add to it, or end the turn",
-        Moment::BeforeCall => "sees every call; may change its arguments, refuse it, or end the turn",
-        Moment::AfterCall => "sees what every call answered",
-        Moment::AfterTurn => "sees the answer of every turn",
-        Moment::OnError => "sees what failed",
+        HookPoint::BeforePrompt => "sees what you say; may change it, add to it, or end the turn",
+        HookPoint::BeforeCall => "sees every call; may change its arguments, refuse it, or end the turn",
+        HookPoint::AfterCall => "sees what every call answered",
+        HookPoint::AfterTurn => "sees the answer of every turn",
+        HookPoint::OnError => "sees what failed",
     }
 }
 

@@ -5,12 +5,12 @@ use std::io::Write as _;
 use clap::Args;
 use serde_json::json;
 
+use crate::components::loader::ComponentLoader;
 use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
-use crate::toolbox::Toolbox;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
 
 /// List the tools that ship with Toolcell and those of the configuration.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ impl List {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
-        let toolbox = Toolbox::open(environment, &settings, console)?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
         let mut listed = Vec::new();
         let mut failures = Vec::new();
         for tool in settings.tools.values() {

@@ -9,8 +9,8 @@ use clap::Subcommand;
 
 use crate::config::Overrides;
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
 
 /// List and inspect tools, and trust those of a project.
 #[derive(Debug, Subcommand)]

@@ -4,14 +4,14 @@ use std::io::Write as _;
 
 use clap::Args;
 
+use crate::components::loader::ComponentLoader;
+use crate::components::trust;
 use crate::config::names::PROJECT;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
-use crate::render::Console;
-use crate::report::{Exit, Failure};
-use crate::terminal::{FAINT, NAME, Name, STRONG, text};
-use crate::toolbox::Toolbox;
-use crate::trust;
+use crate::error::{Exit, Failure};
+use crate::ui::render::Console;
+use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
 /// Let a component run that this project brings (`project:NAME`).
 ///
@@ -82,7 +82,7 @@ impl Trust {
                     .hint("only components of a project need to be trusted; `toolcell tool list` shows all"),
             );
         };
-        let digest = Toolbox::digest(component, environment)?;
+        let digest = ComponentLoader::digest(component, environment)?;
         if let Some(expected) = &self.digest
             && *expected != digest.to_string()
             && *expected != digest.hex()

@@ -10,10 +10,10 @@ use toolcell_core::Redactor;
 use wasmtime_wasi_http::{Error, RequestOptions};
 
 use super::world::{Caller, Server, Setup, World, get, ok, request};
+use crate::cell::memory::{MemoryAccount, MemoryPool};
+use crate::cell::objects::{CONNECTION, REQUEST};
+use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::exchange::Timeouts;
-use crate::ledger::Ledger;
-use crate::memory::{MemoryAccount, MemoryPool};
-use crate::objects::{CONNECTION, REQUEST};
 
 const URL: &str = "http://example.com/";
 
@@ -305,7 +305,7 @@ async fn a_request_and_its_connection_are_memory_of_the_call() {
     for (memory, fits) in [(REQUEST + CONNECTION + kept, true), (REQUEST + CONNECTION, false)] {
         let mut caller = setup(&server).caller();
         let account = MemoryAccount::new(memory, MemoryPool::new(u64::MAX));
-        caller.ledger = Ledger::new(&account, &Redactor::default());
+        caller.ledger = ReceiptRecorder::new(&account, &Redactor::default());
         caller.hooks = caller.egress.call(caller.ledger.clone());
         let response = caller.open(get(URL), None).await;
         if !fits {

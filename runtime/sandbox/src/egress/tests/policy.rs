@@ -7,8 +7,8 @@ use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::{Error, WasiHttpHooks};
 
 use super::world::{Caller, Server, World, get, ok, request};
-use crate::egress::{BoundSecrets, Egress, HostNetwork, Outside};
-use crate::ledger::Ledger;
+use crate::cell::receipt::ReceiptRecorder;
+use crate::egress::{BoundSecrets, Egress, HostNetwork, Transport};
 
 #[tokio::test]
 async fn a_granted_request_reaches_its_host_and_stands_in_the_receipt() {
@@ -211,14 +211,14 @@ async fn a_request_goes_straight_to_its_host() {
     let Ok(Grant::Http(grant)) = line.parse() else {
         panic!("{line}")
     };
-    let outside = Outside::new(Arc::new(HostNetwork), &[]);
+    let outside = Transport::new(Arc::new(HostNetwork), &[]);
     let egress = Arc::new(Egress::new(
         &[grant],
         &Limits::default(),
         BoundSecrets::default(),
         outside,
     ));
-    let mut hooks = egress.call(Ledger::default());
+    let mut hooks = egress.call(ReceiptRecorder::default());
     let url = format!("http://{}/x", server.address);
     let reply = hooks.send_request(get(&url), None, Box::new(async { Ok(()) }));
     let (response, _driver) = Box::into_pin(reply).await.unwrap();

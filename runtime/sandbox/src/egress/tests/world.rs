@@ -14,9 +14,9 @@ use toolcell_core::secret::{SecretBinding, Secrets};
 use toolcell_core::{BoxFuture, Grant};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
+use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::exchange::Timeouts;
-use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Outside};
-use crate::ledger::Ledger;
+use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Transport};
 
 /// Names, their answers, and what was asked for.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl Network for World {
 /// One call of a tool with some grants.
 pub(super) struct Caller {
     pub(super) egress: Arc<Egress>,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ReceiptRecorder,
     pub(super) hooks: CallEgress,
 }
 
@@ -116,12 +116,12 @@ impl Setup {
     }
 
     pub(super) fn caller(self) -> Caller {
-        let outside = Outside::new(self.world.clone(), &self.roots);
+        let outside = Transport::new(self.world.clone(), &self.roots);
         let secrets = BoundSecrets::new(&self.bindings, &self.secrets).unwrap();
         let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside);
         egress.timeouts = self.timeouts;
         let egress = Arc::new(egress);
-        let ledger = Ledger::default();
+        let ledger = ReceiptRecorder::default();
         Caller {
             hooks: egress.call(ledger.clone()),
             egress,

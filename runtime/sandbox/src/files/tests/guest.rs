@@ -12,15 +12,15 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use crate::cell::receipt::ReceiptRecorder;
 use crate::files::{Files, FilesView};
-use crate::ledger::Ledger;
 
 pub(super) type Fd = Resource<Descriptor>;
 
 pub(super) struct Guest {
     pub(super) files: Files,
     pub(super) table: ResourceTable,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: ReceiptRecorder,
     roots: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Guest {
     }
 
     pub(super) fn granted(dirs: Vec<DirGrant>, limits: &Limits, denied: Denials) -> Self {
-        let ledger = Ledger::default();
+        let ledger = ReceiptRecorder::default();
         let grants = Grants {
             dirs,
             denied,

@@ -10,9 +10,9 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::guest::{Guest, borrow, code};
+use crate::cell::memory::{MemoryAccount, MemoryPool};
+use crate::cell::receipt::ReceiptRecorder;
 use crate::files::{MAX_OPEN, MAX_PATH};
-use crate::ledger::Ledger;
-use crate::memory::{MemoryAccount, MemoryPool};
 
 /// What an open directory is charged with.
 const OPEN_DIRECTORY: u64 = 32 << 10;
@@ -20,7 +20,7 @@ const OPEN_DIRECTORY: u64 = 32 << 10;
 /// A guest whose call may have so many bytes of memory.
 fn with_memory(guest: &mut Guest, bytes: u64) -> MemoryAccount {
     let account = MemoryAccount::new(bytes, MemoryPool::new(u64::MAX));
-    guest.ledger = Ledger::new(&account, &Redactor::default());
+    guest.ledger = ReceiptRecorder::new(&account, &Redactor::default());
     guest.files.account = account.clone();
     account
 }

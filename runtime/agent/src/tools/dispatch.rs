@@ -1,0 +1,300 @@
+//! From a call as a model wrote it to a result: the tool is found, the arguments are read and checked, the tool runs.
+//! Whatever it does, there is one outcome.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use toolcell_core::schema::Mismatch;
+use toolcell_core::{CallContext, Content, Limit, Schema, Tool, ToolCall, ToolError, ToolOutput, json};
+
+use crate::machine::Refusal;
+use crate::policy::ToolRetry;
+use crate::tools::registry::Registry;
+use crate::tools::truncate::MAX_STRUCTURED_BYTES;
+
+/// Finds the tool and checks the arguments.
+///
+/// # Errors
+/// A result for the model: unknown tool, no JSON, or arguments that do not fit.
+pub(crate) fn check(
+    registry: &Registry,
+    tool: &str,
+    arguments: &str,
+) -> Result<(Arc<dyn Tool>, Value), Refusal> {
+    let refuse = |arguments: Value, error| Refusal { arguments, error };
+    let parsed = json::parse_object(arguments);
+    let shown = || match &parsed {
+        Ok(map) => Value::Object(map.clone()),
+        Err(_) => Value::String(arguments.to_owned()),
+    };
+    let found = registry.get(tool).map_err(|error| refuse(shown(), error))?;
+    match parsed {
+        Ok(map) => {
+            let value = Value::Object(map);
+            match fits(&found.spec().input, &value) {
+                Ok(()) => Ok((found, value)),
+                Err(error) => Err(refuse(value, error)),
+            }
+        }
+        Err(error) => Err(refuse(arguments.into(), ToolError::invalid(error.to_string()))),
+    }
+}
+
+/// Whether arguments fit a schema.
+///
+/// # Errors
+/// Every mismatch with its path and reason.
+pub(crate) fn fits(schema: &Schema, arguments: &Value) -> Result<(), ToolError> {
+    schema.validate(arguments).map_err(|mismatches| {
+        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
+        ToolError::invalid(reasons.join("; "))
+    })
+}
+
+/// One call that is about to run.
+pub(crate) struct Attempt {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) call: ToolCall,
+    pub(crate) context: CallContext,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) retry: ToolRetry,
+}
+
+/// Runs a call, again where the policy and the tool allow it. A panic of the tool is an error of the call and of
+/// nothing else.
+///
+/// # Errors
+/// Those of the tool.
+pub(crate) async fn run(
+    attempt: Attempt,
+    mut retried: impl FnMut(u32, u64, &ToolError),
+) -> Result<ToolOutput, ToolError> {
+    let retry = attempt.retry;
+    let again = attempt.tool.spec().hints.idempotent;
+    let mut number = 1;
+    loop {
+        let error = match once(&attempt).await {
+            Ok(output) => return Ok(output),
+            Err(error) => error,
+        };
+        let may_help = matches!(
+            error,
+            ToolError::Unavailable { .. } | ToolError::Failed { .. } | ToolError::Crashed { .. }
+        );
+        if !again || !may_help || number >= retry.attempts {
+            return Err(error);
+        }
+        let pause = retry.backoff_ms.saturating_mul(u64::from(number));
+        number += 1;
+        retried(number, pause, &error);
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}
+
+async fn once(attempt: &Attempt) -> Result<ToolOutput, ToolError> {
+    // A tool may panic when it is called and when its future is polled.
+    let call = async {
+        attempt
+            .tool
+            .call(attempt.call.clone(), attempt.context.clone())
+            .await
+    };
+    let contained = AssertUnwindSafe(call).catch_unwind();
+    let ended = match attempt.timeout {
+        None => contained.await,
+        Some(limit) => match tokio::time::timeout(limit, contained).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+                return Err(ToolError::Limit {
+                    limit: Limit::WallTimeMs(ms),
+                });
+            }
+        },
+    };
+    ended.unwrap_or_else(|panic| {
+        let cause = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".into());
+        Err(ToolError::Crashed {
+            cause: cause.lines().next().unwrap_or_default().to_owned(),
+        })
+    })
+}
+
+/// What a model reads of an answer: its content, or the structured answer where there is no content. Never nothing,
+/// because providers refuse empty results.
+pub(crate) fn readable(output: ToolOutput) -> (Vec<Content>, Option<Value>) {
+    let ToolOutput {
+        mut content,
+        structured,
+    } = output;
+    let is_empty = |part: &Content| matches!(part, Content::Text { text } if text.is_empty());
+    content.retain(|part| !is_empty(part));
+    let json = structured.as_ref().map(Value::to_string);
+    if content.is_empty() {
+        content.push(Content::text(
+            json.clone().unwrap_or_else(|| "(no output)".into()),
+        ));
+    }
+    let kept = json.is_some_and(|json| json.len() <= MAX_STRUCTURED_BYTES);
+    (content, structured.filter(|_| kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{tool, tool_with};
+    use serde_json::json;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use toolcell_core::tool::Hints;
+
+    fn registry() -> Registry {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+        Registry::new([tool_with("count", schema, Hints::default(), |_| Ok("ok".into()))]).unwrap()
+    }
+
+    fn refused(tool: &str, arguments: &str) -> Refusal {
+        check(&registry(), tool, arguments).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn arguments_that_fit_are_let_through_as_they_stand() {
+        let (tool, arguments) = check(&registry(), "count", r#"{"n": 3}"#).unwrap();
+        assert_eq!(tool.spec().name.as_str(), "count");
+        assert_eq!(arguments, json!({"n": 3}));
+    }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_refused_with_path_and_reason() {
+        let refusal = refused("count", r#"{"n":"x"}"#);
+        assert_eq!(refusal.arguments, json!({"n": "x"}));
+        let text = refusal.error.for_model();
+        assert!(text.contains("at /n: \"x\" is not of type \"integer\""), "{text}");
+        let text = refused("count", "").error.for_model();
+        assert!(text.contains("\"n\" is a required property"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_json_is_shown_as_the_model_wrote_it() {
+        let refusal = refused("count", r#"{"n": "#);
+        assert_eq!(refusal.arguments, json!(r#"{"n": "#));
+        assert_eq!(refusal.error.kind(), "invalid_arguments");
+        let twice = refused("count", r#"{"n":1,"n":2}"#).error.to_string();
+        assert!(twice.contains("stands twice"), "{twice}");
+    }
+
+    #[test]
+    fn an_unknown_tool_is_refused_with_near_names() {
+        let refusal = refused("counts", r#"{"n":1}"#);
+        assert_eq!(refusal.arguments, json!({"n": 1}));
+        assert!(matches!(refusal.error, ToolError::UnknownTool { near, .. } if near == ["count"]));
+    }
+
+    fn attempt(tool: Arc<dyn Tool>, attempts: u32) -> Attempt {
+        let call = ToolCall {
+            id: "1".into(),
+            name: tool.spec().name.clone(),
+            arguments: serde_json::Map::new(),
+        };
+        Attempt {
+            tool,
+            call,
+            context: CallContext::unobserved(),
+            timeout: None,
+            retry: ToolRetry {
+                attempts,
+                backoff_ms: 1_000,
+            },
+        }
+    }
+
+    async fn run_quietly(attempt: Attempt) -> Result<ToolOutput, ToolError> {
+        run(attempt, |_, _, _| {}).await
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_tool_is_an_error_of_the_call() {
+        let error = run_quietly(attempt(tool("t", |_| panic!("out of luck\nat line 3")), 1)).await;
+        assert_eq!(
+            error,
+            Err(ToolError::Crashed {
+                cause: "out of luck".into()
+            })
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_idempotent_tool_is_run_again_and_only_up_to_the_limit() {
+        for (idempotent, attempts, calls) in [(true, 3, 3), (true, 1, 1), (false, 3, 1)] {
+            let count = Arc::new(AtomicU32::new(0));
+            let hints = Hints {
+                idempotent,
+                ..Hints::default()
+            };
+            let counter = count.clone();
+            let failing = tool_with("t", r#"{"type":"object"}"#, hints, move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+                Err(ToolError::Unavailable {
+                    message: "busy".into(),
+                })
+            });
+            assert!(run_quietly(attempt(failing, attempts)).await.is_err());
+            assert_eq!(count.load(Ordering::Relaxed), calls, "{idempotent} {attempts}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_and_errors_that_another_attempt_cannot_help_are_not_retried() {
+        let hints = Hints {
+            idempotent: true,
+            ..Hints::default()
+        };
+        let failing =
+            |error: ToolError| tool_with("t", r#"{"type":"object"}"#, hints, move |_| Err(error.clone()));
+        let mut pauses = Vec::new();
+        let unavailable = ToolError::Unavailable {
+            message: String::new(),
+        };
+        let _ = run(attempt(failing(unavailable), 4), |n, pause, _| {
+            pauses.push((n, pause));
+        })
+        .await;
+        assert_eq!(pauses, [(2, 1_000), (3, 2_000), (4, 3_000)]);
+        let denied = ToolError::denied("no", None);
+        let _ = run(attempt(failing(denied), 4), |_, _, _| panic!("retried")).await;
+    }
+
+    #[test]
+    fn an_answer_without_content_is_read_as_its_structured_form_or_as_nothing() {
+        let structured = |value: Option<Value>| {
+            readable(ToolOutput {
+                content: vec![Content::text("")],
+                structured: value,
+            })
+        };
+        assert_eq!(structured(None), (vec![Content::text("(no output)")], None));
+        assert_eq!(
+            structured(Some(json!({"a": 1}))),
+            (vec![Content::text(r#"{"a":1}"#)], Some(json!({"a": 1})))
+        );
+    }
+
+    #[test]
+    fn a_structured_answer_is_kept_up_to_its_limit() {
+        let of_len = |n: usize| {
+            let output = ToolOutput {
+                content: vec![Content::text("x")],
+                structured: Some(Value::String("x".repeat(n - 2))),
+            };
+            readable(output).1.is_some()
+        };
+        assert!(of_len(MAX_STRUCTURED_BYTES));
+        assert!(!of_len(MAX_STRUCTURED_BYTES + 1));
+    }
+}

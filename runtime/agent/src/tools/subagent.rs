@@ -1,0 +1,233 @@
+//! An agent as a tool of another one, with its own model, tools, policy and budget.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::tool::{CallObserver, Hints, InvalidToolName, Progress};
+use toolcell_core::{
+    AgentUse, BoxFuture, CallContext, Content, Event, EventSink, Receipt, RemainingBudget, Schema, Tool,
+    ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
+};
+
+use crate::Agent;
+use crate::budget::{Prices, Spent};
+use crate::report::TurnReport;
+
+const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"What to do, with everything that is needed to know: nothing else of this conversation is seen"}},"required":["task"],"additionalProperties":false}"#;
+
+/// An agent that another one calls. Each call is a session of its own.
+struct SubAgent {
+    spec: ToolSpec,
+    agent: Agent,
+}
+
+impl Agent {
+    /// This agent as a tool. A call gives it a task and returns its answer; what it used is the receipt. What it may use
+    /// is what the session of the call has left, and what its own budget allows. [`crate::AgentBuilder::agent`] offers it
+    /// together with what its tools touch.
+    ///
+    /// # Errors
+    /// When the name is no tool name.
+    pub fn as_tool(&self, name: &str, description: &str) -> Result<Arc<dyn Tool>, InvalidToolName> {
+        let input = Schema::for_arguments(SCHEMA).expect("the schema above is one, as a test shows");
+        Ok(Arc::new(SubAgent {
+            spec: ToolSpec {
+                name: ToolName::new(name)?,
+                title: None,
+                description: description.to_owned(),
+                input: Arc::new(input),
+                output: None,
+                hints: Hints::default(),
+                annotations: BTreeMap::new(),
+            },
+            agent: self.clone(),
+        }))
+    }
+}
+
+impl Tool for SubAgent {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// What its own budget allows. Where that says nothing, all that the session of the call has left is reserved, so
+    /// that such agents run one after the other.
+    fn max_use(&self) -> RemainingBudget {
+        let left = self.agent.budget().left(&Spent::default());
+        // Its time limit is not one for the sum of its calls.
+        RemainingBudget {
+            wall_ms: None,
+            prices: None,
+            ..left
+        }
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let task = call
+                .arguments
+                .get("task")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let filing = Arc::new(AgentFiling::new(cx.observer, self.agent.prices()));
+            let mut session = self.agent.session();
+            let report = session
+                .run_inside(task, &Watch(filing.clone()), filing)
+                .await
+                .map_err(|error| ToolError::host(&error))?;
+            answer(report)
+        })
+    }
+}
+
+/// What the answer of an agent is to the one that called it.
+fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
+    let failed = |why: String| {
+        Err(ToolError::Failed {
+            message: match report.text.as_str() {
+                "" => why.clone(),
+                text => format!("{why}; what there is: {text}"),
+            },
+        })
+    };
+    match &report.outcome {
+        TurnOutcome::Completed | TurnOutcome::StepLimit { .. } | TurnOutcome::ToolsFailed => Ok(ToolOutput {
+            structured: report.result,
+            ..ToolOutput::text(report.text)
+        }),
+        TurnOutcome::Asked { question, .. } => failed(format!(
+            "it needs an answer first: {question}. Call it again with the task and the answer"
+        )),
+        TurnOutcome::AwaitingApproval { .. } => failed("one of its calls needs an approval".into()),
+        TurnOutcome::Cancelled => Err(ToolError::Cancelled),
+        TurnOutcome::Budget { reason } => failed(format!("it stopped: {reason}")),
+        TurnOutcome::Deadline { ms } => failed(format!("it did not finish within {ms} ms")),
+        TurnOutcome::Aborted { reason, .. } => Err(ToolError::denied(reason.clone(), None)),
+        TurnOutcome::ProviderFailed { error } => Err(ToolError::Unavailable {
+            message: error.to_string(),
+        }),
+        TurnOutcome::HostFailed { message } => Err(ToolError::Host {
+            message: message.clone(),
+        }),
+        other => failed(format!("it came to no answer: {other:?}")),
+    }
+}
+
+/// What the session of a call uses. It is filed when the session and everything that it began is gone, in whatever way.
+pub(crate) struct AgentFiling {
+    observer: Arc<dyn CallObserver>,
+    prices: Option<Prices>,
+    used: Mutex<Used>,
+}
+
+/// What the session has used.
+#[derive(Default)]
+struct Used {
+    /// What its calls used, those of further agents included.
+    calls: Receipt,
+    /// What it used itself.
+    own: AgentUse,
+}
+
+impl Used {
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::StepFinished { usage, .. } | Event::Compacted { usage, .. } => {
+                self.own.steps += 1;
+                self.own.usage.add(usage.unwrap_or_default());
+            }
+            Event::SummaryFailed { usage, .. } | Event::StepInterrupted { usage, .. } => {
+                self.own.usage.add(usage.unwrap_or_default());
+            }
+            Event::HookFinished { receipt, .. } => {
+                self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
+            }
+            Event::CallFinished {
+                content,
+                receipt,
+                not_run: false,
+                ..
+            } => {
+                let bytes = content.iter().map(Content::byte_len).sum::<usize>();
+                self.call(bytes as u64, receipt.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, bytes: u64, receipt: Option<Receipt>) {
+        self.own.calls += 1;
+        self.own.bytes = self.own.bytes.saturating_add(bytes);
+        if let Some(receipt) = receipt {
+            self.calls.merge(receipt);
+        }
+    }
+
+    fn receipt(&self, prices: Option<&Prices>) -> Receipt {
+        let mut all = AgentUse {
+            cost_micros: prices.map(|prices| prices.cost_micros(&self.own.usage)),
+            ..self.own
+        };
+        if let Some(further) = &self.calls.agent {
+            all.add(**further);
+        }
+        Receipt {
+            agent: Some(Box::new(all)),
+            ..self.calls.clone()
+        }
+    }
+}
+
+impl AgentFiling {
+    fn new(observer: Arc<dyn CallObserver>, prices: Option<Prices>) -> Self {
+        Self {
+            observer,
+            prices,
+            used: Mutex::default(),
+        }
+    }
+
+    /// The call that the session runs in.
+    pub(crate) fn observer(&self) -> &dyn CallObserver {
+        &*self.observer
+    }
+
+    /// A call of the session was dropped with it, before an event could tell.
+    pub(crate) fn dropped(&self, receipt: Option<Receipt>) {
+        self.used().call(0, receipt);
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for AgentFiling {
+    fn drop(&mut self) {
+        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.observer.receipt(used.receipt(self.prices.as_ref()));
+    }
+}
+
+/// Passes on what an outer loop should see.
+struct Watch(Arc<AgentFiling>);
+
+impl EventSink for Watch {
+    fn event(&self, event: &Event) {
+        self.0.used().note(event);
+        let observer = self.0.observer();
+        if let Event::StepStarted { step } = event {
+            observer.progress(Progress {
+                done: u64::from(*step),
+                total: None,
+                message: Some(format!("step {step}")),
+            });
+        }
+        // The pieces come again in the answer as a whole.
+        if !matches!(event, Event::TextDelta { .. } | Event::ReasoningDelta { .. }) {
+            observer.nested(event);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Which model provider a name stands for, and which one is taken when nobody names one.
+
+mod connection;
+mod name;
+mod vertex;
+
+use std::sync::Arc;
+
+use toolcell_core::Provider;
+use toolcell_providers::anthropic::{self, Anthropic};
+use toolcell_providers::gemini::{self, Gemini};
+use toolcell_providers::offline::{self, Offline};
+use toolcell_providers::ollama::{self, Ollama};
+use toolcell_providers::openai::{self, OpenAi, ToolSchemas};
+use toolcell_providers::responses::{self, OpenAiResponses};
+use toolcell_providers::scripted::Scripted;
+use toolcell_providers::{ApiKey, SetupError};
+
+use self::connection::{http, is_loopback};
+use self::name::Wire;
+pub(crate) use self::name::{ProviderName, ToolCalls};
+use crate::components::keyring::{self, Keyring};
+use crate::config::{Origin, ProviderSettings, Sourced};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::{Name, Own, Text, text};
+
+/// The variable that holds the key of OpenAI, and of servers that speak its wire.
+const OPENAI_KEY: &str = "OPENAI_API_KEY";
+
+/// A model at OpenAI that is asked when nobody names one.
+const OPENAI_MODEL: &str = "gpt-5-mini";
+
+/// Requests to the model in one turn, where nobody says otherwise.
+pub(crate) fn default_max_steps() -> u32 {
+    toolcell_agent::LoopPolicy::default().max_steps
+}
+
+/// A provider that is ready, and who chose it.
+pub(crate) struct Chosen {
+    /// The provider.
+    pub(crate) provider: Arc<dyn Provider>,
+    /// Which model it is and why, on one line.
+    pub(crate) note: Text,
+}
+
+/// The kind of provider, and who chose it: configuration; else `openai` where its key is set; else `offline`.
+pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (ProviderName, Origin) {
+    match &provider.name {
+        Some(name) => (name.value, name.origin.clone()),
+        None if provider.base_url.is_some() => {
+            let origin = provider
+                .base_url
+                .as_ref()
+                .map_or(Origin::Default, |url| url.origin.clone());
+            (ProviderName::OpenAi, origin)
+        }
+        None if environment.var(OPENAI_KEY).is_some() => (ProviderName::OpenAi, Origin::Variable(OPENAI_KEY)),
+        None => (ProviderName::Offline, Origin::Default),
+    }
+}
+
+/// Sets the provider up; nothing is sent.
+///
+/// # Errors
+/// When a key, a model or a script is missing or cannot be used.
+pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
+    let (name, origin) = name(settings, environment);
+    settings.check_for(name)?;
+    let provider: Arc<dyn Provider> = match (name, name.wire()) {
+        (ProviderName::Scripted, _) => Arc::new(scripted(settings, environment)?),
+        (_, Some(wire)) => over_network(name, &wire, settings, environment)?,
+        (_, None) => Arc::new(Offline::new()),
+    };
+    let provider = match &settings.tool_calls {
+        Some(way) => way.value.around(provider),
+        None => provider,
+    };
+    let model = provider.info().model.clone();
+    let note = match (name, origin) {
+        (ProviderName::Offline, Origin::Default) => text!(
+            "{}: no provider is configured and {} is not set",
+            Own(offline::MARK),
+            Own(OPENAI_KEY)
+        ),
+        (ProviderName::Offline, origin) => text!("{} ({})", Own(offline::MARK), origin),
+        (name, origin) => text!("{} {} ({})", name, Name(&model), origin),
+    };
+    Ok(Chosen { provider, note })
+}
+
+fn scripted(settings: &ProviderSettings, environment: &Environment) -> Result<Scripted, Failure> {
+    let model = settings.model.as_ref().ok_or_else(|| {
+        Failure::new(Exit::Config, "the provider `scripted` has no script")
+            .hint("name it with --model FILE.json")
+    })?;
+    let path = environment.path(&model.value, &environment.cwd);
+    Scripted::from_file(&path).map_err(|error| cannot_set_up(ProviderName::Scripted, OPENAI_KEY, error))
+}
+
+fn over_network(
+    name: ProviderName,
+    wire: &Wire,
+    provider: &ProviderSettings,
+    environment: &Environment,
+) -> Result<Arc<dyn Provider>, Failure> {
+    let base_url = provider
+        .base_url
+        .as_ref()
+        .map_or(wire.base_url, |url| url.value.as_str());
+    let model = match (&provider.model, wire.model) {
+        (Some(model), _) => model.value.as_str(),
+        (None, Some(model)) if provider.base_url.is_none() => model,
+        (None, _) => {
+            let unnamed = match base_url {
+                "" => text!("no model is named for `{}`", name),
+                url => text!("no model is named for `{}` at `{}`", name, url),
+            };
+            return Err(Failure::new(Exit::Config, unnamed)
+                .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"));
+        }
+    };
+    let vertex = match name {
+        ProviderName::Vertex => Some(vertex::options(model, provider, environment)?),
+        _ => None,
+    };
+    let base_url = vertex
+        .as_ref()
+        .map_or(base_url, |options| options.base_url.as_str());
+    let key = match &provider.token_command {
+        Some(_) => None,
+        None => key(wire, provider, environment, base_url)?.map(ApiKey::new),
+    };
+    let http = http(environment, base_url);
+    let schemas = match &provider.strict {
+        Some(Sourced { value: true, .. }) => ToolSchemas::Strict,
+        _ => ToolSchemas::Loose,
+    };
+    let refused = |error| cannot_set_up(name, wire.key, error);
+    Ok(match name {
+        ProviderName::Responses => {
+            let mut options = responses::Options::new(model);
+            options.tool_schemas = schemas;
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(OpenAiResponses::new(options).map_err(refused)?)
+        }
+        ProviderName::Anthropic => {
+            let mut options = anthropic::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Anthropic::new(options).map_err(refused)?)
+        }
+        ProviderName::Gemini => {
+            let mut options = gemini::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Gemini::new(options).map_err(refused)?)
+        }
+        ProviderName::Vertex => {
+            let mut options = vertex.expect("made above for this provider");
+            (options.api_key, options.http) = (key, http);
+            Arc::new(Gemini::new(options).map_err(refused)?)
+        }
+        ProviderName::Ollama => {
+            let mut options = ollama::Options::new(model);
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(Ollama::new(options).map_err(refused)?)
+        }
+        _ => {
+            let mut options = openai::Options::new(model);
+            options.tool_schemas = schemas;
+            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
+            Arc::new(OpenAi::new(options).map_err(refused)?)
+        }
+    })
+}
+
+/// The key, from the variable or the account in the keyring that the person named, or from the usual variable.
+fn key(
+    wire: &Wire,
+    provider: &ProviderSettings,
+    environment: &Environment,
+    base_url: &str,
+) -> Result<Option<String>, Failure> {
+    match (&provider.api_key_env, &provider.api_key_keyring) {
+        (Some(name), Some(account)) if !matches!(name.origin, Origin::Flag(_)) => Err(Failure::new(
+            Exit::Config,
+            "the key of the provider has two places",
+        )
+        .why(name.origin.point_at())
+        .why(account.origin.point_at())
+        .hint("keep one of `api_key_env` and `api_key_keyring`")),
+        (Some(name), _) => match environment.var(&name.value) {
+            Some(key) => Ok(Some(key.to_owned())),
+            None => Err(Failure::new(
+                Exit::Provider,
+                text!("the variable `{}` holds no key", name.value),
+            )
+            .why("it is not set, or empty")
+            .why(name.origin.point_at())
+            .hint(text!("set it: export {}=…", name.value))),
+        },
+        (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
+        // The usual key is not sent in the clear to a server that the person did not name a key for.
+        (None, None) if base_url.starts_with("https://") || is_loopback(base_url) => {
+            Ok(environment.var(wire.key).map(str::to_owned))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// The key, from an account in the keyring.
+fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failure> {
+    let name = &account.value;
+    let key = keyring
+        .get(name)
+        .map_err(|failure| failure.why(account.origin.point_at()))?;
+    key.ok_or_else(|| {
+        keyring::no_entry(Exit::Provider, name)
+            .why(account.origin.point_at())
+            .hint(text!("store the key: toolcell secret set {}", name))
+    })
+}
+
+fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
+    let exit = match error {
+        SetupError::MissingKey { .. } => Exit::Provider,
+        _ => Exit::Config,
+    };
+    let hint = match &error {
+        SetupError::MissingKey { .. } if name == ProviderName::Vertex => Some(format!(
+            "have tokens made: [provider] token_command = [\"gcloud\", \"auth\", \"print-access-token\"]\nor set one: export {key}=…"
+        )),
+        SetupError::MissingKey { .. } => Some(format!(
+            "set the key: export {key}=…\nor try without a model: --provider offline"
+        )),
+        SetupError::BaseUrl { .. } => {
+            Some("a base URL looks like `https://api.openai.com/v1` or `http://localhost:11434/v1`".into())
+        }
+        SetupError::Script { .. } => Some(SCRIPT_HINT.into()),
+        SetupError::Proxy { .. } => {
+            Some("check HTTPS_PROXY, http_proxy and ALL_PROXY, or exclude the host with NO_PROXY".into())
+        }
+        _ => None,
+    };
+    Failure::new(exit, text!("the provider `{}` cannot be set up", name))
+        .because(error)
+        .hints(hint)
+}
+
+/// A whole script, for whoever has one that cannot be read.
+const SCRIPT_HINT: &str = r#"a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_of_the_hint_is_one() {
+        let (_, script) = SCRIPT_HINT.split_once("such as ").unwrap();
+        toolcell_providers::scripted::Script::parse(script).unwrap();
+    }
+
+    #[test]
+    fn a_key_in_the_keyring_is_read_and_one_that_is_missing_is_named() {
+        let keyring = Keyring::in_memory();
+        let account = Sourced::flag("--test", "openai".to_owned());
+        let failure = key_in(&keyring, &account).unwrap_err();
+        assert_eq!(failure.exit, Exit::Provider);
+        assert!(format!("{failure:?}").contains("toolcell secret set openai"));
+        keyring.set("openai", "planted-key".into()).unwrap();
+        assert_eq!(key_in(&keyring, &account).unwrap(), "planted-key");
+        assert_eq!(
+            key_in(&Keyring::closed(), &account).unwrap_err().exit,
+            Exit::Config
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! The kinds of providers and the ways of calling tools, by the names that people write.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use toolcell_core::Provider;
+use toolcell_providers::text_calls::{TextCalls, TextFormat};
+use toolcell_providers::{anthropic, gemini, ollama, openai};
+
+use super::{OPENAI_KEY, OPENAI_MODEL, vertex};
+use crate::ui::suggest::nearest;
+
+/// What the providers that are reached over a network have by default.
+pub(super) struct Wire {
+    /// The variable that usually holds the key.
+    pub(super) key: &'static str,
+    /// Where the provider itself listens; empty where that depends on more.
+    pub(super) base_url: &'static str,
+    /// The model that is asked there when nobody names one; `None` where somebody must.
+    pub(super) model: Option<&'static str>,
+}
+
+impl ProviderName {
+    /// The defaults of a provider that is reached over a network.
+    pub(super) fn wire(self) -> Option<Wire> {
+        Some(match self {
+            Self::OpenAi => Wire {
+                key: OPENAI_KEY,
+                base_url: openai::OPENAI_BASE_URL,
+                model: Some(OPENAI_MODEL),
+            },
+            Self::Responses => Wire {
+                key: OPENAI_KEY,
+                base_url: openai::OPENAI_BASE_URL,
+                model: Some(OPENAI_MODEL),
+            },
+            Self::Anthropic => Wire {
+                key: "ANTHROPIC_API_KEY",
+                base_url: anthropic::ANTHROPIC_BASE_URL,
+                model: None,
+            },
+            Self::Gemini => Wire {
+                key: "GEMINI_API_KEY",
+                base_url: gemini::GEMINI_BASE_URL,
+                model: None,
+            },
+            Self::Ollama => Wire {
+                key: "OLLAMA_API_KEY",
+                base_url: ollama::OLLAMA_BASE_URL,
+                model: None,
+            },
+            Self::Vertex => Wire {
+                key: vertex::TOKEN,
+                base_url: "",
+                model: None,
+            },
+            Self::Scripted | Self::Offline => return None,
+        })
+    }
+}
+
+/// The kinds of providers, by the names that people write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub(crate) enum ProviderName {
+    /// OpenAI, or any server that speaks its Chat Completions.
+    OpenAi,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Anthropic,
+    /// Gemini, from Google.
+    Gemini,
+    /// Gemini on Vertex AI, with an access token of Google Cloud.
+    Vertex,
+    /// Ollama's own wire.
+    Ollama,
+    /// Turns from a JSON file, for tests and demonstrations.
+    Scripted,
+    /// No model: a small stand-in that matches words of the request with the tools.
+    Offline,
+}
+
+impl ProviderName {
+    /// All of them.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::OpenAi,
+        Self::Responses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::Vertex,
+        Self::Ollama,
+        Self::Scripted,
+        Self::Offline,
+    ];
+
+    /// The name, as people write it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Responses => "responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
+            Self::Ollama => "ollama",
+            Self::Scripted => "scripted",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+impl fmt::Display for ProviderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for ProviderName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(text, "provider", &Self::ALL.map(|name| (name.as_str(), name)))
+    }
+}
+
+/// How the model is told of tools, and how it calls them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub(crate) enum ToolCalls {
+    /// As the provider does it.
+    #[default]
+    Native,
+    /// As the provider does it; calls that come as text all the same are read as well.
+    Watch,
+    /// In text, for models without tool calling: `<tool_call>{"name": …, "arguments": …}</tool_call>`.
+    Hermes,
+    /// In text: `TOOL_CALL: name` and `ARGUMENTS: {…}`.
+    Vertex,
+    /// In text: `<tool>{"tool_name": …, "arguments": …}</tool>`.
+    Forge,
+    /// In text: `{"action": …, "params": …}`.
+    Heimdall,
+}
+
+impl ToolCalls {
+    const ALL: [Self; 6] = [
+        Self::Native,
+        Self::Watch,
+        Self::Hermes,
+        Self::Vertex,
+        Self::Forge,
+        Self::Heimdall,
+    ];
+
+    /// The name, as people write it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Watch => "watch",
+            Self::Hermes => "hermes",
+            Self::Vertex => "vertex",
+            Self::Forge => "forge",
+            Self::Heimdall => "heimdall",
+        }
+    }
+
+    /// A provider whose model calls tools in this way.
+    pub(super) fn around(self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        let format = match self {
+            Self::Native => return provider,
+            Self::Watch => return Arc::new(TextCalls::watching(provider)),
+            Self::Hermes => TextFormat::Hermes,
+            Self::Vertex => TextFormat::Vertex,
+            Self::Forge => TextFormat::Forge,
+            Self::Heimdall => TextFormat::Heimdall,
+        };
+        Arc::new(TextCalls::new(provider, format))
+    }
+}
+
+impl FromStr for ToolCalls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        named(
+            text,
+            "way of calling tools",
+            &Self::ALL.map(|way| (way.as_str(), way)),
+        )
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolCalls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProviderName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
+    }
+}
+
+/// The one of that name, or what to say to whoever wrote another one.
+fn named<T: Copy>(text: &str, what: &str, all: &[(&'static str, T)]) -> Result<T, String> {
+    if let Some((_, found)) = all.iter().find(|(name, _)| *name == text) {
+        return Ok(*found);
+    }
+    let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let text = text.escape_debug().to_string();
+    Err(match nearest(&text, &known).first() {
+        Some(near) => format!("there is no {what} `{text}`; did you mean `{near}`?"),
+        None => {
+            let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            format!("there is no {what} `{text}`; there are {}", known.join(", "))
+        }
+    })
+}

@@ -1,0 +1,408 @@
+//! An agent put together for a command: tools under their policies, a model, rules, a person to ask, a store.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use toolcell_agent::budget::{Budget, Prices};
+use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, SqliteStore, preset};
+use toolcell_core::{SessionStore, Tool};
+
+use crate::agent::model::{self, ProviderName, ToolCalls};
+use crate::agent::subagents;
+use crate::approval::project_rules;
+use crate::approval::terminal::{self, Known, TerminalApprover};
+use crate::components::data_flow;
+use crate::components::hook::ComponentHook;
+use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::lock;
+use crate::components::tool_lint;
+use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::file::FlowRule;
+use crate::config::layers::user_file_shown;
+use crate::config::units::Span;
+use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::scratch::overlay::Scratch;
+use crate::telemetry::log_files::Logs;
+use crate::ui::escape;
+use crate::ui::hints::{AllowHints, BudgetHints};
+use crate::ui::render::Console;
+use crate::ui::terminal::{Text, text};
+
+/// Everything that decides what an agent is.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AgentFlags {
+    /// Offer only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// What happens to the call with which the session would have read private data, read what strangers can write, and
+    /// be able to send outside [default: ask].
+    #[arg(long, value_name = "WHAT")]
+    flow: Option<FlowRule>,
+
+    /// Set what the whole session may use, over all its turns (may be repeated), such as `calls=20`, `tokens=200k`,
+    /// `wall=10m`, `cost=0.50`.
+    #[arg(long = "budget", value_name = "NAME=VALUE")]
+    budget: Vec<NamedBudget>,
+
+    /// Refuse tools and hooks that differ from `toolcell.lock`.
+    #[arg(long)]
+    locked: bool,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+/// Which model is asked, and how far a turn may go.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
+struct ModelFlags {
+    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
+    #[arg(long, value_name = "NAME")]
+    provider: Option<ProviderName>,
+
+    /// Name of the model; for `scripted`, the file with its turns.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+
+    /// Where the provider listens, such as `http://localhost:11434/v1`.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+
+    /// The environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY].
+    #[arg(long, value_name = "VARIABLE")]
+    api_key_env: Option<String>,
+
+    /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
+    /// calling: `hermes`, `vertex`, `forge`, `heimdall` [default: native].
+    #[arg(long, value_name = "WAY")]
+    tool_calls: Option<ToolCalls>,
+
+    /// How much the model shall reason, in the provider's words, such as `low` or `high`.
+    #[arg(long, value_name = "EFFORT")]
+    reasoning: Option<String>,
+
+    /// Requests to the model in one turn [default: 50].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+
+    /// Wall time of one turn, such as `90s` or `5m` [default: none].
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Span>,
+
+    /// The style of the loop: `heimdall`, `waterfell`, `vertex`, `forge`.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+/// An agent, and what is needed to show what it does.
+pub(crate) struct AgentSetup {
+    /// The agent.
+    pub(crate) agent: Agent,
+    /// Which model it asks and why, on one line.
+    pub(crate) note: Text,
+    /// What would allow what is denied to its tools.
+    pub(crate) hints: Arc<AllowHints>,
+    /// What would raise a budget that is used up.
+    pub(crate) budget_hints: BudgetHints,
+    /// Where the changes of its tools go that do not go to the files themselves.
+    pub(crate) scratch: Vec<Scratch>,
+    /// Where everything is written down that happens, if anywhere.
+    pub(crate) logs: Option<Logs>,
+    /// Whether its sessions are kept.
+    pub(crate) is_kept: bool,
+    /// Whether a person can be asked.
+    pub(crate) is_attended: bool,
+}
+
+impl AgentFlags {
+    /// Puts the flags into the last layer of the configuration.
+    fn apply(&self, overrides: &mut Overrides) {
+        self.policy.apply(overrides);
+        overrides.flow = self.flow;
+        overrides.budget.clone_from(&self.budget);
+        let model = &self.model;
+        overrides.provider = model.provider;
+        overrides.model.clone_from(&model.model);
+        overrides.base_url.clone_from(&model.base_url);
+        overrides.api_key_env.clone_from(&model.api_key_env);
+        overrides.tool_calls = model.tool_calls;
+        overrides.reasoning.clone_from(&model.reasoning);
+        overrides.max_steps = model.max_steps;
+        overrides.deadline = model.deadline.map(|span| span.0);
+        overrides.preset.clone_from(&model.preset);
+    }
+
+    /// Puts an agent together.
+    ///
+    /// # Errors
+    /// When the configuration, the model or a tool cannot be used.
+    pub(crate) async fn assemble(
+        &self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+        store: Option<Arc<dyn SessionStore>>,
+    ) -> Result<AgentSetup, Failure> {
+        self.apply(&mut overrides);
+        let settings = config::load(environment, overrides)?;
+        let chosen = model::choose(&settings.provider, environment)?;
+        let model = &chosen.provider.info().model;
+        let prices = prices(&settings.budget, &settings.prices, model, environment)?;
+        let toolbox = ComponentLoader::open(environment, &settings, console)?;
+        let also = subagents::components(&settings);
+        let (loaded, mains) = load_all(&toolbox, &self.tools, &also, console).await?;
+        let hooks = toolbox.hooks().await?;
+        let suspicions = tool_lint::among(&loaded);
+        if self.locked {
+            lock::check(&loaded, Some(&hooks), environment)?;
+        } else {
+            // What is locked was looked at.
+            for suspicion in suspicions.values().flatten() {
+                console.note(text!("look out: {}", suspicion));
+            }
+        }
+        let tools: Vec<Arc<dyn Tool>> = loaded[..mains]
+            .iter()
+            .flat_map(|loaded| loaded.tools.iter().cloned())
+            .collect();
+        let hook_flow = data_flow::of_hooks(&hooks);
+        let hooks: Vec<Arc<dyn Hook>> = hooks
+            .into_iter()
+            .map(|hook| -> Arc<dyn Hook> {
+                let user_file = user_file_shown(environment);
+                Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file))
+            })
+            .collect();
+        let mut approvals = terminal::rules(&settings, environment);
+        let of_projects = project_rules::of(&loaded, &approvals.rules);
+        approvals.rules.extend(of_projects);
+        let mut agent = Agent::builder(chosen.provider)
+            .tools(tools)
+            .policy(loop_policy(&settings, settings.budget.budget(prices)))
+            .model(settings.provider.model_settings())
+            .approvals(approvals.clone());
+        for (tool, flow) in data_flow::of_tools(&loaded[..mains], hook_flow) {
+            agent = agent.flow(tool, flow);
+        }
+        for hook in &hooks {
+            agent = agent.hook(hook.clone());
+        }
+        let rules = subagents::Rules {
+            approvals: &approvals,
+            hooks: &hooks,
+            hook_flow,
+        };
+        agent = subagents::offer(agent, &settings, &loaded, mains, &rules, environment)?;
+        let is_kept = store.is_some();
+        if let Some(store) = store {
+            agent = agent.store(store);
+        }
+        let known = known(&loaded, &suspicions, environment);
+        let approver = TerminalApprover::new(environment, console, known, is_kept);
+        let is_attended = approver.is_some();
+        if let Some(approver) = approver {
+            agent = agent.approver(approver);
+        }
+        let agent = agent.build().map_err(|e| match e {
+            BuildError::DuplicateHook { .. } | BuildError::HookCycle { .. } => {
+                Failure::new(Exit::Config, "the hooks cannot run together")
+                    .because(e)
+                    .hint("say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`")
+            }
+            e => Failure::new(Exit::Config, "the tools cannot be offered together")
+                .because(e)
+                .hint("choose among them with --tool"),
+        })?;
+        Ok(AgentSetup {
+            agent,
+            note: chosen.note,
+            hints: Arc::new(AllowHints::new(&loaded, environment)),
+            budget_hints: BudgetHints::new(&settings, prices, environment),
+            scratch: Scratch::of(&loaded, &settings, environment),
+            logs: Logs::open(settings.log.as_ref(), environment)?,
+            is_kept,
+            is_attended,
+        })
+    }
+}
+
+/// Where sessions are kept.
+fn store_path(environment: &Environment) -> Option<PathBuf> {
+    environment
+        .state_dir
+        .as_ref()
+        .map(|dir| dir.join("sessions.sqlite"))
+}
+
+/// Opens the person's sessions.
+///
+/// # Errors
+/// When there is no place for them, or the file cannot be used.
+pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
+    let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
+    let path = store_path(environment).ok_or_else(|| fail().why("there is no home directory"))?;
+    let open = || -> anyhow::Result<SqliteStore> {
+        if let Some(dir) = path.parent() {
+            toolcell_fs::private_dir(dir)?;
+        }
+        Ok(SqliteStore::open(&path)?)
+    };
+    match open() {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(fail().why(text!("`{}`", environment.shown(&path))).because(error)),
+    }
+}
+
+/// What the tokens of a model cost, where a budget of money needs to know it.
+///
+/// # Errors
+/// When it does, and nobody said it: the budget would never be used up.
+pub(crate) fn prices(
+    budget: &SourcedBudget,
+    prices: &BTreeMap<String, Prices>,
+    model: &str,
+    environment: &Environment,
+) -> Result<Option<Prices>, Failure> {
+    let known = prices.get(model).copied();
+    match budget.get("cost") {
+        Some(cost) if known.is_none() => Err(Failure::new(
+            Exit::Config,
+            text!("the budget `cost` needs to know what `{}` costs", model),
+        )
+        .why(cost.origin.point_at())
+        .hint(text!(
+            "say what a million tokens cost, in {}: [prices.{}] input = …, output = …",
+            user_file_shown(environment),
+            escape::toml(model)
+        ))),
+        _ => Ok(known),
+    }
+}
+
+/// The rules of the loop, with what configuration says.
+fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
+    let preset = settings
+        .preset
+        .as_ref()
+        .and_then(|preset| preset::named(&preset.value));
+    let mut policy = preset.unwrap_or_default();
+    policy.budget = budget;
+    if let Some(reasoning) = settings.provider.reasoning() {
+        policy.reasoning = reasoning;
+    }
+    if let Some(steps) = &settings.max_steps {
+        policy.max_steps = steps.value;
+    }
+    if let Some(deadline) = &settings.deadline {
+        policy.deadline_ms = Some(u64::try_from(deadline.value.as_millis()).unwrap_or(u64::MAX));
+    }
+    policy
+}
+
+/// What is known of each tool that a person may be asked about.
+fn known(
+    loaded: &[Loaded],
+    suspicions: &BTreeMap<String, Vec<String>>,
+    environment: &Environment,
+) -> BTreeMap<String, Known> {
+    let of_component = |loaded: &Loaded| {
+        let known = Known {
+            digest: loaded.component.digest().to_string(),
+            component: loaded.settings.name.clone(),
+            reach: (loaded.settings.grants.iter())
+                .map(|line| terminal::reach(line, environment))
+                .collect(),
+            suspicions: suspicions.get(&loaded.settings.name).cloned().unwrap_or_default(),
+        };
+        let names: Vec<String> = loaded
+            .tools
+            .iter()
+            .map(|tool| tool.spec().name.to_string())
+            .collect();
+        names.into_iter().map(move |name| (name, known.clone()))
+    };
+    loaded.iter().flat_map(of_component).collect()
+}
+
+/// Loads the components that were named, or all that are switched on.
+pub(crate) async fn load(
+    toolbox: &ComponentLoader<'_>,
+    named: &[String],
+    console: &Console,
+) -> Result<Vec<Loaded>, Failure> {
+    Ok(load_all(toolbox, named, &[], console).await?.0)
+}
+
+/// The same, and after them those of `also` that are not among them; with the number of those before.
+async fn load_all(
+    toolbox: &ComponentLoader<'_>,
+    named: &[String],
+    also: &[String],
+    console: &Console,
+) -> Result<(Vec<Loaded>, usize), Failure> {
+    let mut wanted: Vec<ToolSettings> = Vec::new();
+    if named.is_empty() {
+        for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
+            if tool.is_of_project() {
+                console.note(text!(
+                    "this project brings the component `{}`; offer it with --tool {}",
+                    tool.name,
+                    tool.name
+                ));
+            } else {
+                wanted.push(tool.clone());
+            }
+        }
+    }
+    for name in named {
+        let found = toolbox.find(name).await?;
+        if let Some(tool) = &found.tool {
+            return Err(Failure::new(
+                Exit::Usage,
+                text!("`--tool {}` names one tool of a component", name),
+            )
+            .why(text!(
+                "`{}` comes with everything else in `{}`",
+                tool,
+                found.settings.name
+            ))
+            .hint(text!(
+                "offer the whole component: --tool {}",
+                escape::shell(&component_of(&found.settings, name))
+            )));
+        }
+        if !wanted.iter().any(|known| known.name == found.settings.name) {
+            wanted.push(found.settings);
+        }
+    }
+    let mains = wanted.len();
+    for name in also {
+        if let Some(tool) = toolbox.settings.tools.get(name)
+            && !wanted.iter().any(|known| known.name == *name)
+        {
+            wanted.push(tool.clone());
+        }
+    }
+    toolbox.check_flags(&wanted)?;
+    let mut loaded = Vec::new();
+    for settings in &wanted {
+        loaded.push(toolbox.load(settings).await?);
+    }
+    Ok((loaded, mains))
+}
+
+fn component_of(settings: &ToolSettings, written: &str) -> String {
+    match (&settings.component, written.rsplit_once('#')) {
+        (ComponentSource::File(_), Some((path, _))) => path.to_owned(),
+        _ => settings.name.clone(),
+    }
+}

@@ -1,0 +1,107 @@
+//! The agents of `[agents]`, offered to the main one as tools: each with its own model, components and budget, under the
+//! same rules, and with the person at the same terminal.
+
+use std::sync::Arc;
+
+use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
+use toolcell_core::Tool;
+use toolcell_core::event::Flow;
+
+use crate::agent::model;
+use crate::agent::setup::prices;
+use crate::components::data_flow;
+use crate::components::loader::Loaded;
+use crate::config::{AgentSettings, Settings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// The names of the components that agents have and the main one perhaps has not.
+pub(crate) fn components(settings: &Settings) -> Vec<String> {
+    let agents = settings.agents.values();
+    let named = agents.flat_map(|agent| agent.tools.iter().flatten());
+    named.map(|tool| tool.value.clone()).collect()
+}
+
+/// What holds for everybody: an agent is no way around it.
+pub(crate) struct Rules<'a> {
+    /// Which calls a person decides on.
+    pub(crate) approvals: &'a Approvals,
+    /// Who else looks at them.
+    pub(crate) hooks: &'a [Arc<dyn Hook>],
+    /// What those touch.
+    pub(crate) hook_flow: Flow,
+}
+
+/// Offers all agents. `loaded` are the components of everybody, those of the main agent first; it has `mains` of them.
+///
+/// # Errors
+/// When the model of one cannot be set up, or its tools cannot be offered together.
+pub(crate) fn offer(
+    mut main: AgentBuilder,
+    settings: &Settings,
+    loaded: &[Loaded],
+    mains: usize,
+    rules: &Rules<'_>,
+    environment: &Environment,
+) -> Result<AgentBuilder, Failure> {
+    for agent in settings.agents.values() {
+        let own: Vec<&Loaded> = match &agent.tools {
+            None => loaded[..mains].iter().collect(),
+            Some(names) => loaded
+                .iter()
+                .filter(|loaded| names.iter().any(|name| name.value == loaded.settings.name))
+                .collect(),
+        };
+        let built = one(agent, settings, &own, rules, environment).map_err(|failure| {
+            failure.why(text!(
+                "it is for the agent `{}`\n{}",
+                agent.name,
+                agent.origin.point_at()
+            ))
+        })?;
+        main = main
+            .agent(&agent.name, &agent.description.value, &built)
+            .map_err(|error| Failure::new(Exit::Config, "an agent cannot be offered").because(error))?;
+    }
+    Ok(main)
+}
+
+fn one(
+    agent: &AgentSettings,
+    settings: &Settings,
+    loaded: &[&Loaded],
+    rules: &Rules<'_>,
+    environment: &Environment,
+) -> Result<Agent, Failure> {
+    let provider = settings.provider.with(&agent.provider);
+    let chosen = model::choose(&provider, environment)?;
+    let model = &chosen.provider.info().model;
+    let prices = prices(&agent.budget, &settings.prices, model, environment)?;
+    let mut policy = LoopPolicy {
+        budget: agent.budget.budget(prices),
+        ..LoopPolicy::default()
+    };
+    if let Some(steps) = &agent.max_steps {
+        policy.max_steps = steps.value;
+    }
+    if let Some(reasoning) = provider.reasoning() {
+        policy.reasoning = reasoning;
+    }
+    let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
+    let mut builder = Agent::builder(chosen.provider)
+        .tools(tools.collect::<Vec<Arc<dyn Tool>>>())
+        .instructions(&agent.instructions)
+        .policy(policy)
+        .model(provider.model_settings())
+        .approvals(rules.approvals.clone());
+    for (tool, flow) in data_flow::of_tools(loaded.iter().copied(), rules.hook_flow) {
+        builder = builder.flow(tool, flow);
+    }
+    for hook in rules.hooks {
+        builder = builder.hook(hook.clone());
+    }
+    builder
+        .build()
+        .map_err(|error| Failure::new(Exit::Config, "the tools cannot be offered together").because(error))
+}

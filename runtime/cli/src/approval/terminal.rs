@@ -1,0 +1,530 @@
+//! A person at the terminal decides on calls, and what they decided for always is remembered.
+//!
+//! What is remembered ([`Remembered`]) answers questions that a rule asks; the question of the flow guard is asked each time.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use toolcell_agent::{
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+};
+use toolcell_core::{BoxFuture, Grant};
+
+use crate::approval::saved_approvals::{self, ArgumentPattern, Remembered, Scope};
+use crate::config::Settings;
+use crate::config::file::{FlowRule, VerdictWord};
+use crate::config::settings::GrantLine;
+use crate::environment::Environment;
+use crate::ui::render::Console;
+use crate::ui::terminal::{
+    Answer, Asking, Choice, Exhibit, Fact, Lookalike, Own, Question, Shown, Text, lookalike, text,
+};
+
+/// Most texts in the arguments of one call for which a person is asked for patterns.
+const MAX_PATTERNS: usize = 8;
+
+/// Characters of a text that are shown where its pattern is asked for; the whole of it stands above.
+const SHOWN_CHARS: usize = 60;
+
+/// Most grants of a tool that a question names.
+const MAX_REACH: usize = 4;
+
+/// Most warnings of one kind that a question names.
+const MAX_WARNINGS: usize = 3;
+
+/// Most characters of the reason for a question, and of a warning, that are shown.
+const MAX_REASON: usize = 400;
+
+/// Longest text in the arguments that is looked at as a name, in bytes.
+const MAX_NAME: usize = 1_000;
+
+/// How often a question is asked again after an answer for always was not confirmed.
+const MAX_TRIES: usize = 3;
+
+/// The rules of the loop, as configuration has them.
+pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals {
+    Approvals {
+        rules: settings
+            .rules
+            .iter()
+            .map(|rule| ApprovalRule {
+                tool: rule.tool.clone(),
+                arguments: (rule.arguments.iter())
+                    .map(|(pointer, pattern)| (pointer.clone(), from_home(pattern, environment)))
+                    .collect(),
+                verdict: match rule.verdict {
+                    VerdictWord::Allow => Verdict::Allow,
+                    VerdictWord::Ask => Verdict::Ask,
+                    VerdictWord::Deny => Verdict::Deny,
+                },
+            })
+            .collect(),
+        flow: match settings.flow.value {
+            FlowRule::Off => FlowGuard::Off,
+            FlowRule::Ask => FlowGuard::Ask,
+            FlowRule::Refuse => FlowGuard::Refuse,
+        },
+        base: environment.cwd.to_str().map(str::to_owned),
+    }
+}
+
+/// A pattern with the home directory in the place of `~/`.
+fn from_home(pattern: &str, environment: &Environment) -> String {
+    let home = environment.home.as_deref().and_then(std::path::Path::to_str);
+    match (pattern.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) => format!("{home}/{rest}"),
+        _ => pattern.to_owned(),
+    }
+}
+
+/// What is known of the component behind a tool.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    /// Its digest.
+    pub(crate) digest: String,
+    /// Its name in configuration.
+    pub(crate) component: String,
+    /// What each of its grants lets it do.
+    pub(crate) reach: Vec<Text>,
+    /// What a person should look at in its words.
+    pub(crate) suspicions: Vec<String>,
+}
+
+/// Asks the person at the terminal.
+pub(crate) struct TerminalApprover(Arc<Memory>);
+
+struct Memory {
+    console: Console,
+    /// The component behind each tool.
+    known: BTreeMap<String, Known>,
+    file: Option<PathBuf>,
+    remembered: Mutex<Vec<Remembered>>,
+    /// Where relative patterns of paths start.
+    base: Option<String>,
+    /// Whether the session is kept, so that another process can ask again.
+    is_kept: bool,
+}
+
+impl TerminalApprover {
+    /// An approver, where there is a terminal to ask at; without one every question is answered with no.
+    pub(crate) fn new(
+        environment: &Environment,
+        console: &Console,
+        known: BTreeMap<String, Known>,
+        is_kept: bool,
+    ) -> Option<Arc<Self>> {
+        let terminals = environment.terminals;
+        if !terminals.stdin || !terminals.stderr {
+            return None;
+        }
+        let file = saved_approvals::file(environment);
+        let remembered = match file.as_deref().map(saved_approvals::read).transpose() {
+            Ok(remembered) => remembered.unwrap_or_default(),
+            Err(error) => {
+                console.note(text!("remembered approvals are not used: {}", error));
+                Vec::new()
+            }
+        };
+        Some(Arc::new(Self(Arc::new(Memory {
+            console: console.clone(),
+            known,
+            file,
+            remembered: Mutex::new(remembered),
+            base: environment.cwd.to_str().map(str::to_owned),
+            is_kept,
+        }))))
+    }
+}
+
+impl Memory {
+    /// Whether a person answered for always what is asked. The flow guard asks about one moment, so that nothing
+    /// remembered answers it.
+    fn is_answered(&self, request: &ApprovalRequest) -> bool {
+        request.cause == ApprovalCause::Rule && self.is_remembered(request)
+    }
+
+    fn is_remembered(&self, request: &ApprovalRequest) -> bool {
+        let Some(Known { digest, .. }) = self.known.get(&request.tool) else {
+            return false;
+        };
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered
+            .iter()
+            .any(|known| known.allows(request, digest, self.base.as_deref()))
+    }
+
+    fn remember(&self, request: &ApprovalRequest, arguments: Scope) {
+        let (Some(file), Some(Known { digest, .. })) = (&self.file, self.known.get(&request.tool)) else {
+            self.console
+                .note("it is not remembered: there is no place for it");
+            return;
+        };
+        let new = Remembered {
+            tool: request.tool.clone(),
+            digest: digest.clone(),
+            arguments,
+            places: saved_approvals::places_of(request),
+        };
+        self.console
+            .note(text!("from now on `{}` runs {}", new.tool, new.arguments));
+        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another process may have added some, or a person deleted some, since they were read.
+        let written = saved_approvals::read(file).and_then(|mut all| {
+            all.push(new.clone());
+            saved_approvals::write(file, &all)
+        });
+        remembered.push(new);
+        if let Err(error) = written {
+            self.console
+                .note(text!("it holds for this session only: {}", error));
+        }
+    }
+
+    /// Asks for a pattern for each text in the arguments; `None` if the user gives up.
+    fn ask_for_patterns(
+        &self,
+        request: &ApprovalRequest,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<Option<ArgumentPattern>> {
+        asking.say("  `*` stands for any characters; an empty line keeps the text as it is")?;
+        let mut patterns = BTreeMap::new();
+        for (pointer, text) in saved_approvals::texts(&request.arguments) {
+            let now = Value::String(shortened(&text)).to_string();
+            loop {
+                let question = text!("  for {}, now {}", Shown(&pointer), Shown(&now));
+                let Answer::Line(pattern) = asking.line(question)? else {
+                    return Ok(None);
+                };
+                if pattern.is_empty() {
+                    break;
+                }
+                let one = BTreeMap::from([(pointer.clone(), pattern.clone())]);
+                if ArgumentPattern::new(request, one, self.base.as_deref()).is_some() {
+                    patterns.insert(pointer, pattern);
+                    break;
+                }
+                asking.say("  it does not match the text, or the text has `..` in it")?;
+            }
+        }
+        Ok(ArgumentPattern::new(request, patterns, self.base.as_deref()))
+    }
+
+    /// Shows what an answer for always will cover, and asks whether that is meant.
+    fn confirms(
+        &self,
+        request: &ApprovalRequest,
+        scope: &Scope,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<bool> {
+        let covers = match scope {
+            Scope::Any => "it covers this tool with any arguments, whatever they name",
+            Scope::Exactly(_) => "it covers exactly the arguments above",
+            Scope::ArgumentPattern(_) => {
+                "it covers arguments like those above, in which the texts below may be others"
+            }
+        };
+        let mut facts = vec![Fact::Plain(covers.into())];
+        if let Scope::ArgumentPattern(like) = scope {
+            for (pointer, pattern) in like.patterns().take(MAX_PATTERNS) {
+                let text = text!("{} is any text that matches {}", Shown(pointer), Shown(pattern));
+                facts.push(Fact::Plain(text));
+            }
+        }
+        if !matches!(scope, Scope::Any) {
+            facts.extend(leads(request).map(Fact::Plain));
+        }
+        facts.extend(self.reach(&request.tool).map(Fact::Plain));
+        facts.push(Fact::Plain(
+            "it holds in every session, until the component changes or `toolcell approval forget` takes it back".into(),
+        ));
+        let question = Question {
+            title: text!("from now on, never ask about `{}` again?", request.tool),
+            exhibit: (!matches!(scope, Scope::Any)).then(|| Exhibit::arguments(&request.arguments)),
+            facts,
+            choices: vec![
+                choice('y', "yes", "yes, always"),
+                choice('n', "no", "no, ask me again"),
+            ],
+            is_lasting: true,
+        };
+        Ok(asking.choose(&question)? == Answer::Key('y'))
+    }
+
+    /// What the tool can reach with any call, by its grants.
+    fn reach(&self, tool: &str) -> Option<Text> {
+        let known = self.known.get(tool)?;
+        if known.reach.is_empty() {
+            return Some(text!(
+                "it belongs to `{}`, which can compute and log, and reach nothing",
+                known.component
+            ));
+        }
+        let more = known.reach.len().saturating_sub(MAX_REACH);
+        let reach = Text::join(known.reach.iter().take(MAX_REACH).cloned(), "; ");
+        Some(if more > 0 {
+            text!(
+                "it belongs to `{}`, which can {}; and {} more",
+                known.component,
+                reach,
+                more
+            )
+        } else {
+            text!("it belongs to `{}`, which can {}", known.component, reach)
+        })
+    }
+
+    /// What is asked about a call: the tool and what it can reach in words of ours, below exactly what will be executed.
+    fn question(&self, request: &ApprovalRequest, rule_alone: bool) -> Question {
+        let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
+        facts.extend(self.reach(&request.tool).map(Fact::Plain));
+        let suspicions = self
+            .known
+            .get(&request.tool)
+            .map(|known| known.suspicions.as_slice());
+        facts.extend(warnings(suspicions.unwrap_or_default()));
+        facts.extend(lookalikes(&request.arguments));
+        facts.push(Fact::Plain(
+            text!("asked because of {}", request.reason).excerpt(MAX_REASON),
+        ));
+        let mut choices = vec![choice('y', "yes", "once")];
+        if rule_alone {
+            choices.push(choice('a', "always", "always with these arguments"));
+            if offers_patterns(request) {
+                choices.push(choice('p', "pattern", "always with some like these"));
+            }
+            choices.push(choice('t', "tool", "always, with any"));
+        }
+        if self.is_kept {
+            choices.push(choice('l', "later", "later"));
+        }
+        choices.push(choice('n', "no", "no"));
+        Question {
+            title: text!("`{}` wants to run with", request.tool),
+            exhibit: Some(Exhibit::arguments(&request.arguments)),
+            facts,
+            choices,
+            is_lasting: false,
+        }
+    }
+
+    fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
+        if self.is_answered(request) {
+            return Decision::Approve;
+        }
+        let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
+        let decided = self
+            .console
+            .ask(&is_withdrawn, |asking| self.decide(request, asking));
+        // Another question may have been asked before this one, and its answer may hold for this one, too.
+        let (decision, scope) = decided.unwrap_or_else(|_| (nobody(), None));
+        if let Some(scope) = scope {
+            self.remember(request, scope);
+        }
+        decision
+    }
+
+    fn decide(
+        &self,
+        request: &ApprovalRequest,
+        asking: &mut Asking<'_>,
+    ) -> io::Result<(Decision, Option<Scope>)> {
+        let question = self.question(request, request.cause == ApprovalCause::Rule);
+        for _ in 0..MAX_TRIES {
+            let scope = match asking.choose(&question)? {
+                Answer::Key('y') => return Ok((Decision::Approve, None)),
+                Answer::Key('l') => return Ok((Decision::Later, None)),
+                Answer::Key('a') => Some(Scope::Exactly(request.arguments.clone())),
+                Answer::Key('t') => Some(Scope::Any),
+                Answer::Key('p') => self
+                    .ask_for_patterns(request, asking)?
+                    .map(Scope::ArgumentPattern),
+                Answer::Key(_) => return Ok((Decision::Deny { reason: None }, None)),
+                _ => return Ok((nobody(), None)),
+            };
+            if let Some(scope) = scope
+                && self.confirms(request, &scope, asking)?
+            {
+                return Ok((Decision::Approve, Some(scope)));
+            }
+        }
+        Ok((Decision::Deny { reason: None }, None))
+    }
+}
+
+fn nobody() -> Decision {
+    Decision::Deny {
+        reason: Some("there is nobody to ask".into()),
+    }
+}
+
+fn choice(key: char, word: &'static str, means: &'static str) -> Choice {
+    Choice { key, word, means }
+}
+
+/// A text where its pattern is asked for; the whole of it stands above.
+fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Where the arguments really lead, under the grants of the tool.
+fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
+    let more = request.places.len().saturating_sub(MAX_REACH);
+    let shown = request.places.iter().take(MAX_REACH).map(|place| {
+        let to = place.real.as_deref().unwrap_or(&place.plain);
+        text!("{} leads to {}", Shown(&place.pointer), Shown(to))
+    });
+    shown.chain((more > 0).then(|| text!("and {} more arguments lead somewhere", more)))
+}
+
+/// Some of the warnings, and how many more there are.
+fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
+    let more = all.len().saturating_sub(MAX_WARNINGS);
+    let shown = all.iter().take(MAX_WARNINGS);
+    let shown = shown.map(|warning| Fact::Warning(text!("{}", warning).excerpt(MAX_REASON)));
+    let rest =
+        (more > 0).then(|| Fact::Warning(text!("and {} more; `toolcell tool inspect` shows them", more)));
+    shown.chain(rest)
+}
+
+/// Names in the arguments that look like other names.
+fn lookalikes(arguments: &Value) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for (pointer, text) in saved_approvals::texts(arguments) {
+        // A text with blanks or line ends is no name.
+        if text.len() > MAX_NAME || text.contains([' ', '\n']) {
+            continue;
+        }
+        facts.extend(lookalike(&text).map(|found| {
+            let (at, text) = (Shown(&pointer), Shown(&text));
+            Fact::Warning(match found {
+                Lookalike::MixedScripts => text!("{} mixes letters of several writings: {}", at, text),
+                Lookalike::LooksLike(other) => {
+                    text!("{} is not {}, it only looks like it", at, Shown(&other))
+                }
+                Lookalike::OddBlank => text!("{} has a blank that is not the space: {}", at, text),
+                Lookalike::Punycode => {
+                    text!(
+                        "{} has a host in Punycode, which browsers show in other letters: {}",
+                        at,
+                        text
+                    )
+                }
+            })
+        }));
+    }
+    let more = facts.len().saturating_sub(MAX_WARNINGS);
+    facts.truncate(MAX_WARNINGS);
+    if more > 0 {
+        facts.push(Fact::Warning(text!(
+            "and {} more names that look like others",
+            more
+        )));
+    }
+    facts
+}
+
+/// What a grant lets a tool do, in words: `read and change files in `~/notes``.
+pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
+    match &line.grant {
+        Grant::Dir { host, guest, access } => {
+            // Without `.` in the middle of the path.
+            let host: PathBuf = environment.path(host, &line.base).components().collect();
+            let host = environment.shown(&host);
+            let does = if access.can_change() {
+                "change files in"
+            } else {
+                "read files in"
+            };
+            match guest {
+                None => text!("{} `{}`", Own(does), host),
+                Some(guest) => text!("{} `{}`, which it sees as `{}`", Own(does), host, guest),
+            }
+        }
+        Grant::Env { name, .. } => text!("see the variable `{}`", name),
+        Grant::Bucket(bucket) if bucket.write => text!("change the bucket `{}`", bucket.bucket),
+        Grant::Bucket(bucket) => text!("read the bucket `{}`", bucket.bucket),
+        Grant::Http(http) => text!("send requests: `{}`", Grant::Http(http.clone())),
+        denial => text!("not use `{}`", denial),
+    }
+}
+
+/// Whether there are texts in the arguments that could have patterns, and not too many to be asked for each.
+fn offers_patterns(request: &ApprovalRequest) -> bool {
+    (1..=MAX_PATTERNS).contains(&saved_approvals::texts(&request.arguments).len())
+}
+
+impl Approver for TerminalApprover {
+    fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
+        let (asking, request) = (self.0.clone(), request.clone());
+        Box::pin(async move {
+            // Reading a line blocks its thread. When the turn is cancelled this future is dropped, and the question with it.
+            let withdrawn = Withdrawn::default();
+            let flag = withdrawn.0.clone();
+            let asked = tokio::task::spawn_blocking(move || asking.answer(&request, &flag));
+            asked.await.unwrap_or(Decision::Deny { reason: None })
+        })
+    }
+}
+
+/// Set when nobody waits for the answer any more.
+#[derive(Default)]
+struct Withdrawn(Arc<AtomicBool>);
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    use serde_json::json;
+
+    #[test]
+    fn the_question_of_the_flow_guard_is_never_answered_from_memory() {
+        let environment = Environment::for_tests(Path::new("/"), &[]);
+        let known = Known {
+            digest: "sha256:x".into(),
+            ..Known::default()
+        };
+        let asking = Memory {
+            console: Console::new(&environment),
+            known: BTreeMap::from([("files_write".to_owned(), known)]),
+            file: None,
+            remembered: Mutex::new(vec![Remembered {
+                tool: "files_write".into(),
+                digest: "sha256:x".into(),
+                arguments: Scope::Any,
+                places: BTreeMap::new(),
+            }]),
+            base: None,
+            is_kept: false,
+        };
+        for (cause, answered) in [
+            (ApprovalCause::Rule, true),
+            (ApprovalCause::Flow, false),
+            (ApprovalCause::RuleAndFlow, false),
+        ] {
+            let request = ApprovalRequest {
+                id: "1".into(),
+                tool: "files_write".into(),
+                arguments: json!({}),
+                cause,
+                reason: "the rule `ask for files_*`".into(),
+                places: Vec::new(),
+            };
+            assert_eq!(asking.is_answered(&request), answered, "{cause:?}");
+        }
+    }
+}

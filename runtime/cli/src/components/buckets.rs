@@ -1,0 +1,71 @@
+//! The person's buckets: one file, opened when the first tool asks for a bucket that is granted to it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolcell_agent::{BucketLimits, SqliteBuckets};
+use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
+
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// The store, which makes no file before it is used.
+pub(crate) struct Buckets {
+    path: Option<PathBuf>,
+    store: Mutex<Option<Arc<SqliteBuckets>>>,
+}
+
+impl Buckets {
+    pub(crate) fn new(environment: &Environment) -> Self {
+        Self {
+            path: path(environment),
+            store: Mutex::default(),
+        }
+    }
+
+    fn store(&self) -> Result<Arc<SqliteBuckets>, KeyValueError> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = &*store {
+            return Ok(store.clone());
+        }
+        let fail = |message: String| KeyValueError::Failed { message };
+        let path = self.path.as_ref();
+        let path = path.ok_or_else(|| fail("there is no home directory".into()))?;
+        if let Some(dir) = path.parent() {
+            toolcell_fs::private_dir(dir).map_err(|e| fail(format!("{:#}", anyhow::Error::new(e))))?;
+        }
+        let opened = Arc::new(SqliteBuckets::open(path, BucketLimits::default())?);
+        *store = Some(opened.clone());
+        Ok(opened)
+    }
+}
+
+impl KeyValueStore for Buckets {
+    fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
+        Box::pin(async move { self.store()?.open(bucket).await })
+    }
+}
+
+/// Where the buckets lie.
+pub(crate) fn path(environment: &Environment) -> Option<PathBuf> {
+    let dir = environment.data_dir.as_ref();
+    dir.map(|dir| dir.join("buckets.sqlite"))
+}
+
+/// Makes sure that buckets can be used, so that a person reads why not before a tool fails with less.
+///
+/// # Errors
+/// When there is no place for them, or the file cannot be used.
+pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
+    let checked = Buckets::new(environment).store();
+    checked.map(drop).map_err(|error| {
+        let failure = Failure::new(Exit::Config, "buckets of tools cannot be kept");
+        match path(environment) {
+            Some(path) => failure
+                .why(text!("`{}`", environment.shown(&path)))
+                .because(error),
+            None => failure.because(error),
+        }
+    })
+}

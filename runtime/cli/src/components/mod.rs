@@ -1,0 +1,12 @@
+//! Components: from a name to loaded tools and hooks, with their grants, secrets, buckets and lock.
+
+pub(crate) mod buckets;
+pub(crate) mod builtin;
+pub(crate) mod data_flow;
+pub(crate) mod hook;
+pub(crate) mod keyring;
+pub(crate) mod loader;
+pub(crate) mod lock;
+pub(crate) mod secrets;
+pub(crate) mod tool_lint;
+pub(crate) mod trust;

@@ -1,0 +1,173 @@
+//! The values of secrets, from where configuration says that they are.
+//!
+//! They go from here to the host's side of the sandbox and nowhere else. A value that is missing is an error only for the
+//! tool that is bound to it.
+
+use toolcell_core::{SecretBinding, Secrets};
+use toolcell_fs::{FileError, Rules};
+
+use crate::components::keyring::{self, Keyring};
+use crate::config::Settings;
+use crate::config::file::SecretTable;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// Largest file that holds a secret, in bytes.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Reads all values that are there, except those in the keyring.
+///
+/// # Errors
+/// When a file cannot be read, or a value is too short or has characters that no secret has. The value is not shown.
+pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Secrets, Failure> {
+    let mut secrets = Secrets::default();
+    for (name, table) in &settings.secrets {
+        let fail = || Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name));
+        let value = match table {
+            SecretTable {
+                env: Some(variable),
+                file: None,
+                keyring: None,
+            } => environment.var(variable).map(str::to_owned),
+            SecretTable {
+                env: None,
+                file: Some(file),
+                keyring: None,
+            } => Some(read_file(file, environment).map_err(|e| fail().because(e))?),
+            SecretTable {
+                env: None,
+                file: None,
+                keyring: Some(_),
+            } => None,
+            _ => {
+                return Err(fail()
+                    .why("it has not one place")
+                    .hint("give one of `env`, `file` and `keyring`"));
+            }
+        };
+        if let Some(value) = value {
+            secrets
+                .insert(name.as_str(), value.trim())
+                .map_err(|e| fail().because(e))?;
+        }
+    }
+    Ok(secrets)
+}
+
+/// Adds the values in the keyring that `bindings` use. The keyring is asked for no other, and not at all where a tool is
+/// bound to none of its accounts.
+///
+/// # Errors
+/// When the keyring cannot be used or has no such account, or a value is one that no secret has. The value is not shown.
+pub(crate) fn with_keyring(
+    secrets: &Secrets,
+    settings: &Settings,
+    bindings: &[SecretBinding],
+    keyring: &Keyring,
+) -> Result<Secrets, Failure> {
+    let mut secrets = secrets.clone();
+    for name in bindings.iter().map(|binding| binding.name.as_str()) {
+        let table = settings.secrets.get(name);
+        let Some(account) = table.and_then(|table| table.keyring.as_ref()) else {
+            continue;
+        };
+        let place = || format!("the configuration says that the secret `{name}` is in it");
+        let value = keyring
+            .get(account)
+            .map_err(|failure| failure.why(place()))?
+            .ok_or_else(|| {
+                keyring::no_entry(Exit::Config, account)
+                    .why(place())
+                    .hint(text!("store the value: toolcell secret set {}", account))
+            })?;
+        secrets.insert(name, value.trim()).map_err(|e| {
+            Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name)).because(e)
+        })?;
+    }
+    Ok(secrets)
+}
+
+fn read_file(written: &str, environment: &Environment) -> Result<String, FileError> {
+    let path = environment.path(written, &environment.cwd);
+    toolcell_fs::read_text(&path, &Rules::named(MAX_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::secret::{SecretPlacement, SecretResponses};
+
+    use super::*;
+    use crate::config::{self, Overrides};
+
+    const VALUE: &str = "planted-secret-value";
+
+    fn settings(dir: &std::path::Path, toml: &str) -> (Settings, Environment) {
+        let path = dir.join("config.toml");
+        std::fs::write(&path, toml).unwrap();
+        let environment = Environment::for_tests(dir, &[("MY_TOKEN", "from-the-variable")]);
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        (config::load(&environment, overrides).unwrap(), environment)
+    }
+
+    fn binding(name: &str) -> SecretBinding {
+        SecretBinding {
+            name: name.into(),
+            origins: vec!["https://example.com".into()],
+            placement: SecretPlacement::Placeholder {
+                placeholder: "HERE".into(),
+            },
+            methods: Vec::new(),
+            paths: Vec::new(),
+            responses: SecretResponses::Any,
+        }
+    }
+
+    const BOTH: &str = "[secrets.a]\nkeyring = \"token\"\n[secrets.b]\nenv = \"MY_TOKEN\"\n";
+
+    #[test]
+    fn a_secret_in_the_keyring_is_read_for_the_tool_that_is_bound_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (settings, environment) = settings(dir.path(), BOTH);
+        let secrets = read(&settings, &environment).unwrap();
+        assert!(secrets.get("a").is_none());
+        let keyring = Keyring::in_memory();
+        let failure = with_keyring(&secrets, &settings, &[binding("a")], &keyring).unwrap_err();
+        assert_eq!(failure.exit, Exit::Config);
+        assert!(format!("{failure:?}").contains("toolcell secret set token"));
+        keyring.set("token", format!(" {VALUE}\n")).unwrap();
+        let all = with_keyring(&secrets, &settings, &[binding("a"), binding("b")], &keyring).unwrap();
+        assert_eq!(all.get("a").unwrap().expose(), VALUE);
+        assert_eq!(all.get("b").unwrap().expose(), "from-the-variable");
+    }
+
+    #[test]
+    fn a_tool_that_is_not_bound_to_the_keyring_runs_without_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (settings, environment) = settings(dir.path(), BOTH);
+        let secrets = read(&settings, &environment).unwrap();
+        let closed = Keyring::closed();
+        for bindings in [vec![], vec![binding("b")]] {
+            let same = with_keyring(&secrets, &settings, &bindings, &closed).unwrap();
+            assert_eq!(same, secrets);
+        }
+        assert!(with_keyring(&secrets, &settings, &[binding("a")], &closed).is_err());
+    }
+
+    #[test]
+    fn a_secret_has_one_place() {
+        let dir = tempfile::tempdir().unwrap();
+        for table in [
+            "",
+            "env = \"A\"\nkeyring = \"b\"",
+            "file = \"a\"\nkeyring = \"b\"",
+        ] {
+            let (settings, environment) = settings(dir.path(), &format!("[secrets.a]\n{table}\n"));
+            let failure = read(&settings, &environment).unwrap_err();
+            assert!(failure.to_string().contains("not one place"), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! Grants as they hold here: paths made absolute and real, values of variables read, and the question whether one
+//! grant lies within another.
+
+use std::path::Path;
+
+use toolcell_core::denial::{BucketDenial, DeniedUse, HttpDenial, PathDenial};
+use toolcell_core::policy::{BucketGrant, DirAccess, DirGrant, Grants, HttpGrant};
+use toolcell_core::{Grant, grant::InvalidGrant};
+
+use crate::config::Origin;
+use crate::config::names::PROJECT;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// A grant as it holds here.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ResolvedGrant {
+    /// A directory that exists, without symbolic links in its path.
+    Dir(DirGrant),
+    /// A variable; `None` means the host's own value.
+    Env(String, Option<String>),
+    /// HTTP requests.
+    Http(HttpGrant),
+    /// A bucket.
+    Bucket(BucketGrant),
+    /// A file or directory that is denied, whether it exists or not.
+    Deny(PathDenial),
+    /// HTTP requests that are denied.
+    DenyHttp(HttpDenial),
+    /// A bucket that is denied.
+    DenyBucket(BucketDenial),
+}
+
+/// A grant of the command line: for one component, or for all that take part.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FlagGrant {
+    /// Name of the component; `None` means every one.
+    pub(crate) component: Option<String>,
+    /// The grant.
+    pub(crate) grant: Grant,
+}
+
+impl std::str::FromStr for FlagGrant {
+    type Err = InvalidGrant;
+
+    /// Reads `[COMPONENT:]GRANT`, where a component may be `project:NAME`. The name of a component has no `=`, and a grant has one before any colon.
+    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
+        // A component of a project has a colon in its name.
+        let before_grant = |rest: &str| {
+            rest.find(':')
+                .filter(|at| !rest[..*at].contains('=') && rest[*at..].contains('='))
+        };
+        let of_project = text.strip_prefix(PROJECT).and_then(before_grant);
+        let at = of_project
+            .map(|at| at + PROJECT.len())
+            .or_else(|| before_grant(text));
+        let (component, grant) = match at {
+            Some(at) => (Some(text[..at].trim().to_owned()), &text[at + 1..]),
+            None => (None, text),
+        };
+        Ok(Self {
+            component,
+            grant: grant.parse()?,
+        })
+    }
+}
+
+/// Makes a grant hold here. Relative paths start at `base`.
+///
+/// # Errors
+/// When a directory does not exist, is none, or cannot be reached.
+pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Result<ResolvedGrant, Failure> {
+    match grant {
+        Grant::Dir { host, guest, access } => {
+            let path = environment.path(host, base);
+            let fail = || Failure::new(Exit::Config, text!("the grant `{}` cannot be given", grant));
+            let real = path.canonicalize().map_err(|e| {
+                let fail = fail().because(e);
+                match path.parent().filter(|parent| parent.is_dir()) {
+                    Some(_) => fail.hint(text!(
+                        "make the directory first: mkdir {}",
+                        environment.shown(&path)
+                    )),
+                    None => fail.hint(text!(
+                        "`{}` does not exist; check the path",
+                        environment.shown(&path)
+                    )),
+                }
+            })?;
+            if !real.is_dir() {
+                return Err(fail()
+                    .why(text!("`{}` is no directory", environment.shown(&path)))
+                    .hint("grant the directory that holds it"));
+            }
+            let guest = guest.clone().unwrap_or_else(|| {
+                let from_home = host.starts_with('~');
+                Grant::guest_path(if from_home {
+                    real.to_str().unwrap_or(host)
+                } else {
+                    host
+                })
+            });
+            Ok(ResolvedGrant::Dir(DirGrant {
+                host: real,
+                guest,
+                access: *access,
+                overlay: None,
+            }))
+        }
+        Grant::Env { name, value } => Ok(ResolvedGrant::Env(name.clone(), value.clone())),
+        Grant::Http(http) => Ok(ResolvedGrant::Http(http.clone())),
+        Grant::Bucket(bucket) => Ok(ResolvedGrant::Bucket(bucket.clone())),
+        Grant::Deny { host } => Ok(ResolvedGrant::Deny(PathDenial {
+            host: environment.path(host, base),
+            uses: DeniedUse::All,
+            by: grant.to_string(),
+        })),
+        Grant::DenyHttp(denial) => Ok(ResolvedGrant::DenyHttp(denial.clone())),
+        Grant::DenyBucket { bucket } => Ok(ResolvedGrant::DenyBucket(BucketDenial {
+            bucket: bucket.clone(),
+            by: grant.to_string(),
+        })),
+    }
+}
+
+/// All grants of one tool, as the sandbox takes them. A directory or bucket that was granted twice at one place has the
+/// rights of both grants.
+///
+/// # Errors
+/// When two directories of the host would appear at one path of the guest, or two buckets under one name.
+pub(crate) fn gather<'a>(
+    grants: impl IntoIterator<Item = &'a ResolvedGrant>,
+    environment: &Environment,
+) -> Result<Grants, Failure> {
+    let mut all = Grants::default();
+    for grant in grants {
+        match grant {
+            ResolvedGrant::Dir(dir) => match all.dirs.iter_mut().find(|known| known.guest == dir.guest) {
+                Some(known) if known.host == dir.host => known.access = union(known.access, dir.access),
+                Some(known) => {
+                    return Err(Failure::new(
+                        Exit::Config,
+                        text!("two directories are granted at `{}`", dir.guest),
+                    )
+                    .why(text!(
+                        "`{}` and `{}` cannot both be seen there",
+                        environment.shown(&known.host),
+                        environment.shown(&dir.host)
+                    ))
+                    .hint(text!(
+                        "say where the second one appears: `read={}:/other`",
+                        environment.shown(&dir.host)
+                    )));
+                }
+                None => all.dirs.push(dir.clone()),
+            },
+            ResolvedGrant::Env(name, value) => {
+                let value = value.as_deref().or_else(|| environment.var(name));
+                if let Some(value) = value {
+                    all.env.retain(|(known, _)| known != name);
+                    all.env.push((name.clone(), value.to_owned()));
+                }
+            }
+            ResolvedGrant::Http(http) if all.http.contains(http) => {}
+            ResolvedGrant::Http(http) => all.http.push(http.clone()),
+            ResolvedGrant::Bucket(bucket) => match all.buckets.iter_mut().find(|b| b.guest == bucket.guest) {
+                Some(known) if known.bucket == bucket.bucket => known.write |= bucket.write,
+                Some(known) => {
+                    return Err(Failure::new(
+                        Exit::Config,
+                        text!("two buckets are granted under the name `{}`", bucket.guest),
+                    )
+                    .why(text!(
+                        "`{}` and `{}` cannot both be seen there",
+                        known.bucket,
+                        bucket.bucket
+                    ))
+                    .hint(text!(
+                        "say under which name the second one appears: `keyvalue={}:other`",
+                        bucket.bucket
+                    )));
+                }
+                None => all.buckets.push(bucket.clone()),
+            },
+            ResolvedGrant::Deny(denial) => push_new(&mut all.denied.paths, denial),
+            ResolvedGrant::DenyHttp(denial) => push_new(&mut all.denied.http, denial),
+            ResolvedGrant::DenyBucket(denial) => push_new(&mut all.denied.buckets, denial),
+        }
+    }
+    Ok(all)
+}
+
+fn push_new<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
+    if !list.contains(item) {
+        list.push(item.clone());
+    }
+}
+
+impl ResolvedGrant {
+    /// The same, with the place of its line where it is a denial, for the user who wonders what refused something.
+    pub(crate) fn written_at(mut self, origin: &Origin) -> Self {
+        let by = match &mut self {
+            Self::Deny(PathDenial { by, .. })
+            | Self::DenyHttp(HttpDenial { by, .. })
+            | Self::DenyBucket(BucketDenial { by, .. }) => by,
+            Self::Dir(_) | Self::Env(..) | Self::Http(_) | Self::Bucket(_) => return self,
+        };
+        if !matches!(origin, Origin::Default) {
+            *by = format!("{by} ({origin})");
+        }
+        self
+    }
+
+    /// Whether everything that `inner` grants is granted by this one, too.
+    pub(crate) fn covers(&self, inner: &Self) -> bool {
+        match (self, inner) {
+            (Self::Dir(outer), Self::Dir(inner)) => {
+                inner.host.starts_with(&outer.host) && union(outer.access, inner.access) == outer.access
+            }
+            // Another value of the same variable is another grant: whoever chooses the value steers the tool.
+            (Self::Env(..), Self::Env(..)) => self == inner,
+            (Self::Http(outer), Self::Http(inner)) => http_covers(outer, inner),
+            (Self::Bucket(outer), Self::Bucket(inner)) => {
+                outer.bucket == inner.bucket && (outer.write || !inner.write)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn union(a: DirAccess, b: DirAccess) -> DirAccess {
+    DirAccess {
+        read: a.read || b.read,
+        write: a.write || b.write,
+        create: a.create || b.create,
+        delete: a.delete || b.delete,
+    }
+}
+
+fn http_covers(outer: &HttpGrant, inner: &HttpGrant) -> bool {
+    let all_within = |inner: &[String], outer: &[String], default: &[&str]| {
+        let or_default = |list: &[String]| -> Vec<String> {
+            if list.is_empty() {
+                default.iter().map(|&s| s.to_owned()).collect()
+            } else {
+                list.to_vec()
+            }
+        };
+        let outer = or_default(outer);
+        or_default(inner).iter().all(|item| outer.contains(item))
+    };
+    // No port means the default port of each scheme, which is another one for another scheme.
+    let ports = inner.ports == outer.ports
+        || (!outer.ports.is_empty()
+            && !inner.ports.is_empty()
+            && inner.ports.iter().all(|port| outer.ports.contains(port)));
+    host_covers(&outer.host, &inner.host)
+        && all_within(&inner.schemes, &outer.schemes, &["https"])
+        && all_within(&inner.methods, &outer.methods, &["GET", "HEAD"])
+        && ports
+        && path_covers(&outer.path, &inner.path)
+        && (outer.private || !inner.private)
+}
+
+fn host_covers(outer: &str, inner: &str) -> bool {
+    match outer.strip_prefix("*.") {
+        _ if outer == "*" || outer == inner => true,
+        Some(parent) => inner
+            .strip_suffix(parent)
+            .is_some_and(|prefix| prefix.len() > 1 && prefix.ends_with('.')),
+        None => false,
+    }
+}
+
+fn path_covers(outer: &str, inner: &str) -> bool {
+    let outer = outer.trim_end_matches('/');
+    outer.is_empty()
+        || inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(line: &str, base: &Path) -> ResolvedGrant {
+        place(&line.parse().unwrap(), base, &Environment::for_tests(base, &[])).unwrap()
+    }
+
+    #[test]
+    fn a_grant_lies_within_another_when_everything_it_grants_is_granted() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::fs::create_dir(base.join("ab")).unwrap();
+        for (outer, inner, covered) in [
+            ("read=.", "read=a/b", true),
+            ("read=a", "read=.", false),
+            ("read=a", "read=ab", false),
+            ("read=a", "read=a/../ab", false),
+            ("read=.", "write=a", false),
+            ("write=.", "read+create=a", true),
+            ("read=.", "read=a:/elsewhere", true),
+            ("env=A", "env=A", true),
+            ("env=A", "env=A=1", false),
+            ("env=A=1", "env=A", false),
+            ("http=*", "http=example.com", true),
+            ("http=*", "http=10.0.0.1", false),
+            ("http=*", "http-private=example.com", false),
+            ("http=*.example.com", "http=a.example.com", true),
+            ("http=*.example.com", "http=*.b.example.com", true),
+            ("http=*.example.com", "http=example.com", false),
+            ("http=*.example.com", "http=*", false),
+            ("http=*.example.com", "http=evilexample.com", false),
+            ("http=example.com", "http=POST example.com", false),
+            ("http=GET,POST example.com", "http=example.com", false),
+            ("http=GET,HEAD,POST example.com", "http=example.com", true),
+            ("http=example.com", "http=http://example.com", false),
+            ("http=example.com", "http=https://example.com", true),
+            ("http=example.com", "http=example.com:8443", false),
+            ("http=example.com:8443", "http=example.com", false),
+            ("http=example.com/api", "http=example.com/api/v1", true),
+            ("http=example.com/api", "http=example.com/apis", false),
+            ("http=example.com/api", "http=example.com", false),
+            ("read=.", "env=A", false),
+            ("keyvalue=a", "keyvalue=a", true),
+            ("keyvalue=a", "keyvalue-read=a", true),
+            ("keyvalue=a", "keyvalue=a:other", true),
+            ("keyvalue-read=a", "keyvalue=a", false),
+            ("keyvalue=a", "keyvalue=b", false),
+            ("keyvalue=a", "keyvalue=b:a", false),
+        ] {
+            let is = placed(outer, &base).covers(&placed(inner, &base));
+            assert_eq!(is, covered, "{outer} covers {inner}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_symbolic_link_leads_where_it_leads_and_not_where_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("project")).unwrap();
+        std::fs::create_dir(base.join("secret")).unwrap();
+        std::os::unix::fs::symlink(base.join("secret"), base.join("project/innocent")).unwrap();
+        assert!(!placed("read=project", &base).covers(&placed("read=project/innocent", &base)));
+    }
+
+    #[test]
+    fn a_grant_of_the_command_line_may_name_its_component() {
+        let parse = |text: &str| {
+            let FlagGrant { component, grant } = text.parse().unwrap();
+            (component, grant.to_string())
+        };
+        assert_eq!(parse("read=."), (None, "read=.".into()));
+        assert_eq!(parse("files:read=."), (Some("files".into()), "read=.".into()));
+        assert_eq!(parse("read=a:/b"), (None, "read=a:/b".into()));
+        assert_eq!(
+            parse("fetch:http=http://localhost:80"),
+            (Some("fetch".into()), "http=http://localhost:80".into())
+        );
+        assert_eq!(parse("http=localhost:80"), (None, "http=localhost:80".into()));
+        let named = |name: &str, grant: &str| (Some(name.to_owned()), grant.to_owned());
+        assert_eq!(parse("project:x:read=."), named("project:x", "read=."));
+        assert_eq!(parse("project:x:read=a:/b"), named("project:x", "read=a:/b"));
+        // A component of the user may be called so.
+        assert_eq!(parse("project:read=."), named("project", "read=."));
+        assert_eq!(parse("project:read=a:/b"), named("project", "read=a:/b"));
+        assert!("files:.".parse::<FlagGrant>().is_err());
+    }
+
+    #[test]
+    fn a_directory_granted_twice_has_the_rights_of_both_and_two_at_one_place_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("x")).unwrap();
+        let environment = Environment::for_tests(&base, &[("A", "1")]);
+        let both = [
+            placed("read=.", &base),
+            placed("read+create=.", &base),
+            placed("env=A", &base),
+            placed("env=B", &base),
+        ];
+        let grants = gather(&both, &environment).unwrap();
+        assert_eq!(grants.dirs.len(), 1);
+        assert!(grants.dirs[0].access.create && !grants.dirs[0].access.delete);
+        assert_eq!(grants.env, [("A".to_owned(), "1".to_owned())]);
+        let clash = [placed("read=.", &base), placed("read=x:/", &base)];
+        assert!(
+            gather(&clash, &environment)
+                .unwrap_err()
+                .to_string()
+                .contains("granted at `/`")
+        );
+    }
+
+    #[test]
+    fn a_bucket_granted_twice_may_be_written_if_either_says_so_and_two_under_one_name_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let gather = |lines: [&str; 2]| gather(&lines.map(|line| placed(line, dir.path())), &environment);
+        let grants = gather(["keyvalue-read=a", "keyvalue=a"]).unwrap();
+        assert_eq!(grants.buckets.len(), 1);
+        assert!(grants.buckets[0].write);
+        let error = gather(["keyvalue=a", "keyvalue=b:a"]).unwrap_err().to_string();
+        assert!(error.contains("under the name `a`"), "{error}");
+    }
+}

@@ -1,0 +1,386 @@
+//! What a project's file may do. It comes with the files of the project, so anybody may have written it.
+//!
+//! It may switch tools off, take grants away, deny more (`deny`), and lower limits and budgets. It may bring components of
+//! its own, which are used only when the user names them as `project:NAME` and trusts them, and which reach nothing unless
+//! the user grants it by that name. It may not: choose to whom the conversation is sent, or with which key; grant what the
+//! person's file does not grant, or under another name than its own; raise a limit or a budget, or say
+//! what a model costs; switch on what the person has
+//! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
+//! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toml::Spanned;
+use toolcell_core::Grant;
+
+use super::budget::{self, NamedBudget};
+use super::file::{ApprovalTable, File, LoopTable, ToolTable};
+use super::forbid::{
+    forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
+    forbid_secrets,
+};
+use super::layers::{declare, deny_lines, grant_lines, origin, user_file_shown};
+use super::limits::{self, NamedLimit};
+use super::names::TakenNames;
+use super::parse::Parsed;
+use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
+use super::source::{Origin, Source, Sourced};
+use super::units::Span;
+use crate::agent::model::default_max_steps;
+use crate::config::grants::ResolvedGrant;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::escape;
+use crate::ui::terminal::{Text, text};
+
+/// Applies the project's file. Every key of every table is named here: one that is added to the file is refused, narrows,
+/// or does not compile.
+///
+/// # Errors
+/// When it does more than narrow.
+pub(super) fn apply_project(
+    settings: &mut Settings,
+    project: &Parsed,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let Parsed { source, file } = project;
+    let base = source.path.parent().unwrap_or(&environment.cwd).to_owned();
+    settings.files.push(source.clone());
+    let File {
+        provider,
+        turn,
+        budget,
+        prices,
+        agents,
+        log,
+        approval,
+        secrets,
+        tools,
+        hooks,
+        deny,
+    } = file;
+    let LoopTable {
+        preset,
+        max_steps,
+        deadline,
+    } = turn;
+    forbid_provider(provider, source)?;
+    forbid_agents(agents, source)?;
+    forbid_log(log, source)?;
+    forbid_secrets(secrets, tools, source)?;
+    forbid_hooks(hooks, source)?;
+    forbid_preset(preset.as_ref(), source)?;
+    forbid_prices(prices, source)?;
+    narrow_approval(settings, approval, source)?;
+    if let Some(steps) = max_steps {
+        narrow_max_steps(settings, *steps.get_ref(), origin(source, steps))?;
+    }
+    if let Some(deadline) = deadline {
+        narrow_deadline(settings, deadline.get_ref().0, origin(source, deadline))?;
+    }
+    let user_file = user_file_shown(environment);
+    for (budget, place) in budget::of_table(budget, source) {
+        narrow_budget(settings, budget, place, &user_file)?;
+    }
+    settings.deny.extend(deny_lines(deny, source, &base));
+    let taken = TakenNames::of(settings);
+    for (name, table) in tools {
+        let ToolTable {
+            component: _, // Read by `declare`.
+            enabled,
+            only,
+            grants,
+            limits,
+            scratch,
+            secrets: _, // Refused above.
+        } = table;
+        forbid_scratch(scratch.as_ref(), source)?;
+        let tool = declare(settings, &taken, name, table, source, environment)?
+            .name
+            .clone();
+        let Settings { tools, overrides, .. } = settings;
+        let tool = tools.get_mut(&tool).expect("it was just declared");
+        if let Some(enabled) = enabled {
+            narrow_enabled(tool, enabled, origin(source, enabled), &user_file)?;
+        }
+        if only.is_some()
+            && let Some(only) = super::layers::only(table, source)
+        {
+            narrow_only(tool, only)?;
+        }
+        if grants.is_some() {
+            let lines = grant_lines(grants.as_deref(), source, &base);
+            narrow_grants(tool, lines, overrides, environment, &user_file)?;
+        }
+        for (limit, place) in limits::of_table(limits, source) {
+            narrow_limit(tool, limit, place, overrides, &user_file)?;
+        }
+    }
+    Ok(())
+}
+
+fn narrow_approval(
+    settings: &mut Settings,
+    table: &ApprovalTable,
+    source: &Arc<Source>,
+) -> Result<(), Failure> {
+    let ApprovalTable { flow, rules } = table;
+    // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
+    // says nothing, and never allow what the person does not.
+    settings.rules.splice(0..0, rules.iter().cloned());
+    let Some(flow) = flow else { return Ok(()) };
+    let narrowed = Sourced {
+        value: *flow.get_ref(),
+        origin: origin(source, flow),
+    };
+    if narrowed.value < settings.flow.value && settings.overrides.flow.is_none() {
+        let shown = format!("{:?}", settings.flow.value).to_lowercase();
+        return Err(refused("the project's file loosens `approval.flow`")
+            .why(narrowed.origin.point_at())
+            .why(allowed_by("approval.flow", &shown, &settings.flow.origin))
+            .hint("to allow it once: --flow off"));
+    }
+    settings.flow = narrowed;
+    Ok(())
+}
+
+fn narrow_max_steps(settings: &mut Settings, steps: u32, place: Origin) -> Result<(), Failure> {
+    let default = Sourced::default(default_max_steps());
+    let allowed = settings.max_steps.as_ref().unwrap_or(&default);
+    if steps > allowed.value && settings.overrides.max_steps.is_none() {
+        let shown = allowed.value.to_string();
+        return Err(raised("loop.max_steps", &place, &shown, &allowed.origin)
+            .hint(text!("to allow it once: --max-steps {}", steps)));
+    }
+    settings.max_steps = Some(Sourced {
+        value: steps,
+        origin: place,
+    });
+    Ok(())
+}
+
+fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -> Result<(), Failure> {
+    if let Some(allowed) = &settings.deadline
+        && deadline > allowed.value
+        && settings.overrides.deadline.is_none()
+    {
+        let (shown, wanted) = (Span(allowed.value).to_string(), Span(deadline).to_string());
+        return Err(raised("loop.deadline", &place, &shown, &allowed.origin)
+            .hint(text!("to allow it once: --deadline {}", wanted.replace(' ', ""))));
+    }
+    settings.deadline = Some(Sourced {
+        value: deadline,
+        origin: place,
+    });
+    Ok(())
+}
+
+pub(super) fn refused(what: impl Into<Text>) -> Failure {
+    Failure::new(Exit::Config, what)
+}
+
+/// A number that the project's file raises.
+fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
+    refused(format!("the project's file raises `{name}`"))
+        .why(place.point_at())
+        .why(allowed_by(name, allowed, by))
+}
+
+fn allowed_by(name: &str, allowed: &str, by: &Origin) -> String {
+    match by {
+        Origin::Default => format!("the default of `{name}` is {allowed}"),
+        by => format!("your own configuration allows {allowed}\n{}", by.point_at()),
+    }
+}
+
+fn narrow_enabled(
+    tool: &mut ToolSettings,
+    enabled: &Spanned<bool>,
+    place: Origin,
+    user_file: &str,
+) -> Result<(), Failure> {
+    if *enabled.get_ref() && !tool.enabled.value {
+        let failure =
+            refused(format!("the project's file switches `{}` on", tool.name)).why(place.point_at());
+        return Err(match &tool.enabled.origin {
+            Origin::Default => failure.why("it is off unless you switch it on").hint(text!(
+                "to use it, in {}: [tools.{}] enabled = true",
+                user_file,
+                tool.name
+            )),
+            by => failure
+                .why(text!("your own configuration switches it off\n{}", by.point_at()))
+                .hint("to use it, switch it on in your own configuration"),
+        });
+    }
+    tool.enabled = Sourced {
+        value: *enabled.get_ref(),
+        origin: place,
+    };
+    Ok(())
+}
+
+/// Leaves out those tools that the project's list does not have; it has none that the person's list has not.
+fn narrow_only(tool: &mut ToolSettings, only: Sourced<Vec<String>>) -> Result<(), Failure> {
+    if let Some(persons) = &tool.only
+        && let Some(more) = only.value.iter().find(|name| !persons.value.contains(name))
+    {
+        return Err(refused(format!(
+            "the project's file offers `{more}`, and your own configuration does not"
+        ))
+        .why(only.origin.point_at())
+        .why(persons.origin.point_at())
+        .hint("to offer it, name it in your own configuration"));
+    }
+    tool.only = Some(only);
+    Ok(())
+}
+
+/// Puts the project's grants in the place of the person's, each of which must lie within one that the person's file or
+/// the command line gives.
+fn narrow_grants(
+    tool: &mut ToolSettings,
+    lines: Vec<GrantLine>,
+    overrides: &Overrides,
+    environment: &Environment,
+    user_file: &str,
+) -> Result<(), Failure> {
+    let (denials, lines): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.grant.is_denial());
+    if lines.is_empty() && !denials.is_empty() {
+        // A list that only takes away takes nothing else away.
+        tool.grants.extend(denials);
+        return Ok(());
+    }
+    let mut persons = tool.clone();
+    persons.apply(overrides, environment);
+    // A grant of the person that cannot be given here covers nothing here.
+    let allowed: Vec<_> = persons
+        .grants
+        .iter()
+        .filter_map(|line| line.place(environment).ok())
+        .collect();
+    for line in &lines {
+        let placed = line.place(environment)?;
+        check_guest(line, &placed, &allowed)?;
+        if allowed.iter().any(|outer| outer.covers(&placed)) {
+            continue;
+        }
+        let grants: Vec<String> = tool.grants.iter().map(|line| line.origin.point_at()).collect();
+        let failure = refused(format!(
+            "the project's file grants `{}` more than your own configuration does",
+            tool.name
+        ))
+        .why(line.origin.point_at())
+        .why(if grants.is_empty() {
+            format!("your own configuration grants `{}` nothing", tool.name)
+        } else {
+            format!("your own configuration grants it only\n{}", grants.join("\n"))
+        });
+        let once = format!(
+            "--grant {}",
+            escape::shell(&format!("{}:{}", tool.name, line.grant))
+        );
+        return Err(failure.hint(if tool.is_of_project() {
+            format!("to allow it once: {once}")
+        } else {
+            format!(
+                "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}] grants = [{}]",
+                tool.name,
+                escape::toml(&line.grant.to_string())
+            )
+        }));
+    }
+    tool.grants.retain(|line| line.grant.is_denial());
+    tool.grants.extend(denials);
+    tool.grants.extend(lines);
+    Ok(())
+}
+
+/// Refuses a guest path that the project chooses: what the user's rules, hooks and approvals know by one name would have
+/// another one.
+fn check_guest(line: &GrantLine, placed: &ResolvedGrant, allowed: &[ResolvedGrant]) -> Result<(), Failure> {
+    let chooses = match &line.grant {
+        Grant::Dir { guest, .. } => guest.is_some(),
+        Grant::Bucket(bucket) => bucket.guest != bucket.bucket,
+        _ => false,
+    };
+    if !chooses || allowed.contains(placed) {
+        return Ok(());
+    }
+    Err(
+        refused("a project's file cannot choose under which name a tool sees a directory or bucket")
+            .why(line.origin.point_at())
+            .why("your rules, hooks and remembered approvals know it by its own name")
+            .hint("leave out what stands after the colon, or put the very same line into your own configuration"),
+    )
+}
+
+fn narrow_limit(
+    tool: &mut ToolSettings,
+    limit: NamedLimit,
+    place: Origin,
+    overrides: &Overrides,
+    user_file: &str,
+) -> Result<(), Failure> {
+    let allowed = limits::get(&tool.limits.limits, limit.name);
+    let flag_allows = overrides
+        .limits_for(tool)
+        .any(|flag| flag.name == limit.name && flag.value >= limit.value);
+    if limit.value > allowed && !flag_allows {
+        let shown = |value| limits::shown(limit.name, value);
+        let once = format!(
+            "--limit {}:{}={}",
+            tool.name,
+            limit.name,
+            shown(limit.value).replace(' ', "")
+        );
+        let failure = raised(
+            &format!("{}.limits.{}", tool.name, limit.name),
+            &place,
+            &shown(allowed),
+            &tool.limits.origin(limit.name),
+        );
+        if tool.is_of_project() {
+            return Err(failure.hint(text!("to allow it once: {}", once)));
+        }
+        return Err(failure.hint(text!(
+            "to allow it once: {}\nto allow it always, in {}: [tools.{}.limits] {} = {}",
+            once,
+            user_file,
+            tool.name,
+            limit.name,
+            escape::toml(&shown(limit.value))
+        )));
+    }
+    tool.limits.set(limit, place);
+    Ok(())
+}
+
+fn narrow_budget(
+    settings: &mut Settings,
+    budget: NamedBudget,
+    place: Origin,
+    user_file: &str,
+) -> Result<(), Failure> {
+    let NamedBudget { name, value } = budget;
+    let mut of_flags = settings.overrides.budget.iter();
+    let flag_allows = of_flags.any(|flag| flag.name == name && flag.value >= value);
+    match settings.budget.get(name) {
+        Some(allowed) if value > allowed.value && !flag_allows => {
+            let shown = budget::exactly(name, allowed.value);
+            Err(
+                raised(&format!("budget.{name}"), &place, &shown, &allowed.origin).hint(text!(
+                    "to allow it once: {}\nto allow it always, in {}: {}",
+                    budget.flag(),
+                    user_file,
+                    budget.line()
+                )),
+            )
+        }
+        _ => {
+            settings.budget.set(budget, place);
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a person reads when something did not work: what failed with which input, why, and what to do.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+pub(crate) use crate::exit::Exit;
+use crate::ui::render::Console;
+use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text};
+
+/// Something that did not work, ready to be told.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// How the process ends.
+    pub(crate) exit: Exit,
+    what: Text,
+    why: Vec<Text>,
+    hints: Vec<Text>,
+}
+
+impl Failure {
+    /// What failed, with which input. One sentence without a period, names in backticks.
+    pub(crate) fn new(exit: Exit, what: impl Into<Text>) -> Self {
+        Self {
+            exit,
+            what: what.into(),
+            why: Vec::new(),
+            hints: Vec::new(),
+        }
+    }
+
+    /// Adds an error and every cause behind it.
+    pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
+        for cause in error.into().chain() {
+            let message = cause.to_string();
+            // Some errors repeat their cause in their own text.
+            if !self
+                .why
+                .last()
+                .is_some_and(|last| last.plain().contains(&message))
+            {
+                self.why.push(message.into());
+            }
+        }
+        self
+    }
+
+    /// Adds a reason.
+    pub(crate) fn why(mut self, reason: impl Into<Text>) -> Self {
+        self.why.push(reason.into());
+        self
+    }
+
+    /// Adds what the person can do.
+    pub(crate) fn hint(mut self, hint: impl Into<Text>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds several things that the person can do.
+    pub(crate) fn hints<T: Into<Text>>(mut self, hints: impl IntoIterator<Item = T>) -> Self {
+        self.hints.extend(hints.into_iter().map(Into::into));
+        self
+    }
+
+    /// The same for a program: what failed, the causes, what can be done, and the exit code.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        let fields = [
+            ("what", json!(self.what.plain())),
+            ("why", json!(plain(&self.why))),
+            ("hints", json!(plain(&self.hints))),
+            ("exit", json!(self.exit as u8)),
+        ];
+        fields
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
+    }
+
+    /// Tells it.
+    pub(crate) fn print<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        screen.styled(BAD, "error:")?;
+        screen.text(" ")?;
+        indented(screen, &self.what)?;
+        for (i, reason) in self.why.iter().enumerate() {
+            screen.styled(FAINT, if i == 0 { "  why: " } else { "     - " })?;
+            indented(screen, reason)?;
+        }
+        for hint in &self.hints {
+            screen.styled(NAME, " hint:")?;
+            screen.text(" ")?;
+            indented(screen, hint)?;
+        }
+        screen.flush()
+    }
+}
+
+/// Ends a line that is begun. What does not fit follows below its text.
+fn indented<W: Write>(screen: &mut Screen<W>, text: &Text) -> io::Result<()> {
+    screen.hang(INDENTATION);
+    screen.line(text.excerpt(MAX_SHOWN))
+}
+
+/// Columns before the text of each part of a failure.
+const INDENTATION: usize = 7;
+
+/// Most characters of foreign text in each part of a failure that are shown; the middle of longer ones is left out. An
+/// error of a tool may have megabytes, and what can be done stands below it.
+const MAX_SHOWN: usize = 4_000;
+
+fn plain(texts: &[Text]) -> Vec<String> {
+    texts.iter().map(Text::plain).collect()
+}
+
+/// Tells what went wrong, if anything did, and says how the process ends.
+pub(crate) fn end(ended: Result<Exit, Failure>, console: &Console) -> Exit {
+    match ended {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if failure.exit != Exit::Ok {
+                console.tell(&failure);
+            }
+            failure.exit
+        }
+    }
+}
+
+/// One line, for logs and for tests.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        for reason in &self.why {
+            write!(f, ": {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A stream that was closed by its reader is success; everything else that a write can meet is ours to report.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Ok, "the reader of the output went away");
+        }
+        Self::new(Exit::Internal, "the output cannot be written").because(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::terminal::Size;
+
+    fn printed(failure: &Failure) -> String {
+        let mut out = Vec::new();
+        failure
+            .print(&mut Screen::new(&mut out, false, Size::NONE))
+            .unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_failure_says_what_why_and_what_to_do() {
+        let io = io::Error::new(io::ErrorKind::NotFound, "no such file");
+        let failure = Failure::new(Exit::Component, "`a.wasm` cannot be read")
+            .because(io)
+            .why("two\nlines".to_owned())
+            .hint("check the path");
+        insta::assert_snapshot!(printed(&failure), @r"
+        error: `a.wasm` cannot be read
+          why: no such file
+             - two
+               │ lines
+         hint: check the path
+        ");
+    }
+
+    #[test]
+    fn a_cause_that_is_already_said_is_not_said_again() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("outer: {0}")]
+        struct Outer(#[source] io::Error);
+        let outer = Outer(io::Error::other("deep"));
+        let failure = Failure::new(Exit::Failed, "x").because(outer);
+        assert_eq!(failure.to_string(), "x: outer: deep");
+    }
+
+    #[test]
+    fn a_failure_never_carries_a_control_sequence_to_the_terminal() {
+        let failure = Failure::new(Exit::Failed, "\u{1b}[2J".to_owned())
+            .why("\u{1b}]0;x\u{7}".to_owned())
+            .hint("\u{202e}".to_owned());
+        assert!(!printed(&failure).contains(|c: char| c.is_control() && c != '\n'));
+    }
+}

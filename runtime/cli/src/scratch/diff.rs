@@ -1,0 +1,112 @@
+//! The lines that a scratch directory would change.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use similar::{ChangeTag, TextDiff};
+use toolcell_sandbox::overlay::{Change, Version, versions};
+
+use crate::config::units::Bytes;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Screen, Text, text};
+
+/// Longest file whose lines are compared, in bytes: more is not read by people, and takes long to compare.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Lines around a change that are shown with it, as `diff -u` does.
+const CONTEXT: usize = 3;
+
+/// Time after which a comparison is finished coarsely instead of finely.
+const TIME: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Shows what a change does to the contents, in the unified form of POSIX `diff`; of what is no text, what it is.
+pub(crate) fn lines<W: Write>(
+    screen: &mut Screen<W>,
+    directory: &Path,
+    overlay: &Path,
+    change: &Change,
+) -> io::Result<()> {
+    let (old, new) = match versions(directory, overlay, &change.path, MAX_FILE) {
+        Ok(versions) => versions,
+        Err(error) => return screen.line(text!("    cannot be shown: {}", error)),
+    };
+    match (text_of(&old), text_of(&new)) {
+        (Some(old), Some(new)) => unified(screen, old, new),
+        _ => match (in_words(&old), in_words(&new)) {
+            (None, None) => Ok(()),
+            (None, Some(new)) => screen.line(text!("    is {}", new)),
+            (Some(old), None) => screen.line(text!("    was {}", old)),
+            (Some(old), Some(new)) => screen.line(text!("    was {}, is {}", old, new)),
+        },
+    }
+}
+
+/// The text of a file; nothing and nothing else are the empty text.
+fn text_of(version: &Version) -> Option<&str> {
+    match version {
+        Version::Nothing => Some(""),
+        Version::File { bytes, .. } => std::str::from_utf8(bytes.as_deref()?)
+            .ok()
+            .filter(|text| !text.contains('\0')),
+        _ => None,
+    }
+}
+
+fn in_words(version: &Version) -> Option<Text> {
+    match version {
+        Version::Nothing => None,
+        Version::Directory => Some("a directory".into()),
+        Version::Link(target) => Some(text!("a link to `{}`", target)),
+        Version::File { len, .. } if text_of(version).is_some() => Some(text!("a text of {}", Bytes(*len))),
+        Version::File { len, .. } => Some(text!("{} that are no text or too long to show", Bytes(*len))),
+        _ => Some("something else".into()),
+    }
+}
+
+fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result<()> {
+    let diff = TextDiff::configure().timeout(TIME).diff_lines(old, new);
+    for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
+        screen.styled(NAME, text!("    {}", hunk.header()))?;
+        screen.end_line()?;
+        for line in hunk.iter_changes() {
+            let (style, sign) = match line.tag() {
+                ChangeTag::Insert => (GOOD, '+'),
+                ChangeTag::Delete => (BAD, '-'),
+                ChangeTag::Equal => (FAINT, ' '),
+            };
+            let text = line.value().trim_end_matches(['\n', '\r']);
+            screen.hang(4);
+            screen.styled(style, text!("    │ {}{}", sign, text))?;
+            screen.end_line()?;
+            if line.missing_newline() {
+                screen.line("    \\ no newline at the end of the file")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::terminal::Size;
+
+    fn shown(old: &str, new: &str) -> String {
+        let mut out = Vec::new();
+        unified(&mut Screen::new(&mut out, false, Size::NONE), old, new).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn changed_lines_are_shown_with_the_lines_around_them_and_are_inert() {
+        insta::assert_snapshot!(shown("1\n2\n3\n4\n5\n", "1\n2\n3\n4\nfünf\u{1b}[2J"), @r"
+            @@ -2,4 +2,4 @@
+            │  2
+            │  3
+            │  4
+            │ -5
+            │ +fünf␛[2J
+            \ no newline at the end of the file
+        ");
+        assert_eq!(shown("same\n", "same\n"), "");
+    }
+}

@@ -1,0 +1,442 @@
+//! `--scratch DIR`: what tools change goes to DIR, and a person looks at it before anything is carried out.
+//!
+//! A tool can also have a scratch directory in the configuration (`scratch = "DIR"`).
+//!
+//! DIR holds for each granted directory an overlay, named by a digest of the directory's path, and beside it a file with
+//! that path. Anybody can make such files, also a repository that was cloned or a tool; so the state directory has a record
+//! of each overlay, and what it has none of is neither carried out nor removed.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use toolcell_core::policy::DirGrant;
+use toolcell_fs::Rules;
+use toolcell_sandbox::Digest;
+use toolcell_sandbox::overlay::{self, Change, ChangeKind, Changes, CommitError, OnConflict, Skipped};
+
+use crate::components::loader::Loaded;
+use crate::config::Settings;
+use crate::config::user_files;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::scratch::diff;
+use crate::ui::escape;
+use crate::ui::render::Console;
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Own, Screen, WARN, inert_line, text};
+
+/// Ending of the files that hold the path of a granted directory.
+const ENDING: &str = "path";
+
+/// Name of the directory with the records of overlays, in the state directory.
+const RECORDS: &str = "scratch";
+
+/// Characters of a digest that name an overlay.
+const NAME_LENGTH: usize = 16;
+
+/// Longest path of a granted directory, in bytes: `PATH_MAX` of Linux.
+const MAX_PATH: u64 = 4096;
+
+/// Most changes that are listed when a command ends; `toolcell scratch diff` lists all.
+const MAX_TOLD: usize = 20;
+
+/// The scratch directory of a command.
+pub(crate) struct Scratch {
+    /// As the person wrote it.
+    written: String,
+    path: PathBuf,
+    environment: Environment,
+}
+
+/// The changes of one granted directory.
+pub(crate) struct Changed {
+    /// The directory.
+    pub(crate) directory: PathBuf,
+    overlay: PathBuf,
+    /// What would change in it.
+    pub(crate) changes: Vec<Change>,
+    /// What somebody else changed in the meantime.
+    pub(crate) conflicts: Vec<PathBuf>,
+    /// What cannot be looked at or carried out, and is left where it is.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Sends the changes of a granted directory to `scratch`.
+///
+/// # Errors
+/// When `scratch` lies in the directory itself, holds changes of it that Toolcell did not put there, or cannot be written.
+pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environment) -> Result<(), Failure> {
+    if !grant.access.can_change() {
+        return Ok(());
+    }
+    let fail = || {
+        Failure::new(
+            Exit::Config,
+            text!("`{}` cannot be the scratch directory", scratch.display()),
+        )
+    };
+    // A new one is for its owner alone: copies of files lie in it. One that is there stays as the user made it.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(scratch)
+        .map_err(|e| fail().because(e))?;
+    let scratch = scratch.canonicalize().map_err(|e| fail().because(e))?;
+    if scratch.starts_with(&grant.host) {
+        return Err(fail()
+            .why(text!("it lies in `{}`, which is granted", grant.host.display()))
+            .hint("name a directory outside, such as /tmp/scratch"));
+    }
+    let overlay = scratch.join(overlay_name(&grant.host));
+    if overlay.is_symlink() {
+        return Err(fail().why(text!("`{}` is a symbolic link", overlay.display())));
+    }
+    toolcell_fs::private_dir(&overlay).map_err(|e| user_files::because(fail(), e))?;
+    keep_record(&overlay, &grant.host, environment, &fail)?;
+    let path = overlay.with_extension(ENDING);
+    toolcell_fs::replace(&path, grant.host.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
+        .map_err(|e| user_files::because(fail(), e))?;
+    grant.overlay = Some(overlay);
+    Ok(())
+}
+
+/// Remembers in the state directory that Toolcell made an overlay.
+fn keep_record(
+    overlay: &Path,
+    directory: &Path,
+    environment: &Environment,
+    fail: &dyn Fn() -> Failure,
+) -> Result<(), Failure> {
+    if is_recorded(overlay, directory, environment) {
+        return Ok(());
+    }
+    let found = looked_at(directory.to_owned(), overlay.to_owned());
+    if !found.changes.is_empty() || !found.skipped.is_empty() {
+        return Err(fail()
+            .why(text!(
+                "it holds changes of `{}` that no run of yours put there",
+                directory.display()
+            ))
+            .hint("name another directory"));
+    }
+    let record = record(overlay, directory, environment).ok_or_else(|| {
+        fail()
+            .why("there is no home directory, in which to remember that it is yours")
+            .hint("set HOME")
+    })?;
+    if let Some(dir) = record.parent() {
+        toolcell_fs::private_dir(dir).map_err(|e| user_files::because(fail(), e))?;
+    }
+    toolcell_fs::replace(&record, directory.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
+        .map_err(|e| user_files::because(fail(), e))
+}
+
+/// The file that says that Toolcell made an overlay; `None` where the user has no state directory.
+fn record(overlay: &Path, directory: &Path, environment: &Environment) -> Option<PathBuf> {
+    let state = environment.state_dir.as_ref()?;
+    let name = [overlay.as_os_str().as_bytes(), directory.as_os_str().as_bytes()].join(&0);
+    Some(state.join(RECORDS).join(Digest::of(&name).hex()))
+}
+
+fn is_recorded(overlay: &Path, directory: &Path, environment: &Environment) -> bool {
+    record(overlay, directory, environment)
+        .and_then(|record| toolcell_fs::read(&record, &Rules::own(MAX_PATH)).ok())
+        .is_some_and(|content| content == directory.as_os_str().as_bytes())
+}
+
+/// The name of the overlay of a granted directory.
+fn overlay_name(directory: &Path) -> String {
+    let digest = Digest::of(directory.as_os_str().as_bytes());
+    digest.hex().chars().take(NAME_LENGTH).collect()
+}
+
+/// The granted directory whose overlay has its path in this file; `None` for a file that [`divert`] did not write: what
+/// lies beside it is nobody's overlay, and is neither carried out nor removed.
+fn directory_of(path: &Path) -> Option<PathBuf> {
+    let bytes = toolcell_fs::read(path, &Rules::own(MAX_PATH)).ok()?;
+    let directory = PathBuf::from(OsString::from_vec(bytes));
+    let is_ours = path.file_stem()? == OsStr::new(&overlay_name(&directory));
+    (is_ours && directory.is_absolute()).then_some(directory)
+}
+
+/// Lists at most `most` changes, with the lines that they change if `lines`, and says how many more there are.
+pub(crate) fn list<W: Write>(
+    screen: &mut Screen<W>,
+    all: &[Changed],
+    environment: &Environment,
+    most: usize,
+    lines: bool,
+) -> io::Result<()> {
+    let mut left = most;
+    let is_told = |changed: &&Changed| !changed.changes.is_empty() || !changed.skipped.is_empty();
+    for changed in all.iter().filter(is_told) {
+        screen.styled(NAME, text!("in `{}`", environment.shown(&changed.directory)))?;
+        screen.end_line()?;
+        for change in changed.changes.iter().take(left) {
+            let (style, mark) = match change.kind {
+                ChangeKind::Added => (GOOD, "  + "),
+                ChangeKind::Changed => (WARN, "  ~ "),
+                ChangeKind::Deleted => (BAD, "  - "),
+                _ => (FAINT, "  ? "),
+            };
+            screen.styled(style, mark)?;
+            screen.text(inert_line(&change.path.to_string_lossy()))?;
+            if changed.is_conflict(&change.path) {
+                screen.styled(BAD, "  (changed by somebody else in the meantime)")?;
+            }
+            screen.end_line()?;
+            if lines {
+                diff::lines(screen, &changed.directory, &changed.overlay, change)?;
+            }
+        }
+        let skipped: Vec<&Skipped> = changed.skipped.iter().collect();
+        list_skipped(screen, &changed.directory, &skipped, environment)?;
+        left = left.saturating_sub(changed.changes.len());
+    }
+    let hidden = count(all).saturating_sub(most);
+    if hidden > 0 {
+        screen.line(text!("  … and {} more", hidden))?;
+    }
+    Ok(())
+}
+
+/// How many changes there are.
+pub(crate) fn count(all: &[Changed]) -> usize {
+    all.iter().map(|changed| changed.changes.len()).sum()
+}
+
+/// What lies in a scratch directory.
+pub(crate) struct Found {
+    /// The changes that Toolcell put there.
+    pub(crate) all: Vec<Changed>,
+    /// Directories of which it holds changes that somebody else put there.
+    pub(crate) strange: Vec<PathBuf>,
+}
+
+/// All changes that lie in a scratch directory.
+///
+/// # Errors
+/// When they cannot be read.
+pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Found> {
+    let (mut all, mut strange) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(scratch.canonicalize()?)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|ending| ending != ENDING) {
+            continue;
+        }
+        let Some(directory) = directory_of(&path) else {
+            continue;
+        };
+        let overlay = path.with_extension("");
+        if is_recorded(&overlay, &directory, environment) && !overlay.is_symlink() {
+            all.push(looked_at(directory, overlay));
+        } else {
+            strange.push(directory);
+        }
+    }
+    all.sort_by(|a, b| a.directory.cmp(&b.directory));
+    strange.sort();
+    Ok(Found { all, strange })
+}
+
+/// What an overlay holds. One that cannot be read at all is skipped as a whole.
+fn looked_at(directory: PathBuf, overlay: PathBuf) -> Changed {
+    let found = overlay::changes(&directory, &overlay)
+        .and_then(|changes| Ok((changes, overlay::conflicts(&directory, &overlay)?)));
+    let (changes, skipped, conflicts) = match found {
+        Ok((changes, conflicts)) => (changes.found, changes.skipped, conflicts),
+        Err(error) => (Vec::new(), vec![Skipped::new(PathBuf::new(), error)], Vec::new()),
+    };
+    Changed {
+        directory,
+        overlay,
+        changes,
+        conflicts,
+        skipped,
+    }
+}
+
+/// Lists what is left out, at most [`MAX_TOLD`] for each directory.
+pub(crate) fn list_skipped<W: Write>(
+    screen: &mut Screen<W>,
+    directory: &Path,
+    skipped: &[&Skipped],
+    environment: &Environment,
+) -> io::Result<()> {
+    for one in skipped.iter().take(MAX_TOLD) {
+        let path = environment.shown(&directory.join(&one.path));
+        screen.styled(WARN, "  ! ")?;
+        screen.line(text!("`{}` is skipped: {}", path, one.reason))?;
+    }
+    let more = skipped.len().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        screen.styled(WARN, "  ! ")?;
+        screen.line(text!("and {} more are skipped", more))?;
+    }
+    Ok(())
+}
+
+impl Scratch {
+    /// Those that the command line or the configuration of these tools name.
+    pub(crate) fn of(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> Vec<Self> {
+        let written: BTreeSet<String> = loaded
+            .iter()
+            .filter_map(|loaded| settings.scratch_of(&loaded.settings))
+            .map(|dir| dir.value.clone())
+            .collect();
+        let of = |written: String| Self {
+            path: environment.path(&written, &environment.cwd),
+            written,
+            environment: environment.clone(),
+        };
+        written.into_iter().map(of).collect()
+    }
+
+    /// Tells a person what lies in it and what can be done with it, also if that is nothing.
+    pub(crate) fn tell(&self, console: &Console) {
+        if !self.tell_changes(console) {
+            console.note(text!("no file is changed in `{}`", self.written));
+        }
+    }
+
+    /// Tells a person what lies in it and what can be done with it; `false` if that is nothing.
+    pub(crate) fn tell_changes(&self, console: &Console) -> bool {
+        let all = match read(&self.path, &self.environment) {
+            Ok(found) => found.all,
+            // It is made when a tool gets a directory that it may change.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                console.note(text!(
+                    "the changes in `{}` cannot be read: {}",
+                    self.written,
+                    error
+                ));
+                return true;
+            }
+        };
+        let is_skipped = all.iter().any(|changed| !changed.skipped.is_empty());
+        let changes = match count(&all) {
+            0 if !is_skipped => return false,
+            1 => text!("1 change waits"),
+            many => text!("{} changes wait", many),
+        };
+        // Where standard error is closed nobody listens, and nothing fails.
+        let _ = console.write(|streams| {
+            streams.end_open_line()?;
+            let err = &mut streams.err;
+            err.line(text!("{} in `{}`, not carried out yet", changes, self.written))?;
+            list(err, &all, &self.environment, MAX_TOLD, false)?;
+            for (what, command) in [
+                ("      look: ", "diff"),
+                (" carry out: ", "commit"),
+                ("throw away: ", "discard"),
+            ] {
+                err.styled(FAINT, what)?;
+                err.line(text!(
+                    "toolcell scratch {} {}",
+                    Own(command),
+                    escape::shell(&self.written)
+                ))?;
+            }
+            err.flush()
+        });
+        true
+    }
+}
+
+impl Changed {
+    /// Whether somebody else changed something at this path or below it.
+    pub(crate) fn is_conflict(&self, path: &Path) -> bool {
+        self.conflicts.iter().any(|conflict| conflict.starts_with(path))
+    }
+
+    /// Whether it cannot be read at all.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.skipped.iter().any(|one| one.path == Path::new(""))
+    }
+
+    /// Whether an entry was skipped already when it was looked at.
+    pub(crate) fn knows(&self, skipped: &Skipped) -> bool {
+        self.skipped.iter().any(|one| one.path == skipped.path)
+    }
+
+    /// Carries the changes out.
+    ///
+    /// # Errors
+    /// When somebody else changed the same in the meantime, or the directory cannot be used. What cannot be carried out
+    /// is skipped and stays where it is.
+    pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<Changes, CommitError> {
+        overlay::commit(&self.directory, &self.overlay, on_conflict)
+    }
+
+    /// Throws the changes away.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(crate) fn discard(&self) -> io::Result<()> {
+        overlay::discard(&self.overlay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_overlays_that_divert_made_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let granted = tempfile::tempdir().unwrap();
+        let host = granted.path().canonicalize().unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(state.path().join("toolcell"));
+        let mut grant = DirGrant {
+            host: host.clone(),
+            guest: "/".into(),
+            access: toolcell_core::policy::DirAccess::WRITE,
+            overlay: None,
+        };
+        divert(&mut grant, dir.path(), &environment).unwrap();
+        let overlay = grant.overlay.clone().unwrap();
+        std::fs::create_dir_all(overlay.join("upper")).unwrap();
+        std::fs::write(overlay.join("upper/new"), "x").unwrap();
+        // Somebody else's directory, with names like ours.
+        for name in ["project", "0123456789abcdef"] {
+            std::fs::create_dir_all(at(name).join("upper")).unwrap();
+            std::fs::write(at(name).join("upper/precious"), "mine").unwrap();
+            std::fs::write(at(&format!("{name}.path")), host.as_os_str().as_bytes()).unwrap();
+        }
+        let linked = overlay_name(Path::new("/elsewhere"));
+        std::fs::write(at("target"), "/elsewhere").unwrap();
+        std::os::unix::fs::symlink(at("target"), at(&format!("{linked}.path"))).unwrap();
+        // One that is named as ours are.
+        let planted = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
+        let name = overlay_name(&planted);
+        std::fs::create_dir_all(at(&name).join("upper")).unwrap();
+        std::fs::write(at(&name).join("upper/precious"), "theirs").unwrap();
+        std::fs::write(at(&format!("{name}.path")), planted.as_os_str().as_bytes()).unwrap();
+
+        let found = read(dir.path(), &environment).unwrap();
+        assert_eq!(found.strange, std::slice::from_ref(&planted));
+        let all = found.all;
+        assert_eq!(all.len(), 1);
+        assert_eq!((&all[0].directory, count(&all)), (&host, 1));
+        all[0].discard().unwrap();
+        assert!(!overlay.join("upper").exists());
+        assert!(at("project/upper/precious").exists());
+
+        // It does not become ours by being used.
+        grant.host = planted.clone();
+        assert!(divert(&mut grant, dir.path(), &environment).is_err());
+        assert_eq!(
+            read(dir.path(), &environment).unwrap().strange,
+            std::slice::from_ref(&planted)
+        );
+        std::fs::remove_dir(planted).unwrap();
+    }
+}

@@ -1,0 +1,88 @@
+//! Log files of sessions, where `[log]` names a directory: one of all events, one of the model's reasoning.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolcell_agent::LogFiles;
+
+use crate::config::settings::LogSettings;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// The directory, and the files of the session that is under way.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    dir: PathBuf,
+    shown: String,
+    open: Option<(String, Arc<LogFiles>)>,
+}
+
+impl Logs {
+    /// Makes the directory, and removes files from it that are older than they shall be.
+    ///
+    /// # Errors
+    /// When it cannot be made or read.
+    pub(crate) fn open(
+        settings: Option<&LogSettings>,
+        environment: &Environment,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(LogSettings { dir, retention, .. }) = settings else {
+            return Ok(None);
+        };
+        let shown = environment.shown(&dir.value);
+        let cleaned = make(&dir.value).and_then(|()| match retention {
+            Some(time) => LogFiles::clean(&dir.value, *time).map(drop),
+            None => Ok(()),
+        });
+        match cleaned {
+            Ok(()) => Ok(Some(Self {
+                dir: dir.value.clone(),
+                shown,
+                open: None,
+            })),
+            Err(error) => Err(Failure::new(
+                Exit::Config,
+                text!("the log directory `{}` cannot be used", shown),
+            )
+            .because(error)
+            .why(dir.origin.point_at())
+            .hint("name a directory that you can write to, or take `[log]` out")),
+        }
+    }
+
+    /// The files of a session.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub(crate) fn of(&mut self, session: &str) -> Result<Arc<LogFiles>, Failure> {
+        if let Some((open, files)) = &self.open
+            && open == session
+        {
+            return Ok(files.clone());
+        }
+        let files = LogFiles::open(&self.dir, session).map_err(|error| {
+            Failure::new(
+                Exit::Config,
+                text!(
+                    "the log of session `{}` in `{}` cannot be written",
+                    session,
+                    self.shown
+                ),
+            )
+            .because(error)
+        })?;
+        let files = Arc::new(files);
+        self.open = Some((session.to_owned(), files.clone()));
+        Ok(files)
+    }
+}
+
+/// Makes a directory for its owner alone: the files hold conversations.
+fn make(dir: &std::path::Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}

@@ -1,0 +1,219 @@
+//! What would allow what a tool was denied, or raise the limit that ended it: a flag, and a line of the person's
+//! configuration. For the person alone; the model never reads it.
+
+use std::collections::BTreeMap;
+
+use toolcell_agent::budget::{Prices, Spent};
+use toolcell_core::policy::DirAccess;
+use toolcell_core::{Grant, Limit, Receipt, ToolError};
+use toolcell_sandbox::Ability;
+
+use crate::components::loader::Loaded;
+use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::names::PROJECT;
+use crate::config::{ComponentSource, Origin, Settings};
+use crate::environment::Environment;
+use crate::ui::escape;
+use crate::ui::render::receipt;
+
+/// What a receipt notes of a tool that asked for its directories and has none.
+const DIRECTORIES: &str = "directories";
+
+/// What hints need to know of the component behind a tool.
+#[derive(Clone)]
+struct Known {
+    component: String,
+    /// Whether the person's configuration can say something about it.
+    configured: bool,
+    /// Whether it can ask for files and is granted none. It then has no directory to ask for anything in, and nothing
+    /// that it does is denied.
+    without_files: bool,
+}
+
+/// Knows for each tool what would allow what was denied to it.
+#[derive(Default)]
+pub(crate) struct AllowHints {
+    /// By the name of the tool.
+    tools: BTreeMap<String, Known>,
+    user_file: Option<String>,
+}
+
+impl AllowHints {
+    /// Hints for the tools of these components.
+    pub(crate) fn new<'b>(loaded: impl IntoIterator<Item = &'b Loaded>, environment: &Environment) -> Self {
+        let mut tools = BTreeMap::new();
+        for loaded in loaded {
+            let configured = match &loaded.settings.component {
+                ComponentSource::Shipped(_) => true,
+                ComponentSource::File(path) => {
+                    matches!(path.origin, Origin::File(..)) && !loaded.settings.is_of_project()
+                }
+            };
+            let has_directory =
+                (loaded.settings.grants.iter()).any(|line| matches!(line.grant, Grant::Dir { .. }));
+            let known = Known {
+                component: loaded.settings.name.clone(),
+                configured,
+                without_files: !has_directory && loaded.component.abilities().contains(&Ability::Files),
+            };
+            for tool in &loaded.tools {
+                tools.insert(tool.spec().name.to_string(), known.clone());
+            }
+        }
+        Self {
+            tools,
+            user_file: crate::config::layers::user_file(environment).map(|path| environment.shown(&path)),
+        }
+    }
+
+    /// What would allow what was denied in this call, or raise the limit that ended it.
+    pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
+        let Some(known) = self.tools.get(tool) else {
+            return Vec::new();
+        };
+        let component = &known.component;
+        let file = self.user_file.as_deref().filter(|_| known.configured);
+        let mut hints = receipt::allow_hints(receipt, component, file);
+        // It asked for its directories, and there are none: that is what the host saw, whatever the tool says.
+        let asked_for_files = receipt.denials.iter().any(|denial| denial.what == DIRECTORIES);
+        if known.without_files && asked_for_files && error.is_some() {
+            let allow = receipt::allow(
+                &Grant::Dir {
+                    host: ".".into(),
+                    guest: None,
+                    access: DirAccess::READ,
+                },
+                component,
+                file,
+            );
+            hints.push(format!(
+                "no directory is granted to it; if it needs files here, {allow}"
+            ));
+        }
+        if let Some(ToolError::Limit { limit }) = error
+            && let Some((name, value)) = limit_setting(limit)
+        {
+            let flag = value.replace(' ', "");
+            hints.push(match file {
+                // What a flag says without a name is not for a component of a project.
+                None if component.starts_with(PROJECT) => format!(
+                    "allow more with --limit {}",
+                    escape::shell(&format!("{component}:{name}={flag}"))
+                ),
+                None => format!(
+                    "allow more with --limit {}",
+                    escape::shell(&format!("{name}={flag}"))
+                ),
+                Some(path) => format!(
+                    "allow more with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
+                    escape::shell(&format!("{component}:{name}={flag}")),
+                    escape::toml(&value)
+                ),
+            });
+        }
+        hints
+    }
+}
+
+/// Knows what would raise the budget that ended a turn.
+pub(crate) struct BudgetHints {
+    budget: SourcedBudget,
+    prices: Option<Prices>,
+    user_file: String,
+}
+
+impl BudgetHints {
+    /// Hints for the budgets of these settings.
+    pub(crate) fn new(settings: &Settings, prices: Option<Prices>, environment: &Environment) -> Self {
+        Self {
+            budget: settings.budget.clone(),
+            prices,
+            user_file: crate::config::layers::user_file_shown(environment),
+        }
+    }
+
+    /// A flag, and a line of the file that decides, with twice what was allowed or used: of the first budget that is used
+    /// up, or else of the one of which the largest share is used. Time may be up while a turn waits, and what is left may
+    /// not suffice for another request.
+    pub(crate) fn of(&self, spent: &Spent) -> Option<String> {
+        let used = |named: NamedBudget| match named.name {
+            "fuel" => spent.fuel,
+            "wall" => spent.wall_ms,
+            "call_wall" => spent.call_us / 1_000,
+            "bytes" => spent.bytes,
+            "calls" => spent.calls,
+            "tokens" => spent.tokens(),
+            _ => self.prices.map_or(0, |prices| spent.cost_micros(&prices)),
+        };
+        let share = |named: NamedBudget| u128::from(used(named)) * 1_000 / u128::from(named.value.max(1));
+        let is_used_up = |named: NamedBudget| used(named) >= named.value;
+        let (named, origin) = self
+            .budget
+            .all()
+            .find(|(named, _)| is_used_up(*named))
+            .or_else(|| self.budget.all().max_by_key(|(named, _)| share(*named)))?;
+        let used = used(named);
+        let more = NamedBudget {
+            value: named.value.max(used).max(1).saturating_mul(2),
+            ..named
+        };
+        let file = match origin {
+            Origin::File(source, _) => &source.shown,
+            _ => &self.user_file,
+        };
+        Some(format!(
+            "allow more with {}\nor, in {file}: {}",
+            more.flag(),
+            more.line()
+        ))
+    }
+}
+
+/// The setting behind a limit, and twice its value.
+fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
+    let (name, value) = match *limit {
+        Limit::Fuel(n) => ("fuel", n),
+        Limit::WallTimeMs(n) => ("wall", n),
+        Limit::Memory(n) => ("memory", n),
+        Limit::TableElements(n) => ("table_elements", n),
+        Limit::Handles(n) => ("handles", n),
+        Limit::Output(n) => ("output", n),
+        _ => return None,
+    };
+    Some((name, crate::config::limits::shown(name, value.saturating_mul(2))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::receipt::Denial;
+
+    #[test]
+    fn what_a_tool_says_is_denied_makes_no_hint() {
+        let known = Known {
+            component: "x".into(),
+            configured: false,
+            without_files: true,
+        };
+        let hints = AllowHints {
+            tools: BTreeMap::from([("x".into(), known)]),
+            user_file: None,
+        };
+        let says = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
+        assert_eq!(hints.of("x", &Receipt::default(), Some(&says)), [] as [&str; 0]);
+        let asked = Receipt {
+            denials: vec![Denial {
+                what: DIRECTORIES.into(),
+                target: "/".into(),
+                allow_with: None,
+                denied_by: None,
+            }],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            hints.of("x", &asked, Some(&says)),
+            ["no directory is granted to it; if it needs files here, allow it with --grant read=."]
+        );
+        assert_eq!(hints.of("x", &asked, None), [] as [&str; 0]);
+    }
+}

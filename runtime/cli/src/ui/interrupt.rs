@@ -1,0 +1,97 @@
+//! Ctrl-C: once cancels, twice ends the process at once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::Exit;
+use crate::ui::render::Console;
+
+/// Hears SIGINT and SIGTERM for as long as the process lives.
+#[derive(Clone)]
+pub(crate) struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
+
+/// While it lives, the first signal cancels.
+pub(crate) struct Guard(Interrupts);
+
+impl Interrupts {
+    /// Starts to listen. A signal while nothing can be cancelled, or once it was cancelled, ends the process.
+    pub(crate) fn watch(console: Console) -> Self {
+        let interrupts = Self(Arc::default());
+        // Without a handler the default of the system holds: the first signal ends the process.
+        if let Ok(mut signals) = Signals::new() {
+            let heard = interrupts.clone();
+            tokio::spawn(async move {
+                loop {
+                    signals.next().await;
+                    match heard.current().take() {
+                        Some(token) => {
+                            token.cancel();
+                            console.note("cancelling; once more ends it at once");
+                        }
+                        None => {
+                            crate::ui::terminal::restore();
+                            console.note("ended");
+                            std::process::exit(Exit::Cancelled as i32);
+                        }
+                    }
+                }
+            });
+        }
+        interrupts
+    }
+
+    /// Lets the next signal cancel `token`, until the guard is dropped.
+    pub(crate) fn cancel_next(&self, token: CancellationToken) -> Guard {
+        *self.current() = Some(token);
+        Guard(self.clone())
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        *self.0.current() = None;
+    }
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,324 @@
+//! Standard output for data, standard error for everything else, and a line about what takes long.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::environment::Environment;
+use crate::error::Failure;
+use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::held::{Held, Holding, Stream};
+use crate::ui::terminal::{Asking, FAINT, NAME, Screen, Size, Text, Width, inert_line, text, wants_colour};
+
+/// What takes less is not worth a word.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Time between two pictures of the spinner.
+const TICK: Duration = Duration::from_millis(90);
+
+const PICTURES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+/// Longest description of what is going on, in columns, so that it never needs a second line.
+const MAX_LABEL: usize = 48;
+
+/// Columns of such a line that are not the description: the picture, blanks, the mark of a cut, the seconds.
+const AROUND_LABEL: usize = 14;
+
+/// Both output streams of the process. Clones write to the same.
+#[derive(Clone)]
+pub(crate) struct Console {
+    streams: Arc<Mutex<Streams>>,
+    asking: Arc<Questions>,
+}
+
+/// What questions to the user need.
+struct Questions {
+    /// Held while one is asked: they come one at a time.
+    turn: Mutex<()>,
+    /// What was typed and answered none, for the next prompt.
+    typed: Mutex<String>,
+    held: Held,
+    size: Size,
+    colour: bool,
+    is_dumb: bool,
+}
+
+/// The streams, while nobody else writes.
+pub(crate) struct Streams {
+    /// Standard output.
+    pub(crate) out: Screen<Holding>,
+    /// Standard error.
+    pub(crate) err: Screen<Holding>,
+    animates: bool,
+    activities: Vec<Going>,
+    next: u64,
+    drawn: bool,
+    /// Whether a line on the terminal is not ended, so that nothing may be drawn on it.
+    line_open: bool,
+    thread_runs: bool,
+    /// How many want nothing to be drawn, because a person is being asked.
+    pauses: u32,
+}
+
+struct Going {
+    id: u64,
+    label: Text,
+    since: Instant,
+}
+
+/// Something that is going on; dropping it ends it.
+pub(crate) struct Activity {
+    console: Console,
+    id: u64,
+}
+
+impl Console {
+    /// The console of this process.
+    pub(crate) fn new(environment: &Environment) -> Self {
+        let terminals = environment.terminals;
+        let held = Held::default();
+        let is_dumb = environment.var("TERM") == Some("dumb");
+        let asking = Questions {
+            turn: Mutex::default(),
+            typed: Mutex::default(),
+            held: held.clone(),
+            size: Size::of_error(environment),
+            colour: wants_colour(environment, terminals.stderr),
+            is_dumb,
+        };
+        let streams = Streams {
+            out: Screen::new(
+                held.stream(Stream::Output),
+                wants_colour(environment, terminals.stdout),
+                Size::of_output(environment),
+            ),
+            err: Screen::new(
+                held.stream(Stream::Error),
+                wants_colour(environment, terminals.stderr),
+                Size::of_error(environment),
+            ),
+            animates: terminals.stderr && !is_dumb,
+            activities: Vec::new(),
+            next: 0,
+            drawn: false,
+            line_open: false,
+            thread_runs: false,
+            pauses: 0,
+        };
+        Self {
+            streams: Arc::new(Mutex::new(streams)),
+            asking: Arc::new(asking),
+        }
+    }
+
+    /// Asks questions, while nothing else is drawn or written. `is_withdrawn` says when nobody waits for an answer any
+    /// more.
+    ///
+    /// # Errors
+    /// When there is no terminal to ask at.
+    pub(crate) fn ask<T>(
+        &self,
+        is_withdrawn: &dyn Fn() -> bool,
+        ask: impl FnOnce(&mut Asking<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let questions = &self.asking;
+        let _turn = questions.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _pause = self.pause()?;
+        let mut asking = Asking::open(questions.size, questions.colour, questions.is_dumb, is_withdrawn)?;
+        let answer = ask(&mut asking);
+        let typed = asking.close();
+        questions
+            .typed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_str(&typed);
+        answer
+    }
+
+    /// What was typed while questions were asked and answered none of them.
+    pub(crate) fn take_typed(&self) -> String {
+        std::mem::take(&mut *self.asking.typed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes, without anything in between.
+    pub(crate) fn write<T>(&self, write: impl FnOnce(&mut Streams) -> io::Result<T>) -> io::Result<T> {
+        let mut streams = self.lock();
+        streams.erase();
+        write(&mut streams)
+    }
+
+    /// Writes a line for the person to standard error. Where that is closed nobody listens, and nothing fails.
+    pub(crate) fn note(&self, text: impl Into<Text>) {
+        let _ = self.write(|streams| {
+            streams.end_open_line()?;
+            streams.err.styled(FAINT, text)?;
+            streams.err.end_line()
+        });
+    }
+
+    /// Tells a failure.
+    pub(crate) fn tell(&self, failure: &Failure) {
+        let _ = self.write(|streams| {
+            streams.end_open_line()?;
+            failure.print(&mut streams.err)
+        });
+    }
+
+    /// Shows that something is going on, once it takes longer than half a second.
+    pub(crate) fn activity(&self, label: impl Into<Text>) -> Activity {
+        let mut streams = self.lock();
+        let id = streams.next;
+        streams.next += 1;
+        streams.activities.push(Going {
+            id,
+            label: label.into(),
+            since: Instant::now(),
+        });
+        if streams.animates && !streams.thread_runs {
+            streams.thread_runs = true;
+            let console = Arc::downgrade(&self.streams);
+            thread::spawn(move || animate(&console));
+        }
+        Activity {
+            console: self.clone(),
+            id,
+        }
+    }
+
+    /// Stops drawing what is going on, and holds what is written.
+    fn pause(&self) -> io::Result<Pause> {
+        let mut streams = self.lock();
+        streams.erase();
+        streams.end_open_line()?;
+        streams.err.end_open_line()?;
+        streams.out.flush()?;
+        streams.pauses += 1;
+        self.asking.held.hold();
+        Ok(Pause(self.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Streams {
+    /// Says whether the last line on the terminal is still open.
+    pub(crate) fn set_line_open(&mut self, open: bool) {
+        self.line_open = open;
+    }
+
+    /// Ends a line that streamed text left open.
+    pub(crate) fn end_open_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.line_open) {
+            self.out.end_line()?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = self.err.erase_line();
+        }
+    }
+
+    fn draw(&mut self, picture: &'static str) {
+        let Some(going) = self.activities.last() else {
+            return self.erase();
+        };
+        let lasts = going.since.elapsed();
+        if self.line_open || self.pauses > 0 || lasts < PATIENCE {
+            return;
+        }
+        let label = Text::foreign(short(&going.label, self.err.width()));
+        let seconds = if lasts.as_secs() > 0 {
+            text!(" {} s", lasts.as_secs())
+        } else {
+            "".into()
+        };
+        let _ = self
+            .err
+            .erase_line()
+            .and_then(|()| self.err.styled(NAME, picture))
+            .and_then(|()| self.err.text(" "))
+            .and_then(|()| self.err.text(label))
+            .and_then(|()| self.err.styled(FAINT, seconds))
+            .and_then(|()| self.err.flush());
+        self.drawn = true;
+    }
+}
+
+fn animate(console: &Weak<Mutex<Streams>>) {
+    for picture in PICTURES.iter().cycle() {
+        thread::sleep(TICK);
+        let Some(streams) = console.upgrade() else {
+            return;
+        };
+        let mut streams = streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if streams.activities.is_empty() {
+            streams.erase();
+            streams.thread_runs = false;
+            return;
+        }
+        streams.draw(picture);
+    }
+}
+
+/// As much of a label as fits on one line of a terminal, so that erasing the line erases all of it.
+fn short(label: &Text, width: Width) -> String {
+    let most = MAX_LABEL.min(width.columns.unwrap_or(usize::MAX).saturating_sub(AROUND_LABEL));
+    let mut shown = String::new();
+    let mut taken = 0;
+    let label = inert_line(&label.plain());
+    for glyph in label.graphemes(true) {
+        taken += width.of_text(glyph);
+        if taken > most {
+            shown.push('…');
+            break;
+        }
+        shown.push_str(glyph);
+    }
+    shown
+}
+
+impl Activity {
+    /// Describes it anew; its time goes on.
+    pub(crate) fn relabel(&self, label: impl Into<Text>) {
+        let mut streams = self.console.lock();
+        if let Some(going) = streams.activities.iter_mut().find(|going| going.id == self.id) {
+            going.label = label.into();
+        }
+    }
+}
+
+/// While it lives, nothing is drawn or written but a question.
+struct Pause(Console);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let mut streams = self.0.lock();
+        streams.pauses -= 1;
+        let dropped = self.0.asking.held.release().unwrap_or(0);
+        if dropped > 0 {
+            let note = text!(
+                "{} bytes of output came during the question and are not shown",
+                dropped
+            );
+            let _ = streams
+                .err
+                .styled(FAINT, note)
+                .and_then(|()| streams.err.end_line());
+        }
+    }
+}
+
+impl Drop for Activity {
+    fn drop(&mut self) {
+        let mut streams = self.console.lock();
+        streams.activities.retain(|going| going.id != self.id);
+        streams.erase();
+    }
+}

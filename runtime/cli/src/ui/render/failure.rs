@@ -1,0 +1,136 @@
+//! What a person is told when a turn did not end with an answer.
+
+use toolcell_core::ProviderError;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::provider::ProviderErrorKind;
+
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::{Text, text};
+
+/// A provider that gave no answer.
+pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
+    let status = error
+        .status
+        .map(|status| text!(" (HTTP {})", status))
+        .unwrap_or_default();
+    let failure = Failure::new(
+        Exit::Provider,
+        text!("the provider `{}` gave no answer", error.provider),
+    )
+    .why(text!("{}{}", error.kind, status))
+    .why(error.message.clone());
+    match error.kind {
+        ProviderErrorKind::Unauthorized => {
+            failure.hint("check the key: `toolcell config check` shows which variable holds it")
+        }
+        ProviderErrorKind::RateLimited => failure.hint(match error.retry_after() {
+            Some(wait) => format!("try again in {}", crate::config::units::Span(wait)),
+            None => "wait a little and try again, or look at the limits of your account".into(),
+        }),
+        ProviderErrorKind::Unavailable | ProviderErrorKind::Truncated | ProviderErrorKind::Timeout => {
+            failure.hint("try again later")
+        }
+        ProviderErrorKind::ContextLength => {
+            failure.hint("ask for less at once, or take a model with a longer context")
+        }
+        ProviderErrorKind::InvalidRequest => {
+            failure.hint("check the name of the model (--model) and the base URL (--base-url)")
+        }
+        ProviderErrorKind::Protocol => failure.hint(format!(
+            "check the base URL (--base-url): the server there does not answer as `{}` does",
+            error.provider
+        )),
+        ProviderErrorKind::Network => {
+            failure.hint("check the base URL (--base-url) and that the server is running")
+        }
+        _ => failure,
+    }
+}
+
+/// How a turn ended: well, or with something to tell.
+///
+/// # Errors
+/// Every outcome that is not an answer of the model by itself.
+pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
+    let limit = |what: Text, hint: &'static str| Err(Failure::new(Exit::Limit, what).hint(hint));
+    let failed = |what: Text| Err(Failure::new(Exit::Failed, what));
+    match outcome {
+        TurnOutcome::Completed | TurnOutcome::Asked { .. } => Ok(Exit::Ok),
+        TurnOutcome::StepLimit { steps } => limit(
+            text!("the turn was ended after {} steps", steps),
+            "allow more with --max-steps or `[loop] max_steps`",
+        ),
+        TurnOutcome::Deadline { ms } => limit(
+            text!(
+                "the turn was ended by its deadline of {}",
+                crate::config::units::Span(std::time::Duration::from_millis(*ms))
+            ),
+            "allow more with --deadline or `[loop] deadline`",
+        ),
+        TurnOutcome::Budget { reason } => Err(Failure::new(
+            Exit::Limit,
+            text!("the turn was ended by a budget: {}", reason),
+        )),
+        TurnOutcome::AwaitingApproval { calls } => {
+            Err(
+                Failure::new(Exit::Denied, "the turn waits for a decision").why(match calls.len() {
+                    1 => "one call waits for it".into(),
+                    many => text!("{} calls wait for it", many),
+                }),
+            )
+        }
+        TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
+        TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
+        TurnOutcome::HostFailed { message } => {
+            Err(Failure::new(Exit::Internal, "Toolcell itself failed").why(message.clone()))
+        }
+        TurnOutcome::ToolsFailed => {
+            failed("every call failed, and the answer was given without tools".into())
+        }
+        TurnOutcome::Repeating { tool, times } => failed(text!(
+            "the model called `{}` {} times with the same arguments and the same result",
+            tool,
+            times
+        )),
+        TurnOutcome::Failing { error, times } => Err(Failure::new(
+            Exit::Failed,
+            text!("the same error came {} times in a row", times),
+        )
+        .why(error.clone())),
+        TurnOutcome::Aborted { by, reason } => {
+            Err(Failure::new(Exit::Denied, text!("the hook `{}` ended the turn", by)).why(reason.clone()))
+        }
+        TurnOutcome::Stopped { stop } => {
+            Err(Failure::new(Exit::Failed, "the model stopped without an answer").why(stop_reason(stop)))
+        }
+        _ => failed("the turn did not end with an answer".into()),
+    }
+}
+
+fn stop_reason(stop: &toolcell_core::provider::StopReason) -> String {
+    use toolcell_core::provider::StopReason;
+    match stop {
+        StopReason::MaxTokens => "it reached its limit of tokens".into(),
+        StopReason::Refused => "it refused, or a filter of its provider did".into(),
+        StopReason::Paused => "it paused".into(),
+        StopReason::Complete => "it was done".into(),
+        StopReason::Other(reason) => reason.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_provider_that_was_asked() {
+        for provider in ["anthropic", "gemini", "openai"] {
+            let error = ProviderError::new(provider, ProviderErrorKind::Protocol, "no JSON");
+            let shown = format!("{:?}", provider_failure(&error));
+            assert!(
+                shown.contains(&format!("does not answer as `{provider}` does")),
+                "{shown}"
+            );
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A receipt on one line, and what would allow what was denied.
+
+use std::time::Duration;
+
+use toolcell_core::{Grant, Receipt};
+
+use crate::config::names::PROJECT;
+use crate::config::units::{Bytes, Count, Span};
+use crate::ui::escape;
+use crate::ui::terminal::{Name, Own, Shown, Text, text};
+
+/// Most files or hosts that are named.
+const MAX_NAMED: usize = 3;
+
+/// What a call used, on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
+pub(crate) fn line(receipt: &Receipt) -> Text {
+    let mut parts = vec![
+        text!("{}", Span(Duration::from_micros(receipt.wall_us))),
+        text!("{} fuel", Count(receipt.fuel)),
+        text!("{} memory", Bytes(receipt.peak_memory)),
+    ];
+    let files = |write: bool| {
+        let of_kind = receipt.files.iter().filter(move |file| file.write == write);
+        of_kind.map(|file| file.path.as_str()).collect()
+    };
+    let buckets = |write: bool| {
+        let of_kind = receipt.buckets.iter().filter(move |bucket| bucket.write == write);
+        of_kind.map(|bucket| bucket.bucket.as_str()).collect()
+    };
+    let denied = receipt
+        .denials
+        .iter()
+        .map(|denial| text!("{} {}", Name(&denial.what), Shown(&denial.target)));
+    parts.extend(names("read", files(false)));
+    parts.extend(names("wrote", files(true)));
+    parts.extend(names(
+        "contacted",
+        receipt.hosts.iter().map(String::as_str).collect(),
+    ));
+    parts.extend(names("read bucket", buckets(false)));
+    parts.extend(names("wrote bucket", buckets(true)));
+    parts.extend(named("denied", denied.collect()));
+    Text::join(parts, " · ")
+}
+
+fn names(verb: &'static str, names: Vec<&str>) -> Option<Text> {
+    named(
+        verb,
+        names.into_iter().map(|name| text!("{}", Shown(name))).collect(),
+    )
+}
+
+fn named(verb: &'static str, names: Vec<Text>) -> Option<Text> {
+    let all = names.len();
+    let shown = Text::join(names.into_iter().take(MAX_NAMED), ", ");
+    match all.saturating_sub(MAX_NAMED) {
+        _ if all == 0 => None,
+        0 => Some(text!("{} {}", Own(verb), shown)),
+        more => Some(text!("{} {} and {} more", Own(verb), shown, more)),
+    }
+}
+
+/// What would allow each thing that was denied: a flag, and a line of the person's configuration; or which line denies it.
+///
+/// `component` is the name of the component in the configuration; `configuration` is the path of the person's file, or
+/// `None` for a component that only the command line names.
+pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Option<&str>) -> Vec<String> {
+    let mut hints = Vec::new();
+    for denial in &receipt.denials {
+        if let Some(by) = &denial.denied_by {
+            let hint = format!("`{}` is denied to it by {by}", denial.target);
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+            continue;
+        }
+        // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
+        let Some(grant) = denial
+            .allow_with
+            .as_ref()
+            .and_then(|line| line.parse::<Grant>().ok())
+        else {
+            continue;
+        };
+        let hint = allow(&grant, component, configuration);
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    hints
+}
+
+/// What gives a grant to a component.
+pub(crate) fn allow(grant: &Grant, component: &str, configuration: Option<&str>) -> String {
+    let grant = grant.to_string();
+    match configuration {
+        // What a flag says without a name is not for a component of a project.
+        None if component.starts_with(PROJECT) => format!(
+            "allow it with --grant {}",
+            escape::shell(&format!("{component}:{grant}"))
+        ),
+        None => format!("allow it with --grant {}", escape::shell(&grant)),
+        Some(path) => format!(
+            "allow it with --grant {}\nor, in {path}: [tools.{component}] grants = [{}]",
+            escape::shell(&format!("{component}:{grant}")),
+            escape::toml(&grant)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_core::receipt::{Denial, FileTouched};
+
+    #[test]
+    fn a_receipt_fits_on_one_line() {
+        let file = |path: &str, write| FileTouched {
+            path: path.into(),
+            write,
+        };
+        let receipt = Receipt {
+            fuel: 1_234_567,
+            wall_us: 12_345,
+            peak_memory: 2 << 20,
+            files: vec![
+                file("/a", false),
+                file("/b", true),
+                file("/c", false),
+                file("/d", false),
+                file("/e", false),
+            ],
+            hosts: vec!["example.com:443".into()],
+            denials: vec![Denial {
+                what: "env".into(),
+                target: "HOME".into(),
+                allow_with: None,
+                denied_by: None,
+            }],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            line(&receipt).plain(),
+            "12 ms · 1.2 M fuel · 2 MiB memory · read /a, /c, /d and 1 more · wrote /b · contacted example.com:443 · denied env HOME"
+        );
+        assert_eq!(line(&Receipt::default()).plain(), "0 ms · 0 fuel · 0 B memory");
+    }
+
+    #[test]
+    fn a_denial_shows_the_flag_and_the_line_that_would_allow_it() {
+        let denial = |allow_with: &str| Denial {
+            what: "http".into(),
+            target: "x".into(),
+            allow_with: Some(allow_with.into()),
+            denied_by: None,
+        };
+        let receipt = Receipt {
+            denials: vec![
+                denial("http=https://example.com"),
+                denial("http=https://example.com"),
+                denial("rubbish'; rm"),
+            ],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            allow_hints(&receipt, "fetch", Some("~/.config/toolcell/config.toml")),
+            [
+                "allow it with --grant fetch:http=https://example.com\nor, in ~/.config/toolcell/config.toml: [tools.fetch] grants = [\"http=https://example.com\"]"
+            ]
+        );
+        assert_eq!(
+            allow_hints(&receipt, "x", None),
+            ["allow it with --grant http=https://example.com"]
+        );
+    }
+
+    #[test]
+    fn a_denial_by_a_line_names_that_line() {
+        let denial = Denial {
+            what: "file".into(),
+            target: "/private/key".into(),
+            allow_with: None,
+            denied_by: Some("deny=private (config.toml:1)".into()),
+        };
+        let receipt = Receipt {
+            denials: vec![denial.clone(), denial],
+            ..Receipt::default()
+        };
+        assert_eq!(
+            allow_hints(&receipt, "x", None),
+            ["`/private/key` is denied to it by deny=private (config.toml:1)"]
+        );
+    }
+}

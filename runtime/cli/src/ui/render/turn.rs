@@ -1,0 +1,424 @@
+//! Events of a turn, for people: the model's text on standard output, everything else on standard error.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use toolcell_core::event::{Event, EventSink, NoticeLevel};
+use toolcell_core::tool::{LogLevel, LogLine, LogSource};
+use toolcell_core::{Content, Receipt, ToolError};
+
+use super::{Activity, Console, content, receipt};
+use crate::config::units::{Count, Span};
+use crate::ui::hints::AllowHints;
+use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
+
+/// What to do where nobody can be asked.
+const UNATTENDED: &str = "run it at a terminal to be asked; or decide beforehand with `[approval] rules` in your own \
+                          configuration, and on the flow of data with --flow off";
+
+/// Deepest agent whose lines are indented further than those of the one that called it.
+const MAX_SHOWN_DEPTH: usize = 8;
+
+/// Most characters of an error of a tool that are shown; the middle of a longer one is left out.
+const MAX_ERROR: usize = 2_000;
+
+/// Shows a turn while it runs.
+pub(crate) struct TurnView {
+    console: Console,
+    hints: Arc<AllowHints>,
+    /// Cancelled when nobody reads the output any more.
+    gone: CancellationToken,
+    /// Whether the turn was recorded and is shown afterwards: its text comes whole, and what the person said is shown.
+    is_past: bool,
+    /// Whether a person can be asked.
+    is_attended: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    model: String,
+    started: Option<Instant>,
+    waiting: Option<Activity>,
+    running: BTreeMap<String, Activity>,
+    calls: u32,
+    /// Text of the running step that was streamed.
+    streamed: String,
+    reasoning_open: bool,
+    told_unattended: bool,
+}
+
+impl TurnView {
+    /// Shows on `console`; cancels `gone` when standard output is closed.
+    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
+        Self {
+            console,
+            hints,
+            gone,
+            is_past: false,
+            is_attended: true,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Says whether a person can be asked about calls; where none can, the first refusal says what to do.
+    pub(crate) fn attended(mut self, is_attended: bool) -> Self {
+        self.is_attended = is_attended;
+        self
+    }
+
+    /// Shows turns that were recorded.
+    pub(crate) fn of_the_past(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
+        Self {
+            is_past: true,
+            ..Self::new(console, hints, gone)
+        }
+    }
+
+    fn show(&self, event: &Event) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::TurnStarted { model, message, .. } => {
+                if self.is_past {
+                    self.console.write(|s| {
+                        s.out.styled(NAME, "› ")?;
+                        s.out.styled(STRONG, message.text())?;
+                        s.out.end_line()
+                    })?;
+                }
+                state.model.clone_from(model);
+                state.started = Some(Instant::now());
+                state.calls = 0;
+            }
+            Event::StepStarted { .. } => {
+                state.streamed.clear();
+                if self.is_past {
+                    return Ok(());
+                }
+                state.waiting = Some(self.console.activity(text!("waiting for {}", state.model)));
+            }
+            Event::TextDelta { text } => {
+                state.waiting = None;
+                self.end_reasoning(&mut state)?;
+                state.streamed.push_str(text);
+                self.stream(text)?;
+            }
+            Event::ReasoningDelta { text } => {
+                state.waiting = None;
+                state.reasoning_open = true;
+                self.console.write(|s| {
+                    s.end_open_line()?;
+                    s.err.styled(FAINT, text.clone())?;
+                    s.err.flush()
+                })?;
+            }
+            Event::StepFinished { .. } | Event::StepInterrupted { .. } => {
+                state.waiting = None;
+                if let (true, Event::StepFinished { message, .. }) = (self.is_past, event) {
+                    let text = message.text();
+                    if !text.is_empty() {
+                        state.streamed.clone_from(&text);
+                        self.stream(&text)?;
+                    }
+                }
+                self.end_text(&mut state)?;
+                // Where there was nothing of an answer, the outcome says all.
+                if let Event::StepInterrupted {
+                    reason,
+                    message: Some(_),
+                    ..
+                } = event
+                {
+                    self.mark(WARN, "!", text!("the answer was cut off: {}", reason))?;
+                }
+            }
+            Event::Retry { delay_ms, reason, .. } => {
+                let pause = Span(Duration::from_millis(*delay_ms));
+                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
+            }
+            Event::CallStarted { id, tool, arguments } => {
+                state.waiting = None;
+                self.end_text(&mut state)?;
+                state.calls += 1;
+                self.console.write(|s| {
+                    s.err.styled(NAME, "● ")?;
+                    s.err.styled(STRONG, text!("{}", Name(tool)))?;
+                    s.err.text(" ")?;
+                    s.err.line(content::arguments(arguments))
+                })?;
+                state
+                    .running
+                    .insert(id.clone(), self.console.activity(text!("running {}", Name(tool))));
+            }
+            Event::CallRetried { delay_ms, reason, .. } => {
+                let pause = Span(Duration::from_millis(*delay_ms));
+                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
+            }
+            Event::CallProgress { id, progress } => {
+                if let Some(activity) = state.running.get(id) {
+                    let of = progress
+                        .total
+                        .map(|total| format!("/{total}"))
+                        .unwrap_or_default();
+                    let what = progress.message.as_deref().unwrap_or("running");
+                    activity.relabel(text!("{} {}{}", what, progress.done, of));
+                }
+            }
+            Event::CallLog { line, .. } => self.log(line)?,
+            Event::CallFinished {
+                id,
+                tool,
+                content,
+                error,
+                receipt,
+                ..
+            } => {
+                state.running.remove(id);
+                self.call_finished(tool, content, error.as_ref(), receipt.as_ref())?;
+            }
+            Event::Nested { event, .. } => self.nested(event, 1)?,
+            Event::ApprovalDecided { approved, reason, .. } => {
+                let reason = reason
+                    .as_ref()
+                    .map(|reason| text!(": {}", reason))
+                    .unwrap_or_default();
+                if *approved {
+                    self.mark(GOOD, "✓", text!("approved{}", reason))?;
+                } else {
+                    self.mark(WARN, "✗", text!("not approved{}", reason))?;
+                    if !self.is_attended && !std::mem::replace(&mut state.told_unattended, true) {
+                        self.console.write(|s| {
+                            s.err.styled(NAME, "  hint: ")?;
+                            s.err.line(UNATTENDED)
+                        })?;
+                    }
+                }
+            }
+            Event::PlanUpdated { plan } => {
+                self.console.write(|s| {
+                    s.end_open_line()?;
+                    s.err.hang(0);
+                    s.err.styled(FAINT, plan.to_string())?;
+                    s.err.end_line()
+                })?;
+            }
+            Event::SummaryStarted { messages, .. } => {
+                state.waiting = Some(self.console.activity(text!("summarising {} messages", messages)));
+            }
+            Event::Compacted { removed, .. } => {
+                state.waiting = None;
+                self.mark(
+                    FAINT,
+                    "…",
+                    text!("{} older messages were replaced by a summary", removed),
+                )?;
+            }
+            Event::SummaryFailed { reason, .. } => {
+                state.waiting = None;
+                self.mark(
+                    WARN,
+                    "!",
+                    text!("the conversation could not be summarised: {}", reason),
+                )?;
+            }
+            Event::Reminder { text, .. } => {
+                self.mark(FAINT, "…", text!("the loop to the model: {}", text))?;
+            }
+            Event::Notice { level, text } => match level {
+                NoticeLevel::Info => self.mark(FAINT, "·", text.clone())?,
+                NoticeLevel::Warning => self.mark(WARN, "!", text.clone())?,
+                _ => self.mark(BAD, "!", text.clone())?,
+            },
+            Event::TurnFinished {
+                text, steps, usage, ..
+            } => {
+                state.waiting = None;
+                state.running.clear();
+                self.end_text(&mut state)?;
+                // An answer that the loop made itself, or that came in one piece, was not streamed.
+                if !text.trim().is_empty() && state.streamed.trim() != text.trim() {
+                    self.stream(text)?;
+                }
+                self.end_text(&mut state)?;
+                let mut parts = vec![
+                    count(*steps, "step", "steps"),
+                    count(state.calls, "call", "calls"),
+                ];
+                if usage.input + usage.output > 0 {
+                    parts.push(text!(
+                        "{} tokens in, {} out",
+                        Count(usage.input),
+                        Count(usage.output)
+                    ));
+                }
+                let took = state
+                    .started
+                    .filter(|_| !self.is_past)
+                    .map(|started| Span(started.elapsed()));
+                parts.extend(took.map(|took| text!("{}", took)));
+                self.console.note(Text::join(parts, " · "));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What an agent does that runs as a call: its calls and what it is told about them, further in for each agent.
+    fn nested(&self, event: &Event, depth: usize) -> io::Result<()> {
+        let line = |style, mark: &'static str, rest: Text| {
+            self.console.write(|s| {
+                s.end_open_line()?;
+                (0..depth.min(MAX_SHOWN_DEPTH)).try_for_each(|_| s.err.text("  "))?;
+                s.err.hang(2 * depth.min(MAX_SHOWN_DEPTH) + 2);
+                s.err.styled(style, mark)?;
+                s.err.text(" ")?;
+                s.err.line(rest)
+            })
+        };
+        match event {
+            Event::Nested { event, .. } => self.nested(event, depth + 1),
+            Event::CallStarted { tool, arguments, .. } => line(
+                NAME,
+                "●",
+                text!("{} {}", Name(tool), content::arguments(arguments)),
+            ),
+            Event::CallFinished {
+                tool,
+                error: Some(error),
+                ..
+            } => line(BAD, "✗", text!("{}  {}", Name(tool), error)),
+            Event::CallFinished { tool, content, .. } => {
+                line(GOOD, "✓", text!("{}  {}", Name(tool), content::summary(content)))
+            }
+            Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
+            Event::ApprovalDecided { reason, .. } => {
+                let reason = reason.as_ref().map(|reason| text!(": {}", reason));
+                line(WARN, "✗", text!("not approved{}", reason.unwrap_or_default()))
+            }
+            Event::StepInterrupted { reason, .. } => {
+                line(WARN, "!", text!("the answer was cut off: {}", reason))
+            }
+            Event::Notice {
+                level: NoticeLevel::Warning | NoticeLevel::Error,
+                text,
+            } => line(WARN, "!", Text::foreign(text.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn stream(&self, text: &str) -> io::Result<()> {
+        self.console.write(|s| {
+            s.set_line_open(!text.ends_with('\n'));
+            s.out.stream(text)
+        })
+    }
+
+    fn end_reasoning(&self, state: &mut State) -> io::Result<()> {
+        if std::mem::take(&mut state.reasoning_open) {
+            self.console.write(|s| s.err.end_line())?;
+        }
+        Ok(())
+    }
+
+    fn end_text(&self, state: &mut State) -> io::Result<()> {
+        self.end_reasoning(state)?;
+        self.console.write(|s| {
+            s.out.end_stream()?;
+            s.end_open_line()
+        })
+    }
+
+    fn mark(&self, style: anstyle::Style, mark: &'static str, text: impl Into<Text>) -> io::Result<()> {
+        self.console.write(|s| {
+            s.end_open_line()?;
+            s.err.styled(style, mark)?;
+            s.err.text(" ")?;
+            s.err.line(text)
+        })
+    }
+
+    fn log(&self, line: &LogLine) -> io::Result<()> {
+        log(&self.console, line)
+    }
+
+    fn call_finished(
+        &self,
+        tool: &str,
+        content: &[Content],
+        error: Option<&ToolError>,
+        receipt: Option<&Receipt>,
+    ) -> io::Result<()> {
+        self.console.write(|s| {
+            match error {
+                None => {
+                    s.err.styled(GOOD, "✓ ")?;
+                    s.err
+                        .line(text!("{}  {}", Name(tool), content::summary(content)))?;
+                }
+                Some(error) => {
+                    s.err.styled(BAD, "✗ ")?;
+                    s.err
+                        .line(text!("{}  {}", Name(tool), error).excerpt(MAX_ERROR))?;
+                }
+            }
+            let Some(receipt) = receipt else {
+                return Ok(());
+            };
+            s.err.styled(FAINT, text!("  {}", receipt::line(receipt)))?;
+            s.err.end_line()?;
+            for hint in self.hints.of(tool, receipt, error) {
+                s.err.styled(NAME, "  hint: ")?;
+                s.err.hang(8);
+                s.err.line(hint)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// One line of a tool's log on standard error.
+pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
+    let style = match line.level {
+        LogLevel::Error => BAD,
+        LogLevel::Warn => WARN,
+        _ => FAINT,
+    };
+    let source = match line.source {
+        LogSource::Log => "log",
+        LogSource::Stdout => "stdout",
+        LogSource::Stderr => "stderr",
+        LogSource::Host => "host",
+    };
+    console.write(|s| {
+        s.end_open_line()?;
+        s.err.hang(2 + source.len() + 1);
+        s.err.text("  ")?;
+        s.err.styled(style, source)?;
+        s.err.text(" ")?;
+        s.err.styled(style, GUTTER)?;
+        s.err.line(line.message.clone())
+    })
+}
+
+fn count(number: u32, one: &'static str, many: &'static str) -> Text {
+    text!("{} {}", number, Own(if number == 1 { one } else { many }))
+}
+
+impl EventSink for TurnView {
+    fn event(&self, event: &Event) {
+        // Only standard output counts: where standard error is closed, there is nobody to tell.
+        if self.show(event).is_err() && is_output(event) {
+            self.gone.cancel();
+        }
+    }
+}
+
+fn is_output(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TextDelta { .. } | Event::StepFinished { .. } | Event::TurnFinished { .. }
+    )
+}

@@ -1,0 +1,202 @@
+//! What a question is about: foreign text in a form that fits beside the question, and as a whole to page through.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+use toolcell_sandbox::Digest;
+
+use super::screen::Screen;
+use super::text::{Name, Text, text};
+
+/// Longest text inside of arguments that is shown whole beside a question, in characters.
+const WHOLE: usize = 200;
+
+/// Characters of the start and of the end of a longer one.
+const HEAD: usize = 100;
+const TAIL: usize = 60;
+
+/// Digits of a digest: enough that nobody finds another text with the same ones (64 bits).
+const DIGITS: usize = 16;
+
+/// Something foreign that a question is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Exhibit {
+    /// What is shown beside the question.
+    short: Vec<Part>,
+    /// All of it.
+    whole: String,
+    is_whole: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Foreign(String),
+    /// What is left out at this place.
+    Gap(Text),
+}
+
+impl Exhibit {
+    /// Arguments of a call. Long texts in them are shown by their start, end, length and digest, each in its place, so
+    /// that a long one hides none of the others.
+    pub(crate) fn arguments(arguments: &Value) -> Self {
+        let mut writer = Writer::default();
+        writer.value(arguments, 0);
+        writer.end();
+        Self {
+            is_whole: !writer.parts.iter().any(|part| matches!(part, Part::Gap(_))),
+            short: writer.parts,
+            whole: format!("{arguments:#}"),
+        }
+    }
+
+    /// Whether nothing is left out beside the question.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Writes what is shown beside the question.
+    pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        for part in &self.short {
+            match part {
+                Part::Foreign(text) => {
+                    screen.hang(2);
+                    screen.text("  ")?;
+                    screen.line(text.clone())?;
+                }
+                Part::Gap(text) => screen.line(text.clone())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of it.
+    pub(crate) fn write_whole<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
+        screen.hang(2);
+        screen.text("  ")?;
+        screen.line(self.whole.clone())
+    }
+}
+
+/// What is left out of a text of which this is all.
+fn gap(all: &str, left_out: usize) -> Text {
+    let digest = Digest::of(all.as_bytes()).hex();
+    text!(
+        "  ├─ {} of {} characters are left out here; sha256 of the whole {}…",
+        left_out,
+        all.chars().count(),
+        Name(&digest[..DIGITS])
+    )
+}
+
+/// Writes JSON as `serde_json` does, but for long texts.
+#[derive(Default)]
+struct Writer {
+    parts: Vec<Part>,
+    line: String,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value, depth: usize) {
+        match value {
+            Value::String(text) => self.string(text),
+            Value::Array(items) if !items.is_empty() => {
+                self.line.push('[');
+                for (i, item) in items.iter().enumerate() {
+                    self.new_line(i > 0, depth + 1);
+                    self.value(item, depth + 1);
+                }
+                self.new_line(false, depth);
+                self.line.push(']');
+            }
+            Value::Object(members) if !members.is_empty() => {
+                self.line.push('{');
+                for (i, (name, member)) in members.iter().enumerate() {
+                    self.new_line(i > 0, depth + 1);
+                    self.string(name);
+                    self.line.push_str(": ");
+                    self.value(member, depth + 1);
+                }
+                self.new_line(false, depth);
+                self.line.push('}');
+            }
+            other => self.long(&other.to_string(), WHOLE),
+        }
+    }
+
+    fn new_line(&mut self, has_comma: bool, depth: usize) {
+        self.line.push_str(if has_comma { ",\n" } else { "\n" });
+        self.line.push_str(&"  ".repeat(depth));
+    }
+
+    fn string(&mut self, text: &str) {
+        let json = Value::String(text.to_owned()).to_string();
+        self.long(&json, WHOLE);
+    }
+
+    /// Appends a text, without its middle if it is longer than `most`.
+    fn long(&mut self, text: &str, most: usize) {
+        let length = text.chars().count();
+        if length <= most {
+            return self.line.push_str(text);
+        }
+        self.line.extend(text.chars().take(HEAD));
+        self.end();
+        self.parts.push(Part::Gap(gap(text, length - HEAD - TAIL)));
+        self.line.extend(text.chars().skip(length - TAIL));
+    }
+
+    fn end(&mut self) {
+        if !self.line.is_empty() {
+            self.parts.push(Part::Foreign(std::mem::take(&mut self.line)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::terminal::Size;
+    use serde_json::json;
+
+    fn shown(exhibit: &Exhibit) -> String {
+        let mut out = Vec::new();
+        exhibit
+            .write(&mut Screen::new(&mut out, false, Size::fixed(120)))
+            .unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn short_arguments_are_shown_as_they_are() {
+        let arguments = json!({ "path": "a\nb", "list": [1, {}, []], "none": null });
+        let exhibit = Exhibit::arguments(&arguments);
+        assert!(exhibit.is_whole());
+        let expected: String = format!("{arguments:#}")
+            .lines()
+            .map(|line| format!("  │ {line}\n"))
+            .collect();
+        assert_eq!(shown(&exhibit), expected);
+    }
+
+    #[test]
+    fn a_long_text_is_cut_in_its_place_and_hides_no_other() {
+        let edge = "x".repeat(WHOLE - 2);
+        assert!(Exhibit::arguments(&json!({ "a": edge })).is_whole());
+        let arguments = json!({ "a": format!("{edge}yz"), "path": "/etc/passwd", "z": "w".repeat(100_000) });
+        let exhibit = Exhibit::arguments(&arguments);
+        assert!(!exhibit.is_whole());
+        let shown = shown(&exhibit);
+        assert!(shown.contains("\"path\": \"/etc/passwd\""), "{shown}");
+        assert!(
+            shown.contains("  ├─ 42 of 202 characters are left out here"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("  ├─ 99842 of 100002 characters are left out here"),
+            "{shown}"
+        );
+        for line in shown.lines() {
+            assert!(line.starts_with("  │ ") || line.starts_with("  ├─ "), "{line}");
+        }
+    }
+}

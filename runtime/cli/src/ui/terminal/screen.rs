@@ -1,0 +1,318 @@
+//! One output stream for people: what is written is laid out in physical lines, and only its colours are obeyed.
+
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use super::foreign::escape::{Filter, inert};
+use super::foreign::layout::{GUTTER, Item, Layout, Width};
+use super::size::Size;
+use super::text::{Part, Text};
+use crate::environment::Environment;
+
+/// Bold, for what to look at first.
+pub(crate) const STRONG: Style = Style::new().bold();
+/// Faint, for what can be skipped.
+pub(crate) const FAINT: Style = Style::new().dimmed();
+/// For what went well.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// For what needs attention.
+pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
+/// For what failed.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// For names: tools, files, keys.
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+
+/// Whether a stream gets colours: `NO_COLOR` (no-color.org) forbids them, `CLICOLOR_FORCE` demands them
+/// (bixense.com/clicolors), and otherwise a terminal that is not `dumb` gets them.
+pub(crate) fn wants_colour(environment: &Environment, is_terminal: bool) -> bool {
+    if environment.var("NO_COLOR").is_some() {
+        return false;
+    }
+    match environment.var("CLICOLOR_FORCE") {
+        Some(value) if value != "0" => true,
+        _ => {
+            is_terminal && environment.var("TERM") != Some("dumb") && environment.var("CLICOLOR") != Some("0")
+        }
+    }
+}
+
+/// Text for people on one stream.
+///
+/// Words of ours wrap to an indentation, foreign ones to a gutter, and a line that begins with foreign text begins with
+/// the gutter. All of it is inert; styles appear only where colours are wanted.
+pub(crate) struct Screen<W> {
+    out: W,
+    colour: bool,
+    size: Size,
+    layout: Layout,
+    filter: Filter,
+    /// The end of a text that comes in pieces: a word that may go on, so that it is not known yet where it fits.
+    word: String,
+}
+
+impl<W: Write> Screen<W> {
+    /// Writes to `out`, with or without colours, in lines that fit `size`.
+    pub(crate) fn new(out: W, colour: bool, size: Size) -> Self {
+        Self {
+            out,
+            colour,
+            size,
+            layout: Layout::new(size.width()),
+            filter: Filter::default(),
+            word: String::new(),
+        }
+    }
+
+    /// The stream itself.
+    pub(crate) fn inner(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Whether styles appear.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Whether it is a terminal, and how many columns and rows it has.
+    pub(crate) fn size(&self) -> Option<(usize, usize)> {
+        self.size.now()
+    }
+
+    /// The width at this moment.
+    pub(crate) fn width(&self) -> Width {
+        self.size.width()
+    }
+
+    /// Writes a text.
+    pub(crate) fn text(&mut self, text: impl Into<Text>) -> io::Result<()> {
+        self.styled(Style::new(), text)
+    }
+
+    /// Writes a text in a style.
+    pub(crate) fn styled(&mut self, style: Style, text: impl Into<Text>) -> io::Result<()> {
+        let text = text.into();
+        let has_foreign = text.parts().any(|part| matches!(part, Part::Foreign(_)));
+        self.lay(style, |layout, emit| {
+            if has_foreign {
+                layout.expect_foreign();
+            }
+            for part in text.parts() {
+                match part {
+                    Part::Own(own) => layout.own(own, emit),
+                    Part::Foreign(foreign) => layout.foreign(&foreign, emit),
+                }
+            }
+        })
+    }
+
+    /// Writes a text and ends the line.
+    pub(crate) fn line(&mut self, text: impl Into<Text>) -> io::Result<()> {
+        self.text(text)?;
+        self.end_line()
+    }
+
+    /// Writes a text in a style and fills up with blanks to a width, for a table.
+    pub(crate) fn cell(&mut self, style: Style, text: impl Into<Text>, width: usize) -> io::Result<()> {
+        let start = self.layout.column();
+        self.styled(style, text)?;
+        let taken = self.layout.column().saturating_sub(start);
+        self.lay(Style::new(), |layout, emit| {
+            (taken..width).for_each(|_| layout.own(" ", emit));
+        })
+    }
+
+    /// Ends the line.
+    pub(crate) fn end_line(&mut self) -> io::Result<()> {
+        self.lay(Style::new(), |layout, emit| layout.end_line(emit))
+    }
+
+    /// Whether so many columns are free on this line.
+    pub(crate) fn has_room(&self, columns: usize) -> bool {
+        let end = self.layout.column().saturating_add(columns);
+        self.width().columns.is_none_or(|width| end < width)
+    }
+
+    /// Whether something stands on the line that is not ended.
+    pub(crate) fn is_line_open(&self) -> bool {
+        self.layout.is_line_open()
+    }
+
+    /// Ends the line if something stands on it.
+    pub(crate) fn end_open_line(&mut self) -> io::Result<()> {
+        if self.layout.is_line_open() {
+            self.end_line()?;
+        }
+        Ok(())
+    }
+
+    /// Indents what follows after a line is wrapped, until the line ends.
+    pub(crate) fn hang(&mut self, columns: usize) {
+        self.layout.hang = columns;
+    }
+
+    /// Writes foreign text as data: to a terminal behind gutters, and to anything else as it is, but inert.
+    pub(crate) fn data(&mut self, text: &str) -> io::Result<()> {
+        if self.size.now().is_none() {
+            return self.out.write_all(inert(text).as_bytes());
+        }
+        self.hang(0);
+        self.text(Text::foreign(text))
+    }
+
+    /// Writes the next piece of foreign text that comes in pieces, at once; on a terminal as far as its last word.
+    pub(crate) fn stream(&mut self, piece: &str) -> io::Result<()> {
+        let text = self.filter.push(piece);
+        let Some((columns, _)) = self.size.now() else {
+            self.out.write_all(text.as_bytes())?;
+            return self.out.flush();
+        };
+        self.word.push_str(&text);
+        let is_long = self.word.len() > 4 * columns;
+        let end = match self.word.rfind([' ', '\t', '\n']) {
+            Some(at) => at + 1,
+            // No word is this long; only its last glyph may still grow.
+            None if is_long => last_glyph(&self.word),
+            None => 0,
+        };
+        let ready: String = self.word.drain(..end).collect();
+        self.stream_part(&ready)?;
+        self.out.flush()
+    }
+
+    /// Ends a text that came in pieces.
+    pub(crate) fn end_stream(&mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.word) + &self.filter.finish();
+        if self.size.now().is_none() {
+            self.out.write_all(rest.as_bytes())?;
+        } else {
+            self.stream_part(&rest)?;
+        }
+        self.out.flush()
+    }
+
+    fn stream_part(&mut self, inert: &str) -> io::Result<()> {
+        self.hang(0);
+        self.lay(Style::new(), |layout, emit| layout.foreign(inert, emit))
+    }
+
+    /// Goes back to the start of the line and empties it.
+    pub(crate) fn erase_line(&mut self) -> io::Result<()> {
+        self.layout.restart();
+        self.out.write_all(b"\r\x1b[2K")?;
+        self.out.flush()
+    }
+
+    /// Hands everything written so far to the stream.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn lay(
+        &mut self,
+        style: Style,
+        write: impl FnOnce(&mut Layout, &mut dyn FnMut(Item<'_>)),
+    ) -> io::Result<()> {
+        self.layout.width = self.size.width();
+        let mut line = Vec::new();
+        let style = if self.colour { style } else { Style::new() };
+        let gutter = if self.colour { FAINT } else { Style::new() };
+        write(&mut self.layout, &mut |item| {
+            // Each run of text has its style for itself, so that none reaches over the end of a line or into a gutter.
+            let _ = match item {
+                Item::Text(text) => write!(line, "{style}{text}{style:#}"),
+                Item::Blank(count) => write!(line, "{:count$}", ""),
+                Item::Gutter => write!(line, "{gutter}{GUTTER}{gutter:#}"),
+                Item::End => writeln!(line),
+            };
+        });
+        if line.ends_with(b"\n") {
+            self.layout.hang = HANG;
+        }
+        self.out.write_all(&line)
+    }
+}
+
+/// Indentation of lines that were wrapped, where nothing else is said.
+const HANG: usize = 2;
+
+/// Where the last glyph of a text begins.
+fn last_glyph(text: &str) -> usize {
+    use unicode_segmentation::UnicodeSegmentation as _;
+    text.grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::terminal::foreign::escape::is_hidden;
+
+    #[test]
+    fn nothing_written_to_a_screen_is_obeyed_by_a_terminal() {
+        let every: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
+        for colour in [false, true] {
+            let mut out = Vec::new();
+            let mut screen = Screen::new(&mut out, colour, Size::NONE);
+            screen.text(every.clone()).unwrap();
+            screen.styled(BAD, every.clone()).unwrap();
+            screen.data(&every).unwrap();
+            screen.stream(&every).unwrap();
+            screen.end_stream().unwrap();
+            let text = String::from_utf8(out).unwrap();
+            let own = [BAD, FAINT].map(|style| [format!("{style}"), format!("{style:#}")]);
+            let foreign = (own.iter().flatten()).fold(text, |text, sequence| text.replace(sequence, ""));
+            let obeyed = |c: &char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_hidden(*c);
+            assert_eq!(foreign.chars().find(obeyed), None);
+        }
+    }
+
+    #[test]
+    fn a_text_in_pieces_is_laid_out_like_the_whole() {
+        let text =
+            "one two three\n\nfour fünf 👩\u{200d}🔬 and some more words so that it wraps \u{1b}[2J end";
+        let shown = |pieces: &mut dyn Iterator<Item = String>| {
+            let mut out = Vec::new();
+            let mut screen = Screen::new(&mut out, false, Size::fixed(24));
+            pieces.for_each(|piece| screen.stream(&piece).unwrap());
+            screen.end_stream().unwrap();
+            screen.end_open_line().unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let whole = shown(&mut [text.to_owned()].into_iter());
+        assert_eq!(shown(&mut text.chars().map(String::from)), whole);
+        assert!(whole.lines().all(|line| line.starts_with(GUTTER)), "{whole}");
+    }
+
+    #[test]
+    fn an_own_line_follows_foreign_text_at_column_zero() {
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, false, Size::NONE);
+        screen.text("log ").unwrap();
+        screen.line("a\nerror: forged".to_owned()).unwrap();
+        screen.line("own").unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "log a\n  │ error: forged\nown\n");
+    }
+
+    #[test]
+    fn colours_follow_the_variables_that_people_set() {
+        let cwd = std::path::Path::new("/");
+        for (vars, terminal, colour) in [
+            (&[][..], true, true),
+            (&[], false, false),
+            (&[("NO_COLOR", "1")], true, false),
+            (&[("NO_COLOR", "")], true, true),
+            (&[("CLICOLOR_FORCE", "1")], false, true),
+            (&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false, false),
+            (&[("CLICOLOR_FORCE", "0")], false, false),
+            (&[("CLICOLOR", "0")], true, false),
+            (&[("TERM", "dumb")], true, false),
+        ] {
+            let environment = Environment::for_tests(cwd, vars);
+            assert_eq!(
+                wants_colour(&environment, terminal),
+                colour,
+                "{vars:?} {terminal}"
+            );
+        }
+    }
+}

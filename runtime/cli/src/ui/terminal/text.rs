@@ -1,0 +1,396 @@
+//! Messages: our own words, and in them what others wrote.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::foreign::escape::inert;
+use super::foreign::names;
+
+/// Longest quotation between backticks, in characters; beyond, the middle is left out.
+const MAX_QUOTED: usize = 400;
+
+/// A message to the user.
+///
+/// It is made of literals of the program ([`text!`](text), `&'static str`) and of what others wrote, which stays apart:
+/// a value between backticks is shown on one line, bounded, and without backticks of its own; any other may have several
+/// lines, each of which a [`Screen`](super::Screen) shows behind a gutter. A `String` is foreign as a whole.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Text(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Own(Cow<'static, str>),
+    /// A value between backticks.
+    Quoted(String),
+    /// Any other text of somebody else.
+    Foreign(String),
+}
+
+/// Whose words a part of a message is, as it is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// Those of Toolcell.
+    Own(&'a str),
+    /// Those of somebody else, inert.
+    Foreign(String),
+}
+
+/// Words of Toolcell as a value in [`text!`](text).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own(pub(crate) &'static str);
+
+/// A name, such as that of a tool. One of ASCII letters, digits, `_`, `-` and `.` stands as it is, any other as a
+/// quotation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Name<'a>(pub(crate) &'a str);
+
+/// A name or path on one line, bounded. One of visible ASCII characters alone stands as it is; any other stands between
+/// backticks, so that a name with blanks does not read as words of ours.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+/// What can be a value in [`text!`](text).
+pub(crate) trait Say {
+    /// Appends it.
+    fn say(&self, text: &mut Text);
+}
+
+impl Text {
+    /// Fills the places (`{}`) of a literal. [`text!`](text) checks that there are as many values.
+    pub(crate) fn filled(literal: &'static str, values: &[&dyn Say]) -> Self {
+        let mut text = Self::default();
+        let mut values = values.iter();
+        for (i, own) in literal.split("{}").enumerate() {
+            if i > 0
+                && let Some(value) = values.next()
+            {
+                value.say(&mut text);
+            }
+            text.push(Piece::Own(Cow::Borrowed(own)));
+        }
+        text
+    }
+
+    /// Text of somebody else.
+    pub(crate) fn foreign(text: impl Into<String>) -> Self {
+        Self(vec![Piece::Foreign(text.into())])
+    }
+
+    /// One message after the other, with words of ours in between.
+    pub(crate) fn join(texts: impl IntoIterator<Item = Text>, between: &'static str) -> Self {
+        let mut all = Self::default();
+        for (i, text) in texts.into_iter().enumerate() {
+            if i > 0 {
+                all.push(Piece::Own(Cow::Borrowed(between)));
+            }
+            all.0.extend(text.0);
+        }
+        all
+    }
+
+    /// Appends what somebody else wrote. Behind a backtick it is a quotation.
+    fn push_foreign(&mut self, words: String) {
+        let is_quoted = matches!(self.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
+        self.push(if is_quoted {
+            Piece::Quoted(words)
+        } else {
+            Piece::Foreign(words)
+        });
+    }
+
+    fn push(&mut self, piece: Piece) {
+        if !matches!(&piece, Piece::Own(own) if own.is_empty()) {
+            self.0.push(piece);
+        }
+    }
+
+    /// As programs read it: every word as it is.
+    pub(crate) fn plain(&self) -> String {
+        self.0
+            .iter()
+            .map(|piece| match piece {
+                Piece::Own(own) => own.as_ref(),
+                Piece::Quoted(text) | Piece::Foreign(text) => text,
+            })
+            .collect()
+    }
+
+    /// The same with at most so many characters of each foreign part; the middle of a longer one is left out, with a mark.
+    pub(crate) fn excerpt(&self, most: usize) -> Self {
+        let mut text = Self::default();
+        for piece in &self.0 {
+            let Piece::Foreign(foreign) = piece else {
+                text.push(piece.clone());
+                continue;
+            };
+            let length = foreign.chars().count();
+            if length <= most {
+                text.push(piece.clone());
+                continue;
+            }
+            let (head, tail) = (most * 2 / 3, most / 3);
+            let start: String = foreign.chars().take(head).collect();
+            let end: String = foreign.chars().skip(length - tail).collect();
+            text.push(Piece::Foreign(start));
+            let left_out = format!("\n[{} characters are left out here]\n", length - head - tail);
+            text.push(Piece::Own(Cow::Owned(left_out)));
+            text.push(Piece::Foreign(end));
+        }
+        text
+    }
+
+    /// The same with at most about so many characters of what others wrote in one place, on one line.
+    pub(crate) fn shortened(&self, most: usize) -> Self {
+        let short = |text: &String| {
+            let is_long = text.chars().nth(most).is_some();
+            is_long.then(|| names::quoted(text, most))
+        };
+        let pieces = self.0.iter().map(|piece| match piece {
+            Piece::Quoted(text) => short(text).map(Piece::Quoted),
+            Piece::Foreign(text) => short(text).map(Piece::Foreign),
+            Piece::Own(_) => None,
+        });
+        Self(
+            pieces
+                .zip(&self.0)
+                .map(|(short, piece)| short.unwrap_or_else(|| piece.clone()))
+                .collect(),
+        )
+    }
+
+    /// Its parts in order, as a screen shows them.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        self.0.iter().map(|piece| match piece {
+            Piece::Own(own) => Part::Own(own),
+            Piece::Quoted(text) => Part::Foreign(names::quoted(text, MAX_QUOTED)),
+            Piece::Foreign(text) => Part::Foreign(inert(text)),
+        })
+    }
+}
+
+impl From<&'static str> for Text {
+    fn from(own: &'static str) -> Self {
+        Self(vec![Piece::Own(Cow::Borrowed(own))])
+    }
+}
+
+/// What was put together while the program ran can have anybody's words in it.
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::foreign(text)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.plain(), f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plain())
+    }
+}
+
+impl Say for Own {
+    fn say(&self, text: &mut Text) {
+        text.push(Piece::Own(Cow::Borrowed(self.0)));
+    }
+}
+
+impl Say for Name<'_> {
+    fn say(&self, text: &mut Text) {
+        text.push(if names::is_plain(self.0) {
+            Piece::Own(Cow::Owned(self.0.to_owned()))
+        } else {
+            Piece::Quoted(self.0.to_owned())
+        });
+    }
+}
+
+impl Say for Shown<'_> {
+    fn say(&self, text: &mut Text) {
+        let is_one_word = self
+            .0
+            .chars()
+            .all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '`'));
+        let tick = if is_one_word && !self.0.is_empty() {
+            ""
+        } else {
+            "`"
+        };
+        Own(tick).say(text);
+        text.push(Piece::Quoted(self.0.to_owned()));
+        Own(tick).say(text);
+    }
+}
+
+impl Say for Text {
+    fn say(&self, text: &mut Text) {
+        text.0.extend(self.0.iter().cloned());
+    }
+}
+
+impl Say for str {
+    fn say(&self, text: &mut Text) {
+        text.push_foreign(self.to_owned());
+    }
+}
+
+impl Say for Path {
+    fn say(&self, text: &mut Text) {
+        self.to_string_lossy().as_ref().say(text);
+    }
+}
+
+impl<T: Say + ?Sized> Say for &T {
+    fn say(&self, text: &mut Text) {
+        (**self).say(text);
+    }
+}
+
+/// Values of which the words are quotations.
+macro_rules! quoted {
+    ($($type:ty),*) => {$(
+        impl Say for $type {
+            fn say(&self, text: &mut Text) {
+                text.push_foreign(self.to_string());
+            }
+        }
+    )*};
+}
+
+/// Values that are written in digits and units of ours.
+macro_rules! own {
+    ($($type:ty),*) => {$(
+        impl Say for $type {
+            fn say(&self, text: &mut Text) {
+                text.push(Piece::Own(Cow::Owned(self.to_string())));
+            }
+        }
+    )*};
+}
+
+quoted!(
+    String,
+    Cow<'_, str>,
+    std::io::Error,
+    anyhow::Error,
+    toolcell_core::ToolError,
+    toolcell_core::Grant,
+    toolcell_fs::FileError,
+    toolcell_sandbox::CacheError,
+    crate::config::Origin,
+    std::path::Display<'_>,
+    crate::approval::saved_approvals::Scope
+);
+own!(
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    i32,
+    crate::config::units::Bytes,
+    crate::config::units::Count,
+    crate::config::units::Span,
+    char,
+    crate::config::source::Layer,
+    crate::agent::model::ProviderName,
+    toolcell_core::ToolName,
+    toolcell_core::danger::GrantRisk,
+    toolcell_core::provider::ProviderErrorKind,
+    toolcell_sandbox::Digest,
+    similar::udiff::UnifiedHunkHeader
+);
+
+impl Say for PathBuf {
+    fn say(&self, text: &mut Text) {
+        self.as_path().say(text);
+    }
+}
+
+/// Makes a [`Text`] of a literal with `{}` for each value: `text!("the tool `{}` is not offered", name)`. A value that is
+/// a text is a quotation; [`Name`], [`Own`], numbers and other messages stand as they are.
+macro_rules! text {
+    ($literal:literal $(, $value:expr)* $(,)?) => {{
+        const _: () = assert!(
+            $crate::ui::terminal::places($literal) == <[&str]>::len(&[$(stringify!($value)),*]),
+            "as many values as places",
+        );
+        $crate::ui::terminal::Text::filled($literal, &[$(&$value as &dyn $crate::ui::terminal::Say),*])
+    }};
+}
+pub(crate) use text;
+
+/// How many `{}` a literal has.
+pub(crate) const fn places(literal: &str) -> usize {
+    let bytes = literal.as_bytes();
+    let (mut i, mut found) = (0, 0);
+    while i + 1 < bytes.len() {
+        if bytes[i] == b'{' {
+            assert!(
+                bytes[i + 1] == b'}',
+                "a place is an empty pair of braces, its value comes behind"
+            );
+            found += 1;
+        }
+        i += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_between_backticks_is_quoted_and_any_other_is_not() {
+        let name = "a`\n? yes".to_owned();
+        let message = text!("the tool `{}` has {} parts", name, 3_u64);
+        let parts: Vec<Part<'_>> = message.parts().collect();
+        assert_eq!(
+            parts,
+            [
+                Part::Own("the tool `"),
+                Part::Foreign("a\\u{60}␊? yes".into()),
+                Part::Own("` has "),
+                Part::Own("3"),
+                Part::Own(" parts"),
+            ]
+        );
+        assert_eq!(message.plain(), "the tool `a`\n? yes` has 3 parts");
+        let message = text!("because {}", "`a`\nb");
+        assert_eq!(message.parts().last(), Some(Part::Foreign("`a`\nb".into())));
+    }
+
+    #[test]
+    fn a_plain_name_is_ours_and_any_other_is_a_quotation() {
+        let own = |name: &str| {
+            let text = text!("{}", Name(name));
+            text.parts().all(|part| matches!(part, Part::Own(_)))
+        };
+        for (name, is_own) in [
+            ("files_write", true),
+            ("a.wasm", true),
+            ("error:", false),
+            ("-x", false),
+            ("ä", false),
+        ] {
+            assert_eq!(own(name), is_own, "{name}");
+        }
+        assert!(own(&"x".repeat(64)));
+        assert!(!own(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn whatever_was_put_together_is_foreign() {
+        let text = Text::from(format!("error: {}", 1));
+        assert_eq!(
+            text.parts().collect::<Vec<_>>(),
+            [Part::Foreign("error: 1".into())]
+        );
+    }
+}

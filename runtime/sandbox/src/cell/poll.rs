@@ -1,0 +1,96 @@
+//! `wasi:io/poll` and `wasi:random`, with what they hold for the guest charged before it is allocated.
+
+use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
+use wasmtime_wasi::p2::DynPollable;
+use wasmtime_wasi::p2::bindings::random::{insecure, random};
+use wasmtime_wasi::random::WasiRandomCtx;
+use wasmtime_wasi_io::bindings::wasi::io::poll;
+
+use crate::cell::memory::Reservation;
+use crate::cell::state::CellState;
+
+/// Most random bytes of one request. A key has 32.
+pub(crate) const MAX_RANDOM: u64 = 1 << 20;
+
+/// Bytes for each pollable in a list: the list itself, the order of the table's entries, and the list of those that are
+/// ready.
+const POLLED: u64 = 64;
+
+/// Waiting for several things at once.
+pub(crate) struct PollView<'a> {
+    pub(crate) table: &'a mut ResourceTable,
+    pub(crate) in_flight: &'a mut Reservation,
+}
+
+/// Random numbers.
+pub(crate) struct RandomView<'a> {
+    pub(crate) random: &'a mut WasiRandomCtx,
+    pub(crate) in_flight: &'a mut Reservation,
+}
+
+struct HasPoll;
+
+impl HasData for HasPoll {
+    type Data<'a> = PollView<'a>;
+}
+
+struct HasRandom;
+
+impl HasData for HasRandom {
+    type Data<'a> = RandomView<'a>;
+}
+
+/// Replaces `wasi:io/poll`, `wasi:random/random` and `wasi:random/insecure`. The linker must allow shadowing.
+pub(crate) fn add_to_linker(
+    linker: &mut Linker<CellState>,
+    polling: fn(&mut CellState) -> PollView<'_>,
+    randomness: fn(&mut CellState) -> RandomView<'_>,
+) -> wasmtime::Result<()> {
+    poll::add_to_linker::<_, HasPoll>(linker, polling)?;
+    random::add_to_linker::<_, HasRandom>(linker, randomness)?;
+    insecure::add_to_linker::<_, HasRandom>(linker, randomness)
+}
+
+impl poll::Host for PollView<'_> {
+    async fn poll(&mut self, pollables: Vec<Resource<DynPollable>>) -> wasmtime::Result<Vec<u32>> {
+        self.in_flight
+            .grow(POLLED.saturating_mul(pollables.len() as u64))?;
+        poll::Host::poll(self.table, pollables).await
+    }
+}
+
+impl poll::HostPollable for PollView<'_> {
+    async fn ready(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<bool> {
+        poll::HostPollable::ready(self.table, pollable).await
+    }
+
+    async fn block(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        poll::HostPollable::block(self.table, pollable).await
+    }
+
+    fn drop(&mut self, pollable: Resource<DynPollable>) -> wasmtime::Result<()> {
+        poll::HostPollable::drop(self.table, pollable)
+    }
+}
+
+impl random::Host for RandomView<'_> {
+    fn get_random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
+        self.in_flight.grow(length.min(MAX_RANDOM))?;
+        random::Host::get_random_bytes(self.random, length)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        random::Host::get_random_u64(self.random)
+    }
+}
+
+impl insecure::Host for RandomView<'_> {
+    fn get_insecure_random_bytes(&mut self, length: u64) -> wasmtime::Result<Vec<u8>> {
+        self.in_flight.grow(length.min(MAX_RANDOM))?;
+        insecure::Host::get_insecure_random_bytes(self.random, length)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        insecure::Host::get_insecure_random_u64(self.random)
+    }
+}

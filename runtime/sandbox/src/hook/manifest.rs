@@ -1,0 +1,182 @@
+//! What a hook says of itself: read once, checked, kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::ToolName;
+use wasmtime::Store;
+
+use super::{HookPoint, HookSpec};
+use crate::bindings::{HookProvider, HookProviderPre, hooks};
+use crate::cell::GuestCall;
+use crate::cell::failure::cut;
+use crate::cell::state::CellState;
+use crate::error::LoadError;
+
+/// Longest description, in bytes.
+const MAX_DESCRIPTION: usize = 10 << 10;
+
+/// Most names of hooks to run before or after.
+const MAX_WISHES: usize = 64;
+
+/// Longest text of all annotations, in bytes.
+const MAX_ANNOTATIONS: usize = 16 << 10;
+
+/// What a hook says of itself, as it is kept in the cache.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HookManifest {
+    name: String,
+    description: String,
+    moments: BTreeSet<HookPoint>,
+    guard: bool,
+    priority: i32,
+    before: Vec<String>,
+    after: Vec<String>,
+    annotations: Vec<(String, String)>,
+}
+
+/// Asks a hook for it.
+pub(crate) struct Ask;
+
+impl GuestCall for Ask {
+    type World = HookProviderPre<CellState>;
+    type Done = HookManifest;
+
+    async fn run(self, guest: &HookProvider, store: &mut Store<CellState>) -> wasmtime::Result<HookManifest> {
+        let hook = guest.toolcell_tool_hooks().call_describe(store).await?;
+        Ok(hook.into())
+    }
+
+    fn bytes_out(done: &HookManifest) -> u64 {
+        let annotations: usize = done.annotations.iter().map(|(n, v)| n.len() + v.len()).sum();
+        let wishes: usize = done.before.iter().chain(&done.after).map(String::len).sum();
+        (done.name.len() + done.description.len() + wishes + annotations) as u64
+    }
+}
+
+impl From<hooks::Hook> for HookManifest {
+    fn from(hook: hooks::Hook) -> Self {
+        let wanted = |moment: &HookPoint| hook.moments.contains(flag(*moment));
+        Self {
+            moments: HookPoint::ALL.into_iter().filter(wanted).collect(),
+            name: hook.name,
+            description: hook.description,
+            guard: hook.guard,
+            priority: hook.priority,
+            before: hook.before,
+            after: hook.after,
+            annotations: hook.annotations,
+        }
+    }
+}
+
+fn flag(moment: HookPoint) -> hooks::Moments {
+    match moment {
+        HookPoint::BeforePrompt => hooks::Moments::BEFORE_PROMPT,
+        HookPoint::BeforeCall => hooks::Moments::BEFORE_CALL,
+        HookPoint::AfterCall => hooks::Moments::AFTER_CALL,
+        HookPoint::AfterTurn => hooks::Moments::AFTER_TURN,
+        HookPoint::OnError => hooks::Moments::ON_ERROR,
+    }
+}
+
+impl HookManifest {
+    /// Checks them.
+    ///
+    /// # Errors
+    /// [`LoadError::HookManifest`], which says what cannot be.
+    pub(crate) fn check(self) -> Result<HookSpec, LoadError> {
+        let refuse = |reason: String| LoadError::HookManifest { reason };
+        let name = ToolName::new(self.name)
+            .map_err(|e| refuse(e.to_string().replace("is no tool name", "is no name of a hook")))?;
+        if self.moments.is_empty() {
+            return Err(refuse("it wants no moment at all".into()));
+        }
+        if self.description.len() > MAX_DESCRIPTION {
+            return Err(refuse(format!(
+                "the description has {} bytes, and {MAX_DESCRIPTION} are accepted",
+                self.description.len()
+            )));
+        }
+        for wishes in [&self.before, &self.after] {
+            if wishes.len() > MAX_WISHES {
+                return Err(refuse(format!(
+                    "it wants to run before or after {} hooks, and {MAX_WISHES} are accepted",
+                    wishes.len()
+                )));
+            }
+            for wish in wishes {
+                ToolName::new(wish.clone())
+                    .map_err(|e| refuse(e.to_string().replace("is no tool name", "is no name of a hook")))?;
+            }
+        }
+        let mut annotations = BTreeMap::new();
+        let mut room = MAX_ANNOTATIONS;
+        for (key, text) in self.annotations {
+            room = room
+                .checked_sub(key.len() + text.len())
+                .ok_or_else(|| refuse(format!("it has more than {MAX_ANNOTATIONS} bytes of annotations")))?;
+            let value = toolcell_core::json::parse_value(&text).map_err(|e| {
+                refuse(format!(
+                    "the annotation `{}` is no JSON: {e}",
+                    cut(key.clone(), 64).escape_debug()
+                ))
+            })?;
+            annotations.insert(key, value);
+        }
+        Ok(HookSpec {
+            name,
+            description: self.description,
+            moments: self.moments,
+            guard: self.guard,
+            priority: self.priority,
+            before: self.before,
+            after: self.after,
+            annotations,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> HookManifest {
+        HookManifest {
+            name: "guard".into(),
+            moments: BTreeSet::from([HookPoint::BeforeCall]),
+            ..HookManifest::default()
+        }
+    }
+
+    #[test]
+    fn what_a_hook_says_of_itself_is_checked_on_both_sides_of_each_limit() {
+        let check = |change: &dyn Fn(&mut HookManifest)| {
+            let mut claims = claims();
+            change(&mut claims);
+            claims.check().map_err(|error| error.to_string())
+        };
+        let refused = |change: &dyn Fn(&mut HookManifest), reason: &str| {
+            let error = check(change).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        };
+        let annotated =
+            |value: String| move |c: &mut HookManifest| c.annotations = vec![("x".into(), value.clone())];
+        let json_of = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 3));
+
+        assert!(check(&|_| {}).is_ok());
+        refused(&|c| c.name = "a b".into(), "`a b` is no name of a hook");
+        refused(&|c| c.moments.clear(), "no moment");
+        assert!(check(&|c| c.description = "x".repeat(MAX_DESCRIPTION)).is_ok());
+        refused(
+            &|c| c.description = "x".repeat(MAX_DESCRIPTION + 1),
+            "10241 bytes",
+        );
+        assert!(check(&|c| c.before = vec!["a".into(); MAX_WISHES]).is_ok());
+        refused(&|c| c.before = vec!["a".into(); MAX_WISHES + 1], "65 hooks");
+        refused(&|c| c.after = vec!["\u{1b}".into()], "is no name of a hook");
+        assert!(check(&annotated(json_of(MAX_ANNOTATIONS))).is_ok());
+        refused(&annotated(json_of(MAX_ANNOTATIONS + 1)), "16384 bytes");
+        refused(&annotated("{".into()), "the annotation `x` is no JSON");
+    }
+}

@@ -1,0 +1,261 @@
+//! What the tools of a component say of themselves: read once, checked, kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use toolcell_core::tool::Hints;
+use toolcell_core::{Limits, Policy, Schema, ToolName, ToolSpec};
+use wasmtime::Store;
+
+use crate::bindings::{self, Definition, Provider, ProviderPre};
+use crate::cell::GuestCall;
+use crate::cell::state::CellState;
+use crate::error::LoadError;
+
+/// Most tools of one component. More would fill the context of a model before it has said a word.
+const MAX_TOOLS: usize = 128;
+
+/// Longest description, in bytes: some 2,500 tokens.
+const MAX_DESCRIPTION: usize = 10 << 10;
+
+/// Longest title, in bytes.
+const MAX_TITLE: usize = 256;
+
+/// Longest text of all annotations of a tool, in bytes.
+const MAX_ANNOTATIONS: usize = 16 << 10;
+
+/// The policy of the cell in which definitions are read: nothing granted, little of everything. Fuel and time suffice
+/// for an interpreter to start.
+pub(crate) fn bare_policy() -> Policy {
+    Policy {
+        limits: Limits {
+            fuel: 1_000_000_000,
+            wall_ms: 10_000,
+            log: 0,
+            ..Limits::default()
+        },
+        ..Policy::default()
+    }
+}
+
+/// One definition as it is kept in the cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stored {
+    name: String,
+    title: Option<String>,
+    description: String,
+    input: String,
+    output: Option<String>,
+    hints: Hints,
+    annotations: Vec<(String, String)>,
+}
+
+/// Asks a guest for its definitions.
+pub(crate) struct Ask;
+
+impl GuestCall for Ask {
+    type World = ProviderPre<CellState>;
+    type Done = Vec<Stored>;
+
+    async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Vec<Stored>> {
+        let definitions = guest.toolcell_tool_tools().call_definitions(store).await?;
+        Ok(definitions.into_iter().map(Stored::from).collect())
+    }
+
+    fn bytes_out(done: &Vec<Stored>) -> u64 {
+        done.iter().map(Stored::byte_len).sum()
+    }
+}
+
+impl Stored {
+    fn byte_len(&self) -> u64 {
+        let annotations: usize = (self.annotations.iter()).map(|(n, v)| n.len() + v.len()).sum();
+        (self.name.len()
+            + self.title.as_ref().map_or(0, String::len)
+            + self.description.len()
+            + self.input.len()
+            + self.output.as_ref().map_or(0, String::len)
+            + annotations) as u64
+    }
+}
+
+impl From<Definition> for Stored {
+    fn from(definition: Definition) -> Self {
+        let has = |hint| definition.hints.contains(hint);
+        Self {
+            hints: Hints {
+                read_only: has(bindings::Hints::READ_ONLY),
+                destructive: has(bindings::Hints::DESTRUCTIVE),
+                idempotent: has(bindings::Hints::IDEMPOTENT),
+                open_world: has(bindings::Hints::OPEN_WORLD),
+            },
+            name: definition.name,
+            title: definition.title,
+            description: definition.description,
+            input: definition.input_schema,
+            output: definition.output_schema,
+            annotations: definition.annotations,
+        }
+    }
+}
+
+/// Checks the definitions of one component.
+pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
+    if stored.is_empty() || stored.len() > MAX_TOOLS {
+        return Err(LoadError::ToolCount {
+            count: stored.len(),
+            limit: MAX_TOOLS,
+        });
+    }
+    let mut names = BTreeSet::new();
+    let mut specs = Vec::with_capacity(stored.len());
+    for definition in stored {
+        let spec = check_one(definition)?;
+        if !names.insert(spec.name.clone()) {
+            return Err(LoadError::DuplicateTool {
+                name: spec.name.into(),
+            });
+        }
+        specs.push(Arc::new(spec));
+    }
+    Ok(specs)
+}
+
+fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
+    let name = ToolName::new(definition.name).map_err(LoadError::ToolName)?;
+    let at_most = |field, text: &str, limit| {
+        if text.len() > limit {
+            Err(LoadError::TextTooLong {
+                tool: name.to_string(),
+                field,
+                size: text.len(),
+                limit,
+            })
+        } else {
+            Ok(())
+        }
+    };
+    at_most("description", &definition.description, MAX_DESCRIPTION)?;
+    at_most(
+        "title",
+        definition.title.as_deref().unwrap_or_default(),
+        MAX_TITLE,
+    )?;
+    let schema_error = |which| {
+        let tool = name.to_string();
+        move |error| LoadError::Schema { tool, which, error }
+    };
+    let input = Schema::for_arguments(&definition.input).map_err(schema_error("input"))?;
+    let output = definition
+        .output
+        .as_deref()
+        .map(Schema::parse)
+        .transpose()
+        .map_err(schema_error("output"))?;
+    let mut annotations = BTreeMap::new();
+    let mut room = MAX_ANNOTATIONS;
+    for (key, text) in definition.annotations {
+        let refuse = |reason: String| LoadError::Annotation {
+            tool: name.to_string(),
+            annotation: crate::cell::failure::cut(key.clone(), 64),
+            reason,
+        };
+        room = room.checked_sub(key.len() + text.len()).ok_or_else(|| {
+            refuse(format!(
+                "with it there are more than {MAX_ANNOTATIONS} bytes of annotations"
+            ))
+        })?;
+        let value = toolcell_core::json::parse_value(&text).map_err(|e| refuse(e.to_string()))?;
+        annotations.insert(key, value);
+    }
+    Ok(ToolSpec {
+        name,
+        title: definition.title,
+        description: definition.description,
+        input: Arc::new(input),
+        output: output.map(Arc::new),
+        hints: definition.hints,
+        annotations,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> Stored {
+        Stored {
+            name: name.into(),
+            title: None,
+            description: "Does it.".into(),
+            input: r#"{"type":"object"}"#.into(),
+            output: None,
+            hints: Hints::default(),
+            annotations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_component_has_from_one_to_the_most_tools() {
+        let some = |n: usize| check((0..n).map(|i| tool(&format!("t{i}"))).collect());
+        assert!(some(0).is_err());
+        assert!(some(1).is_ok());
+        assert!(some(MAX_TOOLS).is_ok());
+        assert!(some(MAX_TOOLS + 1).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_definition_is_said_with_the_name_of_the_tool() {
+        let annotated = |value: &str| Stored {
+            annotations: vec![("x".into(), value.into())],
+            ..tool("a")
+        };
+        for (stored, message) in [
+            (vec![tool("a"), tool("a")], "defines `a` twice"),
+            (vec![tool("a b")], "`a b` is no tool name"),
+            (
+                vec![Stored {
+                    input: "{".into(),
+                    ..tool("a")
+                }],
+                "the input schema of the tool `a`",
+            ),
+            (
+                vec![Stored {
+                    output: Some(r#"{"type":"objekt"}"#.into()),
+                    ..tool("a")
+                }],
+                "the output schema of the tool `a`",
+            ),
+            (
+                vec![Stored {
+                    description: "x".repeat(MAX_DESCRIPTION + 1),
+                    ..tool("a")
+                }],
+                "the description of the tool `a` has 10241 bytes",
+            ),
+            (
+                vec![Stored {
+                    title: Some("x".repeat(MAX_TITLE + 1)),
+                    ..tool("a")
+                }],
+                "the title of the tool `a`",
+            ),
+            (vec![annotated("{")], "the annotation `x` of the tool `a`"),
+            (
+                vec![annotated(&format!("\"{}\"", "x".repeat(MAX_ANNOTATIONS)))],
+                "more than 16384 bytes of annotations",
+            ),
+        ] {
+            let error = check(stored).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let longest = Stored {
+            description: "x".repeat(MAX_DESCRIPTION),
+            title: Some("x".repeat(MAX_TITLE)),
+            ..annotated(&format!("\"{}\"", "x".repeat(MAX_ANNOTATIONS - 3)))
+        };
+        assert!(check(vec![longest]).is_ok());
+    }
+}

@@ -1,0 +1,7 @@
+//! Loading: from the bytes of a component to compiled code, its imports and its definitions.
+
+pub(crate) mod cache;
+pub(crate) mod compile;
+pub(crate) mod definitions;
+pub(crate) mod imports;
+pub(crate) mod preflight;

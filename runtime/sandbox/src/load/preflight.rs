@@ -1,0 +1,676 @@
+//! The shape of a component, read from its sections without validating or compiling anything.
+//!
+//! It answers three questions before a compiler sees the bytes: is this a component at all, what does it import and
+//! export, and is it absurdly large once everything that it instantiates is counted. A component of one kilobyte can
+//! instantiate itself 2^20 times, and the compiler would follow it.
+
+use wasmparser::{
+    ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
+    ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
+};
+
+use crate::error::LoadError;
+
+/// Most core instances of one cell. Components of language runtimes have up to ten, compositions a few dozen.
+pub const MAX_CORE_INSTANCES: u32 = 64;
+
+/// Most linear memories of one cell.
+pub(crate) const MAX_MEMORIES: u32 = 64;
+
+/// Most tables of one cell.
+pub(crate) const MAX_TABLES: u32 = 64;
+
+/// Most elements that one table has at the start; also its largest size in the pool. The largest language runtimes
+/// start with some 30,000.
+pub(crate) const MAX_TABLE_START: u32 = 100_000;
+
+/// Most component instances, counted with repetition.
+const MAX_COMPONENT_INSTANCES: u32 = 256;
+
+/// Most imports, exports, aliases, types and canonical functions of components, counted with repetition. A component of
+/// ten parts has some 10,000.
+const MAX_ITEMS: u32 = 200_000;
+
+/// Most functions with a body. A JavaScript engine has 20,000; compiling 100,000 empty ones takes half a gigabyte.
+const MAX_FUNCTIONS: u32 = 64_000;
+
+/// Most core modules and nested components that stand in the file.
+const MAX_PARTS: u32 = 256;
+
+/// Deepest nesting of components.
+const MAX_NESTING: u32 = 16;
+
+/// Bytes that the host keeps in one core instance for each of its parts, at least as many as the engine does (48.0.8).
+mod bytes {
+    /// An instance with nothing in it.
+    pub(super) const INSTANCE: u64 = 1 << 10;
+    /// An import, and the reference to it where it is a function.
+    pub(super) const IMPORT: u64 = 64;
+    /// The reference to a function.
+    pub(super) const FUNCTION: u64 = 32;
+    pub(super) const GLOBAL: u64 = 16;
+    pub(super) const MEMORY_OR_TABLE: u64 = 256;
+    pub(super) const SEGMENT: u64 = 64;
+    /// An element of a passive segment, which each instance has a copy of.
+    pub(super) const ELEMENT: u64 = 16;
+    /// A canonical function of a component.
+    pub(super) const CANONICAL: u64 = 64;
+}
+
+/// What a component asks for and offers, and how much of everything there is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Names of all imports that have something in them to link, in order.
+    pub(crate) imports: Vec<String>,
+    /// Names of all exports, in order.
+    pub(crate) exports: Vec<String>,
+    /// Bytes that the host keeps for the instances of one cell beside memories and tables, at most.
+    pub(crate) instance_bytes: u64,
+}
+
+/// Too much of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ComplexityLimit {
+    /// Core instances, counted with repetition.
+    CoreInstances,
+    /// Component instances, counted with repetition.
+    ComponentInstances,
+    /// Items of components, counted with repetition.
+    Items,
+    /// Functions with a body.
+    Functions,
+    /// Core modules and nested components.
+    Parts,
+    /// Levels of nesting.
+    Nesting,
+    /// Memories.
+    Memories,
+    /// Tables.
+    Tables,
+    /// Elements of a table at its start.
+    TableElements,
+}
+
+impl ComplexityLimit {
+    /// The most that is accepted.
+    pub fn limit(self) -> u64 {
+        u64::from(match self {
+            Self::CoreInstances => MAX_CORE_INSTANCES,
+            Self::ComponentInstances => MAX_COMPONENT_INSTANCES,
+            Self::Items => MAX_ITEMS,
+            Self::Functions => MAX_FUNCTIONS,
+            Self::Parts => MAX_PARTS,
+            Self::Nesting => MAX_NESTING,
+            Self::Memories => MAX_MEMORIES,
+            Self::Tables => MAX_TABLES,
+            Self::TableElements => MAX_TABLE_START,
+        })
+    }
+}
+
+impl std::fmt::Display for ComplexityLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::CoreInstances => "core instances",
+            Self::ComponentInstances => "component instances",
+            Self::Items => "imports, exports, types and aliases",
+            Self::Functions => "functions",
+            Self::Parts => "modules and nested components",
+            Self::Nesting => "levels of nested components",
+            Self::Memories => "memories",
+            Self::Tables => "tables",
+            Self::TableElements => "elements in one table",
+        })
+    }
+}
+
+/// Reads the shape of `bytes`.
+pub(crate) fn scan(bytes: &[u8]) -> Result<Shape, LoadError> {
+    check_header(bytes)?;
+    if is_cut_short(bytes) {
+        return Err(LoadError::Truncated);
+    }
+    let mut scan = Scan::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        scan.payload(payload.map_err(malformed)?)?;
+    }
+    Ok(scan.shape)
+}
+
+fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
+    LoadError::Malformed {
+        reason: format!("{} (at byte {})", error.message(), error.offset()),
+    }
+}
+
+/// Tells a component from what people mistake for one.
+fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
+    const MAGIC: &[u8] = b"\0asm";
+    match bytes {
+        [] => Err(LoadError::NotWasm),
+        _ if bytes.len() < 8 && MAGIC.starts_with(&bytes[..bytes.len().min(4)]) => Err(LoadError::Truncated),
+        [0, b'a', b's', b'm', _, _, 1, 0, ..] => Ok(()),
+        [0, b'a', b's', b'm', _, _, 0, 0, ..] => Err(LoadError::CoreModule),
+        [0, b'a', b's', b'm', ..] => Err(LoadError::Malformed {
+            reason: "the header is of a version that does not exist".into(),
+        }),
+        _ if looks_like_text(bytes) => Err(LoadError::Text),
+        _ => Err(LoadError::NotWasm),
+    }
+}
+
+/// WebAssembly text: a parenthesis or a comment after white space.
+fn looks_like_text(bytes: &[u8]) -> bool {
+    let start = bytes.trim_ascii_start();
+    start.starts_with(b"(component")
+        || start.starts_with(b"(module")
+        || start.starts_with(b";;")
+        || start.starts_with(b"(;")
+}
+
+/// Whether the last section at the top promises more bytes than there are.
+fn is_cut_short(bytes: &[u8]) -> bool {
+    let mut rest = &bytes[8..];
+    while let Some((_, after_id)) = rest.split_first() {
+        let Some((size, body)) = leb128(after_id) else {
+            return after_id.len() < 5;
+        };
+        let Some(next) = body.get(size as usize..) else {
+            return true;
+        };
+        rest = next;
+    }
+    false
+}
+
+/// An unsigned 32-bit LEB128 number and what follows it.
+fn leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut value = 0u32;
+    for (i, byte) in bytes.iter().take(5).enumerate() {
+        value |= u32::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[i + 1..]));
+        }
+    }
+    None
+}
+
+/// What instantiating something once creates.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    core: u64,
+    components: u64,
+    items: u64,
+    bytes: u64,
+}
+
+impl Cost {
+    fn add(&mut self, other: Self) {
+        self.core = self.core.saturating_add(other.core);
+        self.components = self.components.saturating_add(other.components);
+        self.items = self.items.saturating_add(other.items);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// A component whose end is not reached yet.
+#[derive(Debug, Default)]
+struct Open {
+    cost: Cost,
+    /// The component index space: what instantiating each one costs, `None` where that cannot be known.
+    components: Vec<Option<Cost>>,
+    /// The module index space: bytes of one instance of each, `None` where they cannot be known.
+    modules: Vec<Option<u64>>,
+}
+
+/// What the parser stands in: a component on the stack, or a core module.
+#[derive(Debug, Default)]
+struct Scan {
+    open: Vec<Open>,
+    in_module: bool,
+    /// Bytes of one instance of the module that the parser stands in, and of the largest so far.
+    module_bytes: u64,
+    largest_module: u64,
+    functions: u64,
+    parts: u64,
+    memories: u64,
+    tables: u64,
+    shape: Shape,
+}
+
+fn at_most(count: u64, excess: ComplexityLimit) -> Result<(), LoadError> {
+    if count > excess.limit() {
+        Err(LoadError::TooComplex { excess })
+    } else {
+        Ok(())
+    }
+}
+
+impl Scan {
+    fn payload(&mut self, payload: Payload<'_>) -> Result<(), LoadError> {
+        match payload {
+            Payload::Version { encoding, .. } => match encoding {
+                Encoding::Module => {
+                    self.in_module = true;
+                    self.module_bytes = bytes::INSTANCE;
+                }
+                Encoding::Component => {
+                    self.open.push(Open::default());
+                    at_most(self.open.len() as u64, ComplexityLimit::Nesting)?;
+                }
+            },
+            Payload::End(_) => self.end()?,
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                self.parts += 1;
+                at_most(self.parts, ComplexityLimit::Parts)?;
+            }
+            // Of a core module.
+            Payload::CodeSectionStart { count, .. } => {
+                self.functions += u64::from(count);
+                at_most(self.functions, ComplexityLimit::Functions)?;
+            }
+            Payload::ImportSection(section) => self.holds(section.count(), bytes::IMPORT),
+            Payload::FunctionSection(section) => self.holds(section.count(), bytes::FUNCTION),
+            Payload::GlobalSection(section) => self.holds(section.count(), bytes::GLOBAL),
+            Payload::ElementSection(section) => {
+                self.holds(section.count(), bytes::SEGMENT);
+                for element in section {
+                    let element = element.map_err(malformed)?;
+                    if let ElementKind::Passive = element.kind {
+                        let count = match element.items {
+                            ElementItems::Functions(items) => items.count(),
+                            ElementItems::Expressions(_, items) => items.count(),
+                        };
+                        self.holds(count, bytes::ELEMENT);
+                    }
+                }
+            }
+            Payload::DataSection(section) => self.holds(section.count(), bytes::SEGMENT),
+            Payload::MemorySection(section) => {
+                self.holds(section.count(), bytes::MEMORY_OR_TABLE);
+                self.memories += u64::from(section.count());
+                at_most(self.memories, ComplexityLimit::Memories)?;
+            }
+            Payload::TableSection(section) => {
+                self.holds(section.count(), bytes::MEMORY_OR_TABLE);
+                self.tables += u64::from(section.count());
+                at_most(self.tables, ComplexityLimit::Tables)?;
+                for table in section {
+                    at_most(
+                        table.map_err(malformed)?.ty.initial,
+                        ComplexityLimit::TableElements,
+                    )?;
+                }
+            }
+            // Of a component.
+            Payload::InstanceSection(section) => {
+                self.items(section.count())?;
+                for instance in section {
+                    if let Instance::Instantiate { module_index, .. } = instance.map_err(malformed)? {
+                        let bytes = self.bytes_of(module_index);
+                        self.add(Cost {
+                            core: 1,
+                            bytes,
+                            ..Cost::default()
+                        })?;
+                    }
+                }
+            }
+            Payload::ComponentInstanceSection(section) => {
+                self.items(section.count())?;
+                for instance in section {
+                    if let ComponentInstance::Instantiate { component_index, .. } =
+                        instance.map_err(malformed)?
+                    {
+                        let cost = self.cost_of(component_index)?;
+                        self.add(cost)?;
+                        self.add(Cost {
+                            components: 1,
+                            ..Cost::default()
+                        })?;
+                    }
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                self.items(section.count())?;
+                for alias in section {
+                    self.alias(&alias.map_err(malformed)?);
+                }
+            }
+            Payload::ComponentImportSection(section) => {
+                self.items(section.count())?;
+                for import in section {
+                    let import = import.map_err(malformed)?;
+                    match import.ty {
+                        ComponentTypeRef::Component(_) => self.define(None),
+                        ComponentTypeRef::Module(_) => self.define_module(None),
+                        _ => {}
+                    }
+                    if self.open.len() == 1 {
+                        self.shape.imports.push(import.name.name.to_owned());
+                    }
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                self.items(section.count())?;
+                for export in section {
+                    let export = export.map_err(malformed)?;
+                    // An export is a new item in the index space of its kind.
+                    if export.kind == ComponentExternalKind::Component {
+                        let cost = self
+                            .open
+                            .last()
+                            .and_then(|open| open.components.get(export.index as usize).copied())
+                            .flatten();
+                        self.define(cost);
+                    } else if export.kind == ComponentExternalKind::Module {
+                        let bytes = self.bytes_of(export.index);
+                        self.define_module(Some(bytes));
+                    }
+                    if self.open.len() == 1 {
+                        self.shape.exports.push(export.name.name.to_owned());
+                    }
+                }
+            }
+            Payload::ComponentTypeSection(section) => self.items(section.count())?,
+            Payload::CoreTypeSection(section) => self.items(section.count())?,
+            Payload::ComponentCanonicalSection(section) => {
+                self.items(section.count())?;
+                self.add(Cost {
+                    bytes: u64::from(section.count()) * bytes::CANONICAL,
+                    ..Cost::default()
+                })?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The end of a module or a component; a component becomes an item of the one around it.
+    fn end(&mut self) -> Result<(), LoadError> {
+        if std::mem::take(&mut self.in_module) {
+            self.largest_module = self.largest_module.max(self.module_bytes);
+            self.define_module(Some(self.module_bytes));
+            return Ok(());
+        }
+        let closed = self.open.pop().unwrap_or_default();
+        if self.open.is_empty() {
+            at_most(closed.cost.core, ComplexityLimit::CoreInstances)?;
+            at_most(closed.cost.components, ComplexityLimit::ComponentInstances)?;
+            at_most(closed.cost.items, ComplexityLimit::Items)?;
+            self.shape.instance_bytes = closed.cost.bytes;
+        } else {
+            self.define(Some(closed.cost));
+        }
+        Ok(())
+    }
+
+    fn items(&mut self, count: u32) -> Result<(), LoadError> {
+        self.add(Cost {
+            items: u64::from(count),
+            ..Cost::default()
+        })
+    }
+
+    fn add(&mut self, cost: Cost) -> Result<(), LoadError> {
+        if let Some(open) = self.open.last_mut() {
+            open.cost.add(cost);
+        }
+        Ok(())
+    }
+
+    /// Adds parts to an instance of the module that the parser stands in.
+    fn holds(&mut self, count: u32, bytes: u64) {
+        self.module_bytes = self.module_bytes.saturating_add(u64::from(count) * bytes);
+    }
+
+    fn define_module(&mut self, bytes: Option<u64>) {
+        if let Some(open) = self.open.last_mut() {
+            open.modules.push(bytes);
+        }
+    }
+
+    /// Bytes of one instance of a module; of one that is not known, those of the largest.
+    fn bytes_of(&self, index: u32) -> u64 {
+        let open = self.open.last();
+        let known = open.and_then(|open| open.modules.get(index as usize).copied());
+        known.flatten().unwrap_or(self.largest_module)
+    }
+
+    fn define(&mut self, cost: Option<Cost>) {
+        if let Some(open) = self.open.last_mut() {
+            open.components.push(cost);
+        }
+    }
+
+    fn cost_of(&self, index: u32) -> Result<Cost, LoadError> {
+        let open = self.open.last();
+        match open.and_then(|open| open.components.get(index as usize)) {
+            Some(Some(cost)) => Ok(*cost),
+            Some(None) => Err(LoadError::UnsupportedFeature {
+                feature: "instantiating an imported component".into(),
+            }),
+            None => Err(LoadError::Malformed {
+                reason: format!("component {index} is instantiated and does not exist"),
+            }),
+        }
+    }
+
+    fn alias(&mut self, alias: &ComponentAlias<'_>) {
+        match *alias {
+            ComponentAlias::InstanceExport {
+                kind: ComponentExternalKind::Component,
+                ..
+            } => self.define(None),
+            ComponentAlias::InstanceExport {
+                kind: ComponentExternalKind::Module,
+                ..
+            } => self.define_module(None),
+            ComponentAlias::Outer {
+                kind: ComponentOuterAliasKind::CoreModule,
+                count,
+                index,
+            } => {
+                let bytes = (self.open.len())
+                    .checked_sub(1 + count as usize)
+                    .and_then(|at| self.open[at].modules.get(index as usize).copied())
+                    .flatten();
+                self.define_module(bytes);
+            }
+            ComponentAlias::Outer {
+                kind: ComponentOuterAliasKind::Component,
+                count,
+                index,
+            } => {
+                let cost = (self.open.len())
+                    .checked_sub(1 + count as usize)
+                    .and_then(|at| self.open[at].components.get(index as usize).copied())
+                    .flatten();
+                self.define(cost);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Shape, LoadError> {
+        scan(&wat::parse_str(text).unwrap())
+    }
+
+    /// A component that instantiates 2^`doublings` core instances.
+    fn doubling(doublings: usize) -> String {
+        let first = "(component $c0 (core module $m (func (export \"f\"))) (core instance (instantiate $m)))"
+            .to_owned();
+        let nested = (1..=doublings).fold(first, |inner, n| {
+            let m = n - 1;
+            format!("(component $c{n} {inner} (instance (instantiate $c{m})) (instance (instantiate $c{m})))")
+        });
+        format!("(component {nested} (instance (instantiate $c{doublings})))")
+    }
+
+    #[test]
+    fn what_people_mistake_for_a_component_is_told_apart() {
+        let core = wat::parse_str("(module)").unwrap();
+        for (bytes, error) in [
+            (&b""[..], LoadError::NotWasm),
+            (b"#!/bin/sh", LoadError::NotWasm),
+            (b"\0as", LoadError::Truncated),
+            (b"\0asm\x0d\0", LoadError::Truncated),
+            (&core, LoadError::CoreModule),
+            (b" (component)", LoadError::Text),
+            (b"(; hello ;)", LoadError::Text),
+        ] {
+            assert_eq!(scan(bytes), Err(error), "{:?}", bytes.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn every_cut_of_a_component_is_truncated_or_a_component_without_its_end() {
+        let whole = wat::parse_str("(component (core module (func)) (import \"a\" (func)))").unwrap();
+        for end in 0..whole.len() {
+            if let Err(error) = scan(&whole[..end]) {
+                let expected = if end == 0 {
+                    LoadError::NotWasm
+                } else {
+                    LoadError::Truncated
+                };
+                assert_eq!(error, expected, "{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn imports_and_exports_of_the_outermost_component_are_listed() {
+        let shape = of(
+            r#"(component (import "a:b/c@0.1.0" (instance)) (import "f" (func $f)) (export "g" (func $f))
+            (component (import "inner" (func))))"#,
+        )
+        .unwrap();
+        assert_eq!(shape.imports, ["a:b/c@0.1.0", "f"]);
+        assert_eq!(shape.exports, ["g"]);
+    }
+
+    #[test]
+    fn core_instances_are_counted_with_repetition_up_to_the_limit() {
+        assert!(of(&doubling(6)).is_ok());
+        for n in [7, 10] {
+            assert_eq!(
+                of(&doubling(n)),
+                Err(LoadError::TooComplex {
+                    excess: ComplexityLimit::CoreInstances
+                }),
+                "{n}"
+            );
+        }
+    }
+
+    #[test]
+    fn instances_of_components_without_code_are_counted_too() {
+        let empty = |n: usize| doubling(n).replace("(core instance (instantiate $m))", "");
+        assert!(of(&empty(6)).is_ok());
+        assert_eq!(
+            of(&empty(9)),
+            Err(LoadError::TooComplex {
+                excess: ComplexityLimit::ComponentInstances
+            })
+        );
+    }
+
+    #[test]
+    fn an_alias_of_an_outer_component_costs_what_the_component_costs() {
+        let text = format!(
+            "(component $top {} (component (alias outer $top $c6 (component $a)) {}) )",
+            doubling(6)
+                .strip_prefix("(component ")
+                .unwrap()
+                .replace("(instance (instantiate $c6)))", ""),
+            "(instance (instantiate $a))"
+        );
+        // Defined and not instantiated: fine. Instantiated twice: too much.
+        assert!(of(&text).is_ok());
+        let twice = text.replace(
+            "(instance (instantiate $a))) )",
+            "(instance (instantiate $a))) (instance (instantiate 1)) (instance (instantiate 1)))",
+        );
+        assert_eq!(
+            of(&twice),
+            Err(LoadError::TooComplex {
+                excess: ComplexityLimit::CoreInstances
+            })
+        );
+    }
+
+    #[test]
+    fn functions_memories_tables_parts_and_nesting_have_limits() {
+        let module = |body: &str, n: u32| format!("(component (core module {}))", body.repeat(n as usize));
+        for (body, excess, limit) in [
+            ("(func)", ComplexityLimit::Functions, MAX_FUNCTIONS),
+            ("(memory 0)", ComplexityLimit::Memories, MAX_MEMORIES),
+            ("(table 0 funcref)", ComplexityLimit::Tables, MAX_TABLES),
+        ] {
+            assert!(of(&module(body, limit)).is_ok(), "{excess}");
+            assert_eq!(
+                of(&module(body, limit + 1)),
+                Err(LoadError::TooComplex { excess }),
+                "{excess}"
+            );
+        }
+        let table = |n: u32| format!("(component (core module (table {n} funcref)))");
+        assert!(of(&table(MAX_TABLE_START)).is_ok());
+        assert!(of(&table(MAX_TABLE_START + 1)).is_err());
+        let parts = |n: u32| format!("(component {})", "(core module)".repeat(n as usize));
+        assert!(of(&parts(MAX_PARTS)).is_ok());
+        assert!(of(&parts(MAX_PARTS + 1)).is_err());
+        let nested = |n: u32| format!("{}{}", "(component ".repeat(n as usize), ")".repeat(n as usize));
+        assert!(of(&nested(MAX_NESTING)).is_ok());
+        assert!(of(&nested(MAX_NESTING + 1)).is_err());
+    }
+
+    /// A component with the module `$m` of 1,000 passive elements.
+    fn with_elements(rest: &str) -> u64 {
+        let elements = "$f ".repeat(1_000);
+        let text = format!("(component (core module $m (func $f) (elem func {elements})) {rest})");
+        of(&text).unwrap().instance_bytes
+    }
+
+    #[test]
+    fn bytes_of_instances_are_counted_with_repetition() {
+        let one = "(core instance (instantiate $m))";
+        let bytes = with_elements(one);
+        assert!((16_000..20_000).contains(&bytes), "{bytes}");
+        assert_eq!(with_elements(""), 0);
+        assert_eq!(with_elements(&one.repeat(5)), 5 * bytes);
+
+        // By way of another component, which is instantiated three times itself.
+        let nested = format!(
+            "(component $c (alias outer 1 $m (core module $m)) {})",
+            one.repeat(2)
+        );
+        let thrice = "(instance (instantiate $c))".repeat(3);
+        assert_eq!(with_elements(&format!("{nested} {thrice}")), 6 * bytes);
+
+        // A module that is not known costs what the largest does.
+        let exported = "(component $c (core module (export \"m\"))) (instance $i (instantiate $c))
+            (alias export $i \"m\" (core module $n)) (core instance (instantiate $n))";
+        assert_eq!(with_elements(exported), bytes);
+    }
+
+    #[test]
+    fn elements_that_stand_in_tables_have_no_copy_in_instances() {
+        let elements = "$f ".repeat(1_000);
+        for kind in ["(i32.const 0) func", "declare func"] {
+            let text = format!(
+                "(component (core module $m (table 1000 funcref) (func $f) (elem {kind} {elements}))
+                    (core instance (instantiate $m)))"
+            );
+            let bytes = of(&text).unwrap().instance_bytes;
+            assert!(bytes < 2_000, "{kind}: {bytes}");
+        }
+    }
+}
