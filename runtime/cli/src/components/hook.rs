@@ -14,7 +14,7 @@ use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::{CallObserver, LogLine};
 use toolcell_core::{BoxFuture, Content, Grant, Message, Receipt, RemainingBudget};
 use toolcell_sandbox::CellHook;
-use toolcell_sandbox::hook::{self as cell, Effects, HookFailure, HookPoint};
+use toolcell_sandbox::hook::{self as cell, Effects, HookFailure};
 
 use crate::config::HookSettings;
 use crate::ui::escape;
@@ -69,11 +69,11 @@ impl ComponentHook {
         }
     }
 
-    fn wants(&self, moment: HookPoint) -> bool {
+    fn wants(&self, moment: cell::HookPoint) -> bool {
         self.hook.spec().moments.contains(&moment)
     }
 
-    fn observer(&self, moment: HookPoint, cx: &HookContext) -> Arc<dyn CallObserver> {
+    fn observer(&self, moment: cell::HookPoint, cx: &HookContext) -> Arc<dyn CallObserver> {
         Arc::new(Ear {
             asides: self.asides.clone(),
             moment,
@@ -124,7 +124,7 @@ impl Hook for ComponentHook {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<Verdict, HookError>> {
         Box::pin(async move {
-            if !self.wants(HookPoint::BeforePrompt) {
+            if !self.wants(cell::HookPoint::BeforePrompt) {
                 return Ok(Verdict::Continue);
             }
             let (tokens, token_limit) = prompt.tokens();
@@ -134,7 +134,7 @@ impl Hook for ComponentHook {
                 tokens,
                 token_limit,
             };
-            let observer = self.observer(HookPoint::BeforePrompt, cx);
+            let observer = self.observer(cell::HookPoint::BeforePrompt, cx);
             let answer = self.hook.before_prompt(asked, turn(cx), observer).await;
             let answer = answer.map_err(words)?;
             carry_out(answer.effects, cx)?;
@@ -162,7 +162,7 @@ impl Hook for ComponentHook {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<Verdict, HookError>> {
         Box::pin(async move {
-            if !self.wants(HookPoint::BeforeCall) {
+            if !self.wants(cell::HookPoint::BeforeCall) {
                 return Ok(Verdict::Continue);
             }
             let asked = cell::PendingCall {
@@ -171,7 +171,7 @@ impl Hook for ComponentHook {
                 arguments: call.arguments.clone(),
                 places: call.places.clone(),
             };
-            let observer = self.observer(HookPoint::BeforeCall, cx);
+            let observer = self.observer(cell::HookPoint::BeforeCall, cx);
             let answer = self.hook.before_call(asked, turn(cx), observer).await;
             let answer = answer.map_err(words)?;
             carry_out(answer.effects, cx)?;
@@ -188,7 +188,7 @@ impl Hook for ComponentHook {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(async move {
-            if !self.wants(HookPoint::AfterCall) {
+            if !self.wants(cell::HookPoint::AfterCall) {
                 return Ok(());
             }
             let asked = cell::FinishedCall {
@@ -203,7 +203,7 @@ impl Hook for ComponentHook {
                 receipt: call.receipt.clone(),
                 duration_ms: call.duration_ms,
             };
-            let observer = self.observer(HookPoint::AfterCall, cx);
+            let observer = self.observer(cell::HookPoint::AfterCall, cx);
             let effects = self.hook.after_call(asked, turn(cx), observer).await;
             carry_out(effects.map_err(words)?, cx)
         })
@@ -215,7 +215,7 @@ impl Hook for ComponentHook {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(async move {
-            if !self.wants(HookPoint::AfterTurn) {
+            if !self.wants(cell::HookPoint::AfterTurn) {
                 return Ok(());
             }
             let (outcome, context) = outcome(end);
@@ -225,7 +225,7 @@ impl Hook for ComponentHook {
                 steps: end.steps,
                 context,
             };
-            let observer = self.observer(HookPoint::AfterTurn, cx);
+            let observer = self.observer(cell::HookPoint::AfterTurn, cx);
             let effects = self.hook.after_turn(asked, turn(cx), observer).await;
             carry_out(effects.map_err(words)?, cx)
         })
@@ -237,7 +237,7 @@ impl Hook for ComponentHook {
         cx: &'a HookContext,
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(async move {
-            if !self.wants(HookPoint::OnError) {
+            if !self.wants(cell::HookPoint::OnError) {
                 return Ok(());
             }
             let phase = match failure.phase {
@@ -249,7 +249,7 @@ impl Hook for ComponentHook {
                 kind: phase.into(),
                 message: failure.message.clone(),
             };
-            let observer = self.observer(HookPoint::OnError, cx);
+            let observer = self.observer(cell::HookPoint::OnError, cx);
             let effects = self.hook.on_error(asked, turn(cx), observer).await;
             carry_out(effects.map_err(words)?, cx)
         })
@@ -327,7 +327,7 @@ fn words(failure: HookFailure) -> HookError {
 /// Hears what happens in one cell of a hook.
 struct Ear {
     asides: Arc<Asides>,
-    moment: HookPoint,
+    moment: cell::HookPoint,
     cx: HookContext,
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell_agent::budget::Prices;
-use toolcell_core::danger::dangerous;
 use toolcell_core::denial::{DeniedUse, PathDenial};
+use toolcell_core::grant_risk::dangerous;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy, SecretBinding};
 

@@ -300,7 +300,7 @@ own!(
     crate::config::source::Layer,
     crate::agent::model::ProviderName,
     toolcell_core::ToolName,
-    toolcell_core::danger::GrantRisk,
+    toolcell_core::grant_risk::GrantRisk,
     toolcell_core::provider::ProviderErrorKind,
     toolcell_sandbox::Digest,
     similar::udiff::UnifiedHunkHeader
