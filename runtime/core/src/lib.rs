@@ -19,29 +19,21 @@
 //! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
 //! | where sessions are kept, and what tools keep between calls | [`store`], [`keyvalue`] |
 
-pub mod approval;
-pub mod content;
-pub mod denial;
-pub mod error;
 pub mod event;
-#[cfg(test)]
-mod event_docs;
-pub mod grant;
-pub mod grant_risk;
 pub mod json;
 pub mod keyvalue;
-pub mod message;
-pub mod place;
-pub mod plan;
 pub mod policy;
-pub mod protected;
 pub mod provider;
-pub mod receipt;
 pub mod redact;
 pub mod schema;
 pub mod secret;
 pub mod store;
 pub mod tool;
+
+pub use event::plan;
+pub use policy::{approval, denial, grant, grant_risk, place, protected};
+pub use provider::message;
+pub use tool::{content, error, receipt};
 
 pub use approval::{ApprovalCause, ApprovalRequest, Decision};
 pub use content::{Blob, Content, Link};

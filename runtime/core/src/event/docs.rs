@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::event::{Event, TurnOutcome, tests::all};
 use crate::{ToolError, event};
 
-const PAGE: &str = include_str!("../../EVENTS.md");
+const PAGE: &str = include_str!("../../../EVENTS.md");
 
 /// One event as the page has it.
 struct Section {

@@ -3,13 +3,20 @@
 //! [`Policy::default`] grants nothing and sets limits that suit ordinary tools. Policies are made by people (the command
 //! line reads them from configuration); nothing that a tool or a model says changes one.
 
+pub mod approval;
+pub mod denial;
+pub mod grant;
+pub mod grant_risk;
+pub mod place;
+pub mod protected;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::denial::{BucketDenial, Denials, DeniedUse, PathDenial};
-use crate::grant::{Grant, InvalidGrant};
+use self::denial::{BucketDenial, Denials, DeniedUse, PathDenial};
+use self::grant::{Grant, InvalidGrant};
 use crate::secret::SecretBinding;
 
 /// Grants and limits of one tool.

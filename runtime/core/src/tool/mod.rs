@@ -1,6 +1,10 @@
 //! The first seam: a tool. A WebAssembly tool, a tool of an MCP server and a tool of the loop itself are all one
 //! `Arc<dyn Tool>`.
 
+pub mod content;
+pub mod error;
+pub mod receipt;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! The second seam: a model.
 
+pub mod message;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,9 @@
 //! The third seam: everything that happens in a turn. What is not an event did not happen.
 
+#[cfg(test)]
+mod docs;
+pub mod plan;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
