@@ -6,13 +6,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Which of our packages each package may name in its manifest. Everything else of ours is a wrong edge.
+/// Packages of ours that each package may depend on. Any other edge is wrong.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-core", &[]),
     ("toolcell-fs", &[]),
     ("toolcell-sandbox", &["toolcell-core", "toolcell-fs"]),
     ("toolcell-agent", &["toolcell-core", "toolcell-fs"]),
     ("toolcell-providers", &["toolcell-core", "toolcell-fs"]),
+    ("toolcell-store", &["toolcell-core", "toolcell-fs"]),
     (
         "toolcell",
         &[
@@ -21,11 +22,15 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "toolcell-sandbox",
             "toolcell-agent",
             "toolcell-providers",
+            "toolcell-store",
         ],
     ),
     ("toolcell-sdk", &["toolcell-sdk-macros"]),
     ("toolcell-sdk-macros", &[]),
 ];
+
+/// Packages of ours that tests and benches of a package may use beside those: sessions of the loop survive a kill.
+const MAY_TEST_WITH: &[(&str, &[&str])] = &[("toolcell-agent", &["toolcell-store"])];
 
 /// The packages of shipped tools are named so, and know the SDK alone.
 const TOOL_PREFIX: &str = "toolcell-tool-";
@@ -37,8 +42,15 @@ pub(crate) fn root() -> PathBuf {
         .expect("the workspace has a root")
 }
 
-/// Every package of the workspace with the names in its manifest, whatever the kind of dependency.
-fn manifests() -> BTreeMap<String, Vec<String>> {
+/// Dependencies of a package, by name.
+struct Manifest {
+    all: Vec<String>,
+    /// Those of tests and benches alone.
+    dev: Vec<String>,
+}
+
+/// Every package of the workspace.
+fn manifests() -> BTreeMap<String, Manifest> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .current_dir(root())
@@ -56,10 +68,15 @@ fn manifests() -> BTreeMap<String, Vec<String>> {
         .iter()
         .map(|package| {
             let dependencies = package["dependencies"].as_array().expect("dependencies");
-            (
-                text(&package["name"]),
-                dependencies.iter().map(|d| text(&d["name"])).collect(),
-            )
+            let names = |is_wanted: &dyn Fn(&Value) -> bool| {
+                let wanted = dependencies.iter().filter(|d| is_wanted(d));
+                wanted.map(|d| text(&d["name"])).collect()
+            };
+            let manifest = Manifest {
+                all: names(&|_| true),
+                dev: names(&|d| d["kind"] == "dev"),
+            };
+            (text(&package["name"]), manifest)
         })
         .collect()
 }
@@ -67,7 +84,11 @@ fn manifests() -> BTreeMap<String, Vec<String>> {
 #[test]
 fn packages_depend_on_each_other_as_a_star() {
     let manifests = manifests();
-    for (package, dependencies) in &manifests {
+    for (package, manifest) in &manifests {
+        let tested_with = MAY_TEST_WITH
+            .iter()
+            .find(|(name, _)| name == package)
+            .map_or(&[][..], |(_, with)| with);
         let allowed: &[&str] = if package.starts_with(TOOL_PREFIX) {
             &["toolcell-sdk"]
         } else {
@@ -77,9 +98,11 @@ fn packages_depend_on_each_other_as_a_star() {
                 .unwrap_or_else(|| panic!("{package} has no place in the house: add it to MAY_DEPEND_ON"))
                 .1
         };
-        for dependency in dependencies.iter().filter(|d| manifests.contains_key(*d)) {
+        for dependency in manifest.all.iter().filter(|d| manifests.contains_key(*d)) {
+            let is_for_tests =
+                manifest.dev.contains(dependency) && tested_with.contains(&dependency.as_str());
             assert!(
-                allowed.contains(&dependency.as_str()),
+                is_for_tests || allowed.contains(&dependency.as_str()),
                 "{package} must not depend on {dependency}; it may depend on {allowed:?}"
             );
         }
@@ -90,8 +113,9 @@ fn packages_depend_on_each_other_as_a_star() {
 fn wasmtime_stands_in_one_manifest() {
     let with_wasmtime: Vec<String> = manifests()
         .into_iter()
-        .filter(|(_, dependencies)| {
-            dependencies
+        .filter(|(_, manifest)| {
+            manifest
+                .all
                 .iter()
                 .any(|d| d == "wasmtime" || d.starts_with("wasmtime-"))
         })
@@ -121,7 +145,7 @@ fn core_brings_neither_an_async_runtime_nor_input_and_output() {
     let manifests = manifests();
     for heavy in ["tokio", "reqwest", "hyper", "wasmtime", "cap-std", "tracing"] {
         assert!(
-            !manifests["toolcell-core"].iter().any(|d| d == heavy),
+            !manifests["toolcell-core"].all.iter().any(|d| d == heavy),
             "toolcell-core depends on {heavy}"
         );
     }
@@ -168,7 +192,7 @@ fn libraries_read_no_environment_and_never_print() {
         "eprintln!",
         "print!(",
     ];
-    for library in ["core", "fs", "sandbox", "agent", "providers"] {
+    for library in ["core", "fs", "sandbox", "agent", "providers", "store"] {
         for path in rust_files(&root().join("runtime").join(library).join("src")) {
             let text = std::fs::read_to_string(&path).expect("a source file");
             let is_test = path.components().any(|c| c.as_os_str() == "tests") || path.ends_with("tests.rs");

@@ -1,8 +1,8 @@
 //! The memory tools: off by default, kept between processes, named tools only, nothing without a grant.
 
 use serde_json::{Value, json};
-use toolcell_agent::{BucketLimits, SqliteBuckets};
 use toolcell_core::KeyValueStore as _;
+use toolcell_store::{BucketLimits, SqliteBuckets};
 
 use crate::cli_person::{Person, Seen};
 

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use toolcell_agent::{Agent, FnTool, SqliteStore};
+use toolcell_agent::{Agent, FnTool};
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::message::CallRequest;
 use toolcell_core::{Content, Message, Part, SessionStore as _};
 use toolcell_providers::openai::{OpenAi, Options};
 use toolcell_providers::scripted::{Script, Scripted};
+use toolcell_store::SqliteStore;
 
 /// Sessions at one time.
 const CROWD: usize = 1_000;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
-use toolcell_agent::{Agent, FnTool, SqliteStore};
+use toolcell_agent::{Agent, FnTool};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
 use toolcell_core::{BoxStream, Content, Message, Part, Provider};
+use toolcell_store::SqliteStore;
 
 /// Calls once, then answers; both at once.
 struct AtOnce(ProviderInfo);

@@ -11,19 +11,14 @@
 //! | the loop itself, pure | [`machine`] |
 //! | which calls may run | [`approval`] |
 //! | code that looks on, changes and refuses | [`hook`] |
-//! | sessions that survive | [`store`] |
-//! | what tools keep between calls | [`buckets`] |
-//! | log files | [`log`] |
 
 mod agent;
 pub mod approval;
-pub mod buckets;
 pub mod budget;
 mod context;
 mod driver;
 pub mod error;
 pub mod hook;
-pub mod log;
 #[cfg(test)]
 mod loops_md;
 pub mod machine;
@@ -33,8 +28,6 @@ mod report;
 #[cfg(test)]
 mod scenarios;
 mod session;
-mod sqlite;
-pub mod store;
 #[cfg(test)]
 mod testing;
 mod tools;
@@ -44,13 +37,10 @@ pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
     is_within,
 };
-pub use buckets::{BucketLimits, SqliteBuckets};
 pub use error::{AgentError, BuildError};
 pub use hook::Hook;
-pub use log::{LogFiles, Tee};
 pub use machine::{LoopState, Machine};
 pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
 pub use session::{NullSink, Running, Session};
-pub use store::SqliteStore;
 pub use tools::native::{FnTool, FnToolError, IntoOutput};

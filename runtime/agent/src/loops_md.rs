@@ -25,7 +25,7 @@ const SOURCES: [&str; 36] = [
     include_str!("tools/truncate.rs"),
     include_str!("tools/dispatch.rs"),
     include_str!("hook/order.rs"),
-    include_str!("log.rs"),
+    include_str!("../../store/src/log_files.rs"),
     include_str!("machine/tests.rs"),
     include_str!("context/prompt.rs"),
     include_str!("tools/registry.rs"),

@@ -18,11 +18,12 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_agent::{Agent, FnTool, LoopPolicy, SqliteStore};
+use toolcell_agent::{Agent, FnTool, LoopPolicy};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxStream, Event, Message, Part, Provider, SessionStore as _, Tool};
+use toolcell_store::SqliteStore;
 
 /// Kills in all.
 const KILLS: usize = 100;

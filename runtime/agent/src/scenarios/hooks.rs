@@ -12,7 +12,6 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
 use super::{RecordedEvents, agent};
-use crate::SqliteStore;
 use crate::TurnReport;
 use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use crate::hook::{
@@ -21,6 +20,7 @@ use crate::hook::{
 };
 use crate::policy::{ContextPolicy, LoopPolicy};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_store::SqliteStore;
 
 type Ruled = Result<Verdict, HookError>;
 type Check = fn(&mut CallDraft, &HookContext) -> Ruled;

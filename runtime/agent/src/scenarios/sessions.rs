@@ -15,9 +15,9 @@ use super::{RecordedEvents, agent, timeless};
 use crate::AgentError;
 use crate::LoopState;
 use crate::NullSink;
-use crate::SqliteStore;
 use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_store::SqliteStore;
 
 fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(dir.path().join("sessions.db")).unwrap())

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use toolcell_agent::budget::{Budget, Prices};
-use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, SqliteStore, preset};
+use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, preset};
 use toolcell_core::{SessionStore, Tool};
+use toolcell_store::SqliteStore;
 
 use crate::agent::model::{self, ProviderName, ToolCalls};
 use crate::agent::subagents;

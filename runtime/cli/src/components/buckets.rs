@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolcell_agent::{BucketLimits, SqliteBuckets};
 use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
+use toolcell_store::{BucketLimits, SqliteBuckets};
 
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};

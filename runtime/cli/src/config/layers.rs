@@ -225,7 +225,7 @@ fn log_settings(table: &LogTable, source: &Arc<Source>, environment: &Environmen
     let base = source.path.parent().unwrap_or(&environment.cwd);
     let (retention, retention_origin) = match &table.retention {
         Some(time) => (time.get_ref().0, origin(source, time)),
-        None => (toolcell_agent::log::KEEP, Origin::Default),
+        None => (toolcell_store::log_files::KEEP, Origin::Default),
     };
     Some(LogSettings {
         dir: Sourced {

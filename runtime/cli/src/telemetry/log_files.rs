@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolcell_agent::LogFiles;
+use toolcell_store::LogFiles;
 
 use crate::config::settings::LogSettings;
 use crate::environment::Environment;

@@ -10,8 +10,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use toolcell_agent::{BucketLimits, SqliteBuckets};
 use toolcell_core::KeyValueStore as _;
+use toolcell_store::{BucketLimits, SqliteBuckets};
 
 /// Where the child finds the file.
 const FILE: &str = "TOOLCELL_BUCKETS_TEST_FILE";

@@ -49,7 +49,7 @@ CREATE INDEX listed ON pairs (bucket, number);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use toolcell_agent::{BucketLimits, SqliteBuckets};
+/// use toolcell_store::{BucketLimits, SqliteBuckets};
 /// use toolcell_core::KeyValueStore as _;
 ///
 /// # let dir = tempfile::tempdir()?;

@@ -24,20 +24,16 @@ use crate::sqlite;
 
 /// Sessions in one SQLite file.
 ///
-/// ```no_run
-/// # use std::sync::Arc;
-/// # use tokio_util::sync::CancellationToken;
-/// # use toolcell_agent::{Agent, Silent, SqliteStore};
-/// # async fn f(provider: Arc<dyn toolcell_core::Provider>) -> Result<(), Box<dyn std::error::Error>> {
-/// let store = Arc::new(SqliteStore::open("sessions.db")?);
-/// let agent = Agent::builder(provider).store(store).build()?;
-/// let mut session = agent.load("shop").await?;
-/// if session.is_open() {
-///     // The process ended in the middle of a turn, or the turn waits for an approval.
-///     session.resume(&Silent, CancellationToken::new()).await?;
-/// }
-/// # Ok(())
-/// # }
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use toolcell_core::SessionStore as _;
+/// use toolcell_store::SqliteStore;
+///
+/// # let dir = tempfile::tempdir()?;
+/// let store = SqliteStore::open(dir.path().join("sessions.db"))?;
+/// assert!(store.list().await?.is_empty());
+/// # Ok(()) }
 /// ```
 pub struct SqliteStore {
     writer: Option<mpsc::Sender<Write>>,

@@ -1,0 +1,20 @@
+//! Storage on disk: sessions and buckets in SQLite, log files of sessions.
+//!
+//! | concept | module |
+//! |---|---|
+//! | sessions, [`toolcell_core::SessionStore`] | [`sessions`] |
+//! | buckets, [`toolcell_core::KeyValueStore`] | [`buckets`] |
+//! | log files, [`toolcell_core::EventSink`] | [`log_files`] |
+//! | SQLite files: ownership, mode, version, durability | `sqlite` |
+//!
+//! Every file is opened through `toolcell-fs`: links are not followed, files of other users are refused, new files are
+//! private to their owner. The crate reads no environment and prints nothing.
+
+pub mod buckets;
+pub mod log_files;
+pub mod sessions;
+mod sqlite;
+
+pub use buckets::{BucketLimits, SqliteBuckets};
+pub use log_files::{LogFiles, Tee};
+pub use sessions::SqliteStore;
