@@ -25,10 +25,9 @@ pub mod machine;
 pub mod policy;
 pub mod preset;
 mod report;
-#[cfg(test)]
-mod scenarios;
 mod session;
 #[cfg(test)]
+#[path = "../tests/support/testing.rs"]
 mod testing;
 mod tools;
 

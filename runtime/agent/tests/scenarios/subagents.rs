@@ -9,11 +9,13 @@ use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, ToolError};
 
 use super::{RecordedEvents, agent};
-use crate::Agent;
-use crate::approval::{ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict};
-use crate::budget::{Budget, Prices};
-use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, text_of};
+use toolcell_agent::Agent;
+use toolcell_agent::approval::{
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, Verdict,
+};
+use toolcell_agent::budget::{Budget, Prices};
+use toolcell_agent::policy::LoopPolicy;
 
 #[tokio::test]
 async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_calls() {

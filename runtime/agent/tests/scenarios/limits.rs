@@ -10,9 +10,9 @@ use toolcell_core::provider::{ProviderErrorKind, ToolChoice};
 use toolcell_core::{Event, Message};
 
 use super::{RecordedEvents, agent};
-use crate::budget::{Budget, Prices};
-use crate::policy::{ContextPolicy, LoopPolicy, Prune, Repeats};
 use crate::testing::{Say, Script, call, slow_tool, tool};
+use toolcell_agent::budget::{Budget, Prices};
+use toolcell_agent::policy::{ContextPolicy, LoopPolicy, Prune, Repeats};
 
 fn same() -> Say {
     call("", "status", &json!({"of": "job"}))
@@ -300,7 +300,7 @@ async fn the_plan_is_told_again_when_a_summary_took_it_out_of_sight() {
             keep_rounds: 0,
             ..ContextPolicy::default()
         },
-        ..crate::preset::forge()
+        ..toolcell_agent::preset::forge()
     };
     let long = tool("t", |_| Ok("x".repeat(4_000)));
     let mut session = agent(&script)

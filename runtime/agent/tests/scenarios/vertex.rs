@@ -10,9 +10,9 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Message, Part, Tool, ToolError};
 
 use super::agent;
-use crate::FnTool;
-use crate::preset;
 use crate::testing::{Say, Script, call, text_of, tool, tool_with};
+use toolcell_agent::FnTool;
+use toolcell_agent::preset;
 
 fn failing(idempotent: bool, count: &Arc<AtomicU32>) -> Arc<dyn Tool> {
     let count = count.clone();

@@ -11,10 +11,10 @@ use toolcell_core::provider::{ProviderErrorKind, StopReason, Usage};
 use toolcell_core::{Event, Message, Part, Tool};
 
 use super::{RecordedEvents, agent};
-use crate::AgentError;
-use crate::BuildError;
-use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, tool};
+use toolcell_agent::AgentError;
+use toolcell_agent::BuildError;
+use toolcell_agent::policy::LoopPolicy;
 
 fn echo() -> Arc<dyn Tool> {
     tool("echo", |arguments| {
@@ -200,7 +200,7 @@ async fn tools_are_sent_in_the_same_order_whatever_was_added_first() {
 #[tokio::test]
 async fn what_does_not_fit_together_is_refused_when_the_agent_is_made() {
     let script = Script::new([]);
-    let error = |builder: crate::AgentBuilder| builder.build().unwrap_err();
+    let error = |builder: toolcell_agent::AgentBuilder| builder.build().unwrap_err();
     let twice = [tool("a", |_| Ok(String::new())), tool("a", |_| Ok(String::new()))];
     assert!(matches!(
         error(agent(&script).tools(twice)),
@@ -215,7 +215,7 @@ async fn what_does_not_fit_together_is_refused_when_the_agent_is_made() {
         BuildError::Zero { setting: "max_steps" }
     );
     let endless = LoopPolicy {
-        finish: crate::policy::Finish::Tool,
+        finish: toolcell_agent::policy::Finish::Tool,
         ..LoopPolicy::default()
     };
     assert_eq!(error(agent(&script).policy(endless)), BuildError::NoWayToFinish);
@@ -262,7 +262,7 @@ async fn an_answer_that_never_fits_ends_the_turn() {
 #[tokio::test]
 async fn settings_of_the_model_go_with_every_request() {
     let script = Script::new([Say::Text("Hi.")]);
-    let settings = crate::ModelSettings {
+    let settings = toolcell_agent::ModelSettings {
         max_output_tokens: Some(100),
         temperature: Some(0.5),
     };
@@ -286,7 +286,7 @@ async fn a_turn_begins_with_a_message_of_the_person_alone() {
     let script = Script::new([]);
     let mut session = agent(&script).build().unwrap().session();
     let error = session
-        .run(Message::assistant("I say"), &crate::NullSink, never())
+        .run(Message::assistant("I say"), &toolcell_agent::NullSink, never())
         .await
         .unwrap_err();
     assert!(matches!(error, AgentError::NotAPerson { .. }));

@@ -15,12 +15,14 @@ use toolcell_core::{
 };
 
 use super::{RecordedEvents, agent};
-use crate::Agent;
-use crate::Session;
-use crate::budget::{Budget, Prices};
-use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, HookPoint, TurnEnd, Verdict};
-use crate::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
 use crate::testing::{Closure, Say, Script, call, tool};
+use toolcell_agent::Agent;
+use toolcell_agent::Session;
+use toolcell_agent::budget::{Budget, Prices};
+use toolcell_agent::hook::{
+    CallDraft, CallReport, Hook, HookContext, HookError, HookPoint, TurnEnd, Verdict,
+};
+use toolcell_agent::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
 
 /// A tool that uses a share of whatever it is allowed, as its arguments say, and counts what it really used.
 #[derive(Clone)]
@@ -240,12 +242,13 @@ async fn a_picture_that_the_budget_has_no_room_for_is_left_out() {
         })
     };
     for (bytes, kept) in [(984, true), (1_000, false)] {
-        let shown = crate::FnTool::new("draw", "", json!({"type": "object"}), move |_, _| async move {
-            Ok(ToolOutput {
-                content: vec![picture(bytes)],
-                structured: None,
-            })
-        });
+        let shown =
+            toolcell_agent::FnTool::new("draw", "", json!({"type": "object"}), move |_, _| async move {
+                Ok(ToolOutput {
+                    content: vec![picture(bytes)],
+                    structured: None,
+                })
+            });
         let script = Script::new([call("1", "draw", &json!({})), Say::Text("Done.")]);
         let budget = Budget {
             bytes: Some(picture(984).byte_len() as u64),
@@ -676,7 +679,7 @@ proptest! {
         let mut kills = 0;
         runtime.block_on(async {
             let cancel = CancellationToken::new();
-            let silent = crate::NullSink;
+            let silent = toolcell_agent::NullSink;
             let turn = session.run(Message::user("Go"), &silent, cancel.clone());
             match stop {
                 None => drop(turn.await.unwrap()),

@@ -12,11 +12,11 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, EventSink, Message, SessionStore, StoreError};
 
 use super::{RecordedEvents, agent, timeless};
-use crate::AgentError;
-use crate::LoopState;
-use crate::NullSink;
-use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_agent::AgentError;
+use toolcell_agent::LoopState;
+use toolcell_agent::NullSink;
+use toolcell_agent::policy::LoopPolicy;
 use toolcell_store::SqliteStore;
 
 fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
@@ -235,7 +235,8 @@ async fn a_fork_goes_its_own_way() {
     shared.fork("a", "b", None).await.unwrap();
     agent.load("a").await.unwrap().ask("What has it?").await.unwrap();
     agent.load("b").await.unwrap().ask("What else?").await.unwrap();
-    let texts = |session: &crate::Session| session.messages().iter().map(|m| m.text()).collect::<Vec<_>>();
+    let texts =
+        |session: &toolcell_agent::Session| session.messages().iter().map(|m| m.text()).collect::<Vec<_>>();
     assert_eq!(
         texts(&agent.load("a").await.unwrap()),
         ["A colour?", "Blue.", "What has it?", "Sea."]
@@ -284,7 +285,7 @@ async fn a_summary_and_pruned_results_survive_in_the_journal_and_not_in_the_conv
         Say::Text("Done."),
     ]);
     let policy = LoopPolicy {
-        context: crate::policy::ContextPolicy {
+        context: toolcell_agent::policy::ContextPolicy {
             summarise_at: Some(500),
             keep_rounds: 0,
             ..Default::default()

@@ -6,9 +6,9 @@ use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::{Event, Message, ToolError};
 
 use super::{RecordedEvents, agent};
-use crate::policy::{ContextPolicy, LoopPolicy};
-use crate::preset;
 use crate::testing::{Say, Script, assert_paired, call, text_of, tool};
+use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
+use toolcell_agent::preset;
 
 fn done() -> Say {
     call("", "task_completion", &json!({"result": "It is sunny."}))

@@ -12,9 +12,9 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{Message, Tool, ToolError};
 
 use super::{RecordedEvents, agent};
-use crate::AgentError;
-use crate::policy::LoopPolicy;
 use crate::testing::{Say, Script, call, slow_tool, tool, tool_with};
+use toolcell_agent::AgentError;
+use toolcell_agent::policy::LoopPolicy;
 
 fn echo() -> Arc<dyn Tool> {
     tool("echo", |arguments| {
@@ -225,7 +225,7 @@ async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
         session.ask("Hello?").await,
         Err(AgentError::TurnOpen { .. })
     ));
-    let report = session.resume(&crate::NullSink, never()).await.unwrap();
+    let report = session.resume(&toolcell_agent::NullSink, never()).await.unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
@@ -240,7 +240,7 @@ async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
             .contains("outcome is unknown")
     );
     assert!(matches!(
-        session.resume(&crate::NullSink, never()).await,
+        session.resume(&toolcell_agent::NullSink, never()).await,
         Err(AgentError::NoTurn { .. })
     ));
 }
@@ -282,7 +282,7 @@ async fn cancelled_at_any_moment_every_call_has_its_result_and_the_session_goes_
             token.cancel();
         });
         let report = session
-            .run(Message::user("Go"), &crate::NullSink, cancel)
+            .run(Message::user("Go"), &toolcell_agent::NullSink, cancel)
             .await
             .unwrap();
         crate::testing::assert_paired(&report.messages);
@@ -304,12 +304,12 @@ async fn a_turn_that_was_interrupted_can_be_given_up() {
     let slow = slow_tool("slow", Duration::from_secs(3600), |_| Ok("late".into()));
     let mut session = agent(&script).tool(slow).build().unwrap().session();
     let _ = tokio::time::timeout(Duration::from_secs(1), session.ask("Go")).await;
-    let report = session.abandon(&crate::NullSink).await.unwrap();
+    let report = session.abandon(&toolcell_agent::NullSink).await.unwrap();
     assert_eq!(report.outcome, TurnOutcome::Cancelled);
     assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
     assert_eq!(session.ask("Something else").await.unwrap().text, "New.");
     assert!(matches!(
-        session.abandon(&crate::NullSink).await,
+        session.abandon(&toolcell_agent::NullSink).await,
         Err(AgentError::NoTurn { .. })
     ));
 }

@@ -8,10 +8,10 @@ use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::{BoxFuture, Message};
 
 use super::{RecordedEvents, agent};
-use crate::BuildError;
-use crate::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDraft, Verdict};
-use crate::preset;
 use crate::testing::{Say, Script, call, tool};
+use toolcell_agent::BuildError;
+use toolcell_agent::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDraft, Verdict};
+use toolcell_agent::preset;
 
 /// A call that was made: tool and arguments.
 type Made = (String, Map<String, Value>);

@@ -13,8 +13,8 @@ use toolcell_core::{
 };
 
 use super::{RecordedEvents, agent};
-use crate::policy::LoopPolicy;
 use crate::testing::{Closure, Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_agent::policy::LoopPolicy;
 
 fn never() -> CancellationToken {
     CancellationToken::new()

@@ -12,14 +12,14 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
 use super::{RecordedEvents, agent};
-use crate::TurnReport;
-use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
-use crate::hook::{
+use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_agent::TurnReport;
+use toolcell_agent::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
+use toolcell_agent::hook::{
     CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
     HookPoint, PromptDraft, TurnEnd, Verdict,
 };
-use crate::policy::{ContextPolicy, LoopPolicy};
-use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
 use toolcell_store::SqliteStore;
 
 type Ruled = Result<Verdict, HookError>;
@@ -429,7 +429,7 @@ async fn h04_h14_h15_with_one_call_at_a_time_hooks_see_before_and_after_in_turns
     let mut session = agent(&script)
         .tool(counted().0)
         .hook(Arc::new(hook))
-        .policy(crate::preset::heimdall())
+        .policy(toolcell_agent::preset::heimdall())
         .build()
         .unwrap()
         .session();
@@ -566,7 +566,10 @@ async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_u
             .tool(tool("write", |_| Ok("written".into())))
             .hook(Arc::new(hook))
             .approvals(Approvals {
-                rules: vec![ApprovalRule::tool("write", crate::approval::Verdict::Ask)],
+                rules: vec![ApprovalRule::tool(
+                    "write",
+                    toolcell_agent::approval::Verdict::Ask,
+                )],
                 ..Approvals::default()
             })
             .approver(Arc::new(Always(decision)))
@@ -581,7 +584,7 @@ async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_u
     let answers = vec![call("2", "write", &json!({"again": true})), Say::Text("Done.")];
     let mut session = agent_of(answers, Decision::Approve).load("s").await.unwrap();
     let report = session
-        .resume(&crate::NullSink, CancellationToken::new())
+        .resume(&toolcell_agent::NullSink, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.text, "Done.");

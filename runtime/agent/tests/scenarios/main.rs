@@ -1,5 +1,10 @@
 //! The loop as a whole, against a scripted model: one file a subject.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+#[path = "../support/testing.rs"]
+mod testing;
+
 mod answers;
 mod approval;
 mod budgets;
@@ -16,12 +21,13 @@ mod waterfell;
 
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use toolcell_core::{Event, EventSink};
 
-use crate::Agent;
-use crate::AgentBuilder;
-use crate::LoopState;
 use crate::testing::Script;
+use toolcell_agent::Agent;
+use toolcell_agent::AgentBuilder;
+use toolcell_agent::LoopState;
 
 /// Keeps all events.
 #[derive(Clone, Default)]
@@ -55,12 +61,19 @@ pub(crate) fn agent(script: &Arc<Script>) -> AgentBuilder {
     Agent::builder(script.clone())
 }
 
-/// A state without the times in it, which are never the same twice.
-pub(crate) fn timeless(state: &LoopState) -> LoopState {
-    let mut state = state.clone();
-    state.spent.wall_ms = 0;
-    if let Some(turn) = &mut state.turn {
-        turn.wall_ms = 0;
+/// A state without its times, which differ from run to run.
+pub(crate) fn timeless(state: &LoopState) -> Value {
+    fn forget(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.remove("wall_ms");
+                members.values_mut().for_each(forget);
+            }
+            Value::Array(items) => items.iter_mut().for_each(forget),
+            _ => {}
+        }
     }
-    state
+    let mut value = serde_json::to_value(state).unwrap();
+    forget(&mut value);
+    value
 }

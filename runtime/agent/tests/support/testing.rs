@@ -1,5 +1,7 @@
 //! For tests: tools made of closures, and a provider that plays a script and checks every request it gets.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -9,10 +9,12 @@ use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
 use super::{RecordedEvents, agent, timeless};
-use crate::LoopState;
-use crate::NullSink;
-use crate::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict};
 use crate::testing::{Say, Script, call, text_of, tool};
+use toolcell_agent::LoopState;
+use toolcell_agent::NullSink;
+use toolcell_agent::approval::{
+    ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+};
 
 /// Answers with what it was told, and remembers what it was asked.
 struct Person {
@@ -201,7 +203,7 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
     // As a state, and as a journal.
     let text = serde_json::to_string(session.state()).unwrap();
     let state: LoopState = serde_json::from_str(&text).unwrap();
-    assert_eq!(timeless(&state), LoopState::from_events("s", &heard.all()));
+    assert_eq!(timeless(&state), timeless(&LoopState::from_events("s", &heard.all())));
 
     let mut elsewhere = make(Decision::Approve).session_from(state);
     let report = elsewhere
@@ -250,7 +252,10 @@ async fn questions_come_one_at_a_time_while_other_calls_run() {
     assert_eq!(count.load(Ordering::SeqCst), 4);
 }
 
-fn leaky(guard: FlowGuard, answer: Decision) -> (crate::Agent, Arc<Script>, Arc<Person>, Arc<AtomicU32>) {
+fn leaky(
+    guard: FlowGuard,
+    answer: Decision,
+) -> (toolcell_agent::Agent, Arc<Script>, Arc<Person>, Arc<AtomicU32>) {
     let script = Script::new([
         call("1", "mail", &json!({})),
         call("2", "web", &json!({})),

@@ -9,10 +9,10 @@ use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::{Event, Message};
 
 use super::{RecordedEvents, agent};
-use crate::NullSink;
-use crate::policy::{ContextPolicy, LoopPolicy};
-use crate::preset;
 use crate::testing::{Say, Script, call, tool};
+use toolcell_agent::NullSink;
+use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
+use toolcell_agent::preset;
 
 fn complete(result: i32) -> Say {
     call(
@@ -355,7 +355,7 @@ async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_proce
         .await
         .unwrap();
     // What was heard is all that is needed to have the same session again.
-    let again = crate::LoopState::from_events("s", &heard.all());
+    let again = toolcell_agent::LoopState::from_events("s", &heard.all());
     assert_eq!(&again, session.state());
     assert_eq!(again.messages, report.messages);
 }
