@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
-
-use crate::error::{Exit, Failure};
 
 /// The surroundings of this process.
 #[derive(Debug, Clone)]
@@ -78,14 +76,8 @@ impl Environment {
     ///
     /// # Errors
     /// When there is no working directory, because it was removed or cannot be entered.
-    pub(crate) fn read() -> Result<Self, Failure> {
-        let cwd = std::env::current_dir()
-            .and_then(|dir| dir.canonicalize())
-            .map_err(|e| {
-                Failure::new(Exit::Usage, "there is no working directory")
-                    .because(e)
-                    .hint("change into a directory that exists and try again")
-            })?;
+    pub(crate) fn read() -> io::Result<Self> {
+        let cwd = std::env::current_dir()?.canonicalize()?;
         let dirs = directories::ProjectDirs::from("", "", "toolcell");
         Ok(Self {
             vars: std::env::vars_os()

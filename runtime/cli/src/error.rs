@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use serde_json::{Map, Value, json};
 
 pub(crate) use crate::exit::Exit;
-use crate::ui::render::Console;
 use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text};
 
 /// Something that did not work, ready to be told.
@@ -111,19 +110,6 @@ const MAX_SHOWN: usize = 4_000;
 
 fn plain(texts: &[Text]) -> Vec<String> {
     texts.iter().map(Text::plain).collect()
-}
-
-/// Tells what went wrong, if anything did, and says how the process ends.
-pub(crate) fn end(ended: Result<Exit, Failure>, console: &Console) -> Exit {
-    match ended {
-        Ok(exit) => exit,
-        Err(failure) => {
-            if failure.exit != Exit::Ok {
-                console.tell(&failure);
-            }
-            failure.exit
-        }
-    }
 }
 
 /// One line, for logs and for tests.

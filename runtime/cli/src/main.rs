@@ -26,20 +26,23 @@ fn main() -> ExitCode {
         return toolcell_sandbox::compile_child_main();
     }
     environment::forbid_core_dumps();
-    let cli = flags::Cli::parse();
+    let cli = commands::Cli::parse();
     let environment = match environment::Environment::read() {
         Ok(environment) => environment,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            return failure.exit.into();
+        Err(error) => {
+            eprintln!("error: could not read the working directory: {error}");
+            eprintln!(" hint: change into a directory that exists");
+            return exit::Exit::Usage.into();
         }
     };
     let console = ui::render::Console::new(&environment);
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            console
-                .tell(&error::Failure::new(exit::Exit::Internal, "no threads can be started").because(error));
+            console.tell(
+                &error::Failure::new(exit::Exit::Internal, "could not start the async runtime")
+                    .because(error),
+            );
             return exit::Exit::Internal.into();
         }
     };
@@ -48,5 +51,5 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     // A question that nobody waits for any more may still stand there.
     ui::terminal::restore();
-    error::end(ended, &console).into()
+    console.finish(ended).into()
 }

@@ -203,7 +203,10 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
     // As a state, and as a journal.
     let text = serde_json::to_string(session.state()).unwrap();
     let state: LoopState = serde_json::from_str(&text).unwrap();
-    assert_eq!(timeless(&state), timeless(&LoopState::from_events("s", &heard.all())));
+    assert_eq!(
+        timeless(&state),
+        timeless(&LoopState::from_events("s", &heard.all()))
+    );
 
     let mut elsewhere = make(Decision::Approve).session_from(state);
     let report = elsewhere

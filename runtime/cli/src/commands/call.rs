@@ -1,17 +1,16 @@
 //! `toolcell call`: one call of one tool.
 
 use std::io::{Read as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::json::{MAX_ARGUMENT_BYTES, parse_object};
-use toolcell_core::schema::Mismatch;
-use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
-use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput};
+use toolcell_core::json::MAX_ARGUMENT_BYTES;
+use toolcell_core::{Tool, ToolError};
 
-use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::call::{self, CallOutcome};
+use crate::components::loader::ComponentLoader;
 use crate::components::lock;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
@@ -20,8 +19,7 @@ use crate::flags::PolicyFlags;
 use crate::scratch::overlay::Scratch;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
-use crate::ui::render::{Activity, Console, content, receipt, turn};
-use crate::ui::suggest::nearest;
+use crate::ui::render::{Console, content, receipt};
 use crate::ui::terminal::{FAINT, text};
 
 /// Call one tool once, without a model.
@@ -55,12 +53,6 @@ pub(crate) struct Call {
     /// Print one JSON object: `content`, `structured`, `error`, `receipt`.
     #[arg(long)]
     json: bool,
-}
-
-/// How a call ended.
-pub(crate) struct Outcome {
-    pub(crate) result: Result<ToolOutput, ToolError>,
-    pub(crate) receipt: Option<Receipt>,
 }
 
 impl Call {
@@ -106,14 +98,13 @@ impl Call {
         if self.locked {
             lock::check(std::slice::from_ref(&loaded), None, environment)?;
         }
-        let tool = pick(&loaded, wanted.tool.as_deref())?;
+        let tool = call::pick(&loaded, wanted.tool.as_deref())?;
         let text = self.read_arguments(console)?;
-        let outcome = match check(tool.as_ref(), &text) {
-            Ok(arguments) => execute(tool, arguments, console).await,
-            Err(error) => Outcome {
-                result: Err(error),
-                receipt: None,
-            },
+        let cancel = CancellationToken::new();
+        let interrupts = Interrupts::watch(console.clone());
+        let outcome = {
+            let _guard = interrupts.cancel_next(cancel.clone());
+            call::execute(tool, &text, console, &cancel).await
         };
         *is_shown = true;
         self.show(tool, &outcome, console)?;
@@ -143,7 +134,7 @@ impl Call {
     }
 
     /// Writes the answer to standard output, and the receipt where it was asked for.
-    fn show(&self, tool: &Arc<dyn Tool>, outcome: &Outcome, console: &Console) -> std::io::Result<()> {
+    fn show(&self, tool: &Arc<dyn Tool>, outcome: &CallOutcome, console: &Console) -> std::io::Result<()> {
         if self.json {
             let (content, structured) = match &outcome.result {
                 Ok(output) => (output.content.as_slice(), output.structured.as_ref()),
@@ -188,134 +179,11 @@ fn error_object(error: &ToolError) -> Value {
     object
 }
 
-fn defines(loaded: &Loaded, name: &str) -> bool {
-    let mut definitions = loaded.component.definitions().iter();
-    definitions.any(|spec| spec.name.as_str() == name)
-}
-
-/// The tool that was meant.
-pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
-    let names: Vec<&str> = loaded
-        .tools
-        .iter()
-        .map(|tool| tool.spec().name.as_str())
-        .collect();
-    let component = &loaded.settings.name;
-    let list = || {
-        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        quoted.join(", ")
-    };
-    match (name, loaded.tools.as_slice()) {
-        (None, [only]) => Ok(only),
-        (None, _) => Err(Failure::new(
-            Exit::Usage,
-            text!("`{}` has {} tools, and one is called", component, names.len()),
-        )
-        .hint(text!("name one of {}", list()))),
-        (Some(name), _) if !loaded.settings.offers(name) && defines(loaded, name) => {
-            let only = loaded.settings.only.as_ref();
-            let failure = Failure::new(Exit::Config, text!("the tool `{}` is not offered", name));
-            let failure = only
-                .into_iter()
-                .fold(failure, |failure, only| failure.why(only.origin.point_at()));
-            Err(failure.hint("name it there, or take the list away"))
-        }
-        (Some(name), tools) => tools
-            .iter()
-            .find(|tool| tool.spec().name.as_str() == name)
-            .ok_or_else(|| {
-                let failure = Failure::new(
-                    Exit::Usage,
-                    text!("the component `{}` has no tool `{}`", component, name),
-                );
-                match nearest(name, &names).first() {
-                    Some(near) => failure.hint(text!("did you mean `{}`?", near)),
-                    None => failure.hint(text!("it has {}", list())),
-                }
-            }),
-    }
-}
-
-/// Checks the arguments against the schema of the tool.
-fn check(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
-    let arguments = Value::Object(parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?);
-    if let Err(mismatches) = tool.spec().input.validate(&arguments) {
-        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
-        return Err(ToolError::invalid(reasons.join("; ")));
-    }
-    match arguments {
-        Value::Object(arguments) => Ok(arguments),
-        _ => unreachable!("it was made from an object"),
-    }
-}
-
-/// Checks and runs one call with arguments that are parsed already.
-pub(crate) async fn execute_sample(
-    tool: Arc<dyn Tool>,
-    sample: &Map<String, Value>,
-    console: &Console,
-) -> Outcome {
-    let text = Value::Object(sample.clone()).to_string();
-    match check(tool.as_ref(), &text) {
-        Ok(arguments) => observe(&tool, arguments, console, &CancellationToken::new()).await,
-        Err(error) => Outcome {
-            result: Err(error),
-            receipt: None,
-        },
-    }
-}
-
-/// Runs the call; Ctrl-C drops it.
-async fn execute(tool: &Arc<dyn Tool>, arguments: Map<String, Value>, console: &Console) -> Outcome {
-    let cancel = CancellationToken::new();
-    let interrupts = Interrupts::watch(console.clone());
-    let _guard = interrupts.cancel_next(cancel.clone());
-    observe(tool, arguments, console, &cancel).await
-}
-
-async fn observe(
-    tool: &Arc<dyn Tool>,
-    arguments: Map<String, Value>,
-    console: &Console,
-    cancel: &CancellationToken,
-) -> Outcome {
-    let name = &tool.spec().name;
-    let watcher = Arc::new(Watcher {
-        console: console.clone(),
-        activity: Mutex::new(Some(console.activity(text!("running {}", name)))),
-        receipt: Mutex::default(),
-    });
-    let call = ToolCall {
-        id: "call-1".into(),
-        name: name.clone(),
-        arguments,
-    };
-    let cx = CallContext {
-        values: std::collections::BTreeMap::new(),
-        observer: watcher.clone(),
-    };
-    tracing::debug!(tool = %name, "the call begins");
-    let running = tool.call(call, cx);
-    let result = tokio::select! {
-        // The call first: one that was cancelled before it began would leave no receipt.
-        biased;
-        result = running => result,
-        () = cancel.cancelled() => Err(ToolError::Cancelled),
-    };
-    *watcher.activity.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let receipt = watcher
-        .receipt
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    Outcome { result, receipt }
-}
-
 /// The exit code, and what the person is told of a failure.
 fn end(
     asked: &str,
     tool: &Arc<dyn Tool>,
-    outcome: Outcome,
+    outcome: CallOutcome,
     hints: &AllowHints,
     console: &Console,
 ) -> Result<Exit, Failure> {
@@ -352,35 +220,4 @@ fn end(
         ));
     }
     Err(failure)
-}
-
-/// Hears the call.
-struct Watcher {
-    console: Console,
-    activity: Mutex<Option<Activity>>,
-    receipt: Mutex<Option<Receipt>>,
-}
-
-impl CallObserver for Watcher {
-    fn log(&self, line: LogLine) {
-        if line.level >= LogLevel::Info {
-            let _ = turn::log(&self.console, &line);
-        }
-    }
-
-    fn progress(&self, progress: Progress) {
-        let of = progress
-            .total
-            .map(|total| format!("/{total}"))
-            .unwrap_or_default();
-        let what = progress.message.as_deref().unwrap_or("running");
-        let mut activity = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(activity) = activity.as_mut() {
-            activity.relabel(text!("{} {}{}", what, progress.done, of));
-        }
-    }
-
-    fn receipt(&self, receipt: Receipt) {
-        *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) = Some(receipt);
-    }
 }

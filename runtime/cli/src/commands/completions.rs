@@ -2,11 +2,10 @@
 
 use std::io::Write as _;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::error::{Exit, Failure};
-use crate::flags::Cli;
 
 /// Print completions for a shell.
 #[derive(Debug, Args)]
@@ -21,9 +20,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
+    /// Writes completions of a command line to standard output.
+    pub(crate) fn run(self, mut cli: Command) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "toolcell", &mut script);
+        clap_complete::generate(self.shell, &mut cli, "toolcell", &mut script);
         std::io::stdout().write_all(&script)?;
         Ok(Exit::Ok)
     }

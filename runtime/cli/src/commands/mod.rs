@@ -1,25 +1,88 @@
-//! One file for each command.
+//! The commands, one file each.
 
-pub(crate) mod approval;
-pub(crate) mod call;
-pub(crate) mod chat;
-pub(crate) mod completions;
-pub(crate) mod config;
-pub(crate) mod doctor;
-pub(crate) mod lock;
-pub(crate) mod policy;
-pub(crate) mod run;
-pub(crate) mod scratch;
-pub(crate) mod secret;
-pub(crate) mod session;
-pub(crate) mod tool;
+mod approval;
+mod call;
+mod chat;
+mod completions;
+mod config;
+mod doctor;
+mod lock;
+mod policy;
+mod run;
+mod scratch;
+mod secret;
+mod session;
+mod tool;
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::flags::{Cli, Command};
+use crate::exit;
 use crate::telemetry::log;
 use crate::ui::render::Console;
+
+const EXAMPLES: &str = "\
+Examples:
+  toolcell run \"How many words are in README.md?\" --grant read=.
+  toolcell call text_count '{\"text\": \"one two three\"}'
+  toolcell tool inspect ./my.wasm
+
+A tool is a WebAssembly component. Each call runs in a cell of its own, with its own memory, fuel and deadline, \
+and reaches nothing that was not granted with --grant or in the configuration.";
+
+/// Gives an AI agent tools that cannot misbehave.
+#[derive(Debug, Parser)]
+#[command(name = "toolcell", version, about, max_term_width = 100)]
+#[command(
+    arg_required_else_help = true,
+    subcommand_required = true,
+    disable_help_subcommand = true
+)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
+pub(crate) struct Cli {
+    /// Read this file in the place of your own configuration.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    config: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The commands; each has a file under `commands/`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Chat(chat::Chat),
+    Call(call::Call),
+    /// List, show, go on with, fork, export and delete sessions.
+    #[command(subcommand)]
+    Session(session::Session),
+    /// List and inspect tools, and trust those of a project.
+    #[command(subcommand)]
+    Tool(tool::Tool),
+    /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
+    #[command(subcommand)]
+    Scratch(scratch::Scratch),
+    /// See and take back what you allowed for always when you were asked.
+    #[command(subcommand)]
+    Approval(approval::Approval),
+    /// Store and delete values in the keyring of this system.
+    #[command(subcommand)]
+    Secret(secret::Secret),
+    /// Explain what tools could do together.
+    #[command(subcommand)]
+    Policy(policy::Policy),
+    Lock(lock::Lock),
+    /// Check the configuration.
+    #[command(subcommand)]
+    Config(config::Config),
+    Doctor(doctor::Doctor),
+    Completions(completions::Completions),
+}
 
 /// Runs the command that was asked for.
 ///
@@ -54,6 +117,6 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Lock(command) => command.run(overrides, environment, console).await,
         Command::Config(command) => command.run(overrides, environment, console),
         Command::Doctor(command) => command.run(overrides, environment, console).await,
-        Command::Completions(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod buckets;
 pub(crate) mod builtin;
+pub(crate) mod call;
 pub(crate) mod data_flow;
 pub(crate) mod hook;
 pub(crate) mod keyring;

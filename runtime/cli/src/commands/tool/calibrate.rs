@@ -2,15 +2,15 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 use toolcell_core::json::parse_value;
 use toolcell_core::{Limits, Receipt};
 use toolcell_fs::Rules;
 
-use crate::commands::call;
+use crate::components::call;
 use crate::components::loader::ComponentLoader;
 use crate::config::names::PROJECT;
 use crate::config::user_files;
@@ -129,11 +129,13 @@ impl Calibrate {
         toolbox.check_flags([&wanted.settings])?;
         let loaded = toolbox.load(&wanted.settings).await?;
         let tool = call::pick(&loaded, wanted.tool.as_deref())?;
+        let cancel = CancellationToken::new();
         let mut most = Most::default();
         let (mut answered, mut failed) = (0_u32, Vec::new());
         for (i, sample) in samples.iter().enumerate() {
+            let sample = Value::Object(sample.clone()).to_string();
             for _ in 0..self.runs {
-                let outcome = call::execute_sample(Arc::clone(tool), sample, console).await;
+                let outcome = call::execute(tool, &sample, console, &cancel).await;
                 if let Some(receipt) = &outcome.receipt {
                     most.note(receipt);
                 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::environment::Environment;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::held::{Held, Holding, Stream};
@@ -158,7 +158,20 @@ impl Console {
         });
     }
 
-    /// Tells a failure.
+    /// Prints the error of a command, if it has one, and returns the exit code.
+    pub(crate) fn finish(&self, ended: Result<Exit, Failure>) -> Exit {
+        match ended {
+            Ok(exit) => exit,
+            Err(failure) => {
+                if failure.exit != Exit::Ok {
+                    self.tell(&failure);
+                }
+                failure.exit
+            }
+        }
+    }
+
+    /// Prints a failure.
     pub(crate) fn tell(&self, failure: &Failure) {
         let _ = self.write(|streams| {
             streams.end_open_line()?;

@@ -1,0 +1,162 @@
+//! One call of one tool outside of the loop.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use toolcell_core::json::parse_object;
+use toolcell_core::schema::Mismatch;
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
+use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput};
+
+use crate::components::loader::Loaded;
+use crate::error::{Exit, Failure};
+use crate::ui::render::{Activity, Console, turn};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::text;
+
+/// How a call ended.
+pub(crate) struct CallOutcome {
+    pub(crate) result: Result<ToolOutput, ToolError>,
+    pub(crate) receipt: Option<Receipt>,
+}
+
+/// Returns the tool of a component by its name, or its only one.
+pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
+    let names: Vec<&str> = loaded
+        .tools
+        .iter()
+        .map(|tool| tool.spec().name.as_str())
+        .collect();
+    let component = &loaded.settings.name;
+    let list = || {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        quoted.join(", ")
+    };
+    match (name, loaded.tools.as_slice()) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Failure::new(
+            Exit::Usage,
+            text!("`{}` has {} tools, and one is called", component, names.len()),
+        )
+        .hint(text!("name one of {}", list()))),
+        (Some(name), _) if !loaded.settings.offers(name) && defines(loaded, name) => {
+            let only = loaded.settings.only.as_ref();
+            let failure = Failure::new(Exit::Config, text!("the tool `{}` is not offered", name));
+            let failure = only
+                .into_iter()
+                .fold(failure, |failure, only| failure.why(only.origin.point_at()));
+            Err(failure.hint("name it there, or take the list away"))
+        }
+        (Some(name), tools) => tools
+            .iter()
+            .find(|tool| tool.spec().name.as_str() == name)
+            .ok_or_else(|| {
+                let failure = Failure::new(
+                    Exit::Usage,
+                    text!("the component `{}` has no tool `{}`", component, name),
+                );
+                match nearest(name, &names).first() {
+                    Some(near) => failure.hint(text!("did you mean `{}`?", near)),
+                    None => failure.hint(text!("it has {}", list())),
+                }
+            }),
+    }
+}
+
+fn defines(loaded: &Loaded, name: &str) -> bool {
+    let mut definitions = loaded.component.definitions().iter();
+    definitions.any(|spec| spec.name.as_str() == name)
+}
+
+/// Checks the arguments against the schema of the tool.
+fn parse_arguments(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
+    let arguments = Value::Object(parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?);
+    if let Err(mismatches) = tool.spec().input.validate(&arguments) {
+        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
+        return Err(ToolError::invalid(reasons.join("; ")));
+    }
+    match arguments {
+        Value::Object(arguments) => Ok(arguments),
+        _ => unreachable!("it was made from an object"),
+    }
+}
+
+/// Checks the arguments, a JSON object, and runs the call until it ends or is cancelled.
+pub(crate) async fn execute(
+    tool: &Arc<dyn Tool>,
+    arguments: &str,
+    console: &Console,
+    cancel: &CancellationToken,
+) -> CallOutcome {
+    let arguments = match parse_arguments(tool.as_ref(), arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            return CallOutcome {
+                result: Err(error),
+                receipt: None,
+            };
+        }
+    };
+    let name = &tool.spec().name;
+    let watcher = Arc::new(ConsoleObserver {
+        console: console.clone(),
+        activity: Mutex::new(Some(console.activity(text!("running {}", name)))),
+        receipt: Mutex::default(),
+    });
+    let call = ToolCall {
+        id: "call-1".into(),
+        name: name.clone(),
+        arguments,
+    };
+    let cx = CallContext {
+        values: std::collections::BTreeMap::new(),
+        observer: watcher.clone(),
+    };
+    tracing::debug!(tool = %name, "the call begins");
+    let running = tool.call(call, cx);
+    let result = tokio::select! {
+        // The call first: one that was cancelled before it began would leave no receipt.
+        biased;
+        result = running => result,
+        () = cancel.cancelled() => Err(ToolError::Cancelled),
+    };
+    *watcher.activity.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let receipt = watcher
+        .receipt
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    CallOutcome { result, receipt }
+}
+
+/// Shows logs and progress of the call on the console, and keeps its receipt.
+struct ConsoleObserver {
+    console: Console,
+    activity: Mutex<Option<Activity>>,
+    receipt: Mutex<Option<Receipt>>,
+}
+
+impl CallObserver for ConsoleObserver {
+    fn log(&self, line: LogLine) {
+        if line.level >= LogLevel::Info {
+            let _ = turn::log(&self.console, &line);
+        }
+    }
+
+    fn progress(&self, progress: Progress) {
+        let of = progress
+            .total
+            .map(|total| format!("/{total}"))
+            .unwrap_or_default();
+        let what = progress.message.as_deref().unwrap_or("running");
+        let mut activity = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(activity) = activity.as_mut() {
+            activity.relabel(text!("{} {}{}", what, progress.done, of));
+        }
+    }
+
+    fn receipt(&self, receipt: Receipt) {
+        *self.receipt.lock().unwrap_or_else(PoisonError::into_inner) = Some(receipt);
+    }
+}
