@@ -27,17 +27,17 @@ fn a_model_without_tool_calling_calls_in_the_text_that_it_is_asked_for() {
             "<tool_response>",
         ),
         (
-            "vertex",
+            "labels",
             "TOOL_CALL: text_count\nARGUMENTS: {\"text\": \"a b\"}",
             "TOOL_RESULT: text_count",
         ),
         (
-            "forge",
+            "tool-tag",
             "<tool>{\"server_name\": \"local\", \"tool_name\": \"text_count\", \"arguments\": {\"text\": \"a b\"}}</tool>",
             "Tool 'text_count' result:",
         ),
         (
-            "heimdall",
+            "action",
             "{\"action\": \"text_count\", \"params\": {\"text\": \"a b\"}}",
             "Tool result:",
         ),
@@ -47,8 +47,8 @@ fn a_model_without_tool_calling_calls_in_the_text_that_it_is_asked_for() {
         let url = server.url("/v1");
         let configured = format!("[provider]\nbase_url = \"{url}\"\nmodel = \"m\"\n");
         // The flag and the file say the same.
-        let seen = if way == "forge" {
-            person.configure(&format!("{configured}tool_calls = \"forge\"\n"));
+        let seen = if way == "tool-tag" {
+            person.configure(&format!("{configured}tool_calls = \"tool-tag\"\n"));
             person.run(&ask(&[]))
         } else {
             person.configure(&configured);

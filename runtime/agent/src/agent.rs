@@ -31,7 +31,7 @@ use crate::tools::registry::Registry;
 /// let agent = Agent::builder(provider)
 ///     .tools(tools)
 ///     .instructions("You keep the books of a small shop.")
-///     .policy(preset::vertex())
+///     .policy(preset::resilient())
 ///     .build()?;
 /// let mut session = agent.session();
 /// let report = session.ask("What did we sell yesterday?").await?;

@@ -1,5 +1,5 @@
-//! What a loop does where loops differ: plain data. The styles of loop that people know are values of [`LoopPolicy`]
-//! (see [`crate::preset`]), never code of their own.
+//! What a loop does where loops differ: plain data. Known styles of agent loop are values of [`LoopPolicy`] (see
+//! [`crate::preset`]), never code of their own.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ use crate::budget::Budget;
 /// let careful = LoopPolicy {
 ///     max_steps: 5,
 ///     concurrency: 1,
-///     ..preset::vertex()
+///     ..preset::resilient()
 /// };
 /// let read: LoopPolicy = serde_json::from_str(r#"{"max_steps": 5}"#)?;
 /// # assert_eq!(careful.max_steps, read.max_steps);
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn every_preset_is_plain_data_and_comes_back_as_it_was() {
-        for name in ["default", "heimdall", "waterfell", "vertex", "forge"] {
+        for name in preset::NAMES {
             let policy = preset::named(name).unwrap();
             let text = serde_json::to_string(&policy).unwrap();
             assert_eq!(

@@ -1,6 +1,6 @@
-//! The styles of loop that people know, each as a value of [`LoopPolicy`].
+//! Known styles of agent loop, each a value of [`LoopPolicy`] named after what it does.
 //!
-//! | | [`heimdall`] | [`waterfell`] | [`vertex`] | [`forge`] | default |
+//! | | [`sequential`] | [`task`] | [`resilient`] | [`stepwise`] | default |
 //! |---|---|---|---|---|---|
 //! | a turn ends with | text | `task_complete` | text | a tool that ends it | text |
 //! | steps | 20 | 50 | 10 | 100 | 50 |
@@ -15,7 +15,7 @@ use crate::policy::{
 };
 
 /// A server that answers chat requests: calls run one after the other, text ends the turn, 300 seconds at most.
-pub fn heimdall() -> LoopPolicy {
+pub fn sequential() -> LoopPolicy {
     LoopPolicy {
         max_steps: 20,
         on_limit: OnLimit::LastContent,
@@ -26,7 +26,7 @@ pub fn heimdall() -> LoopPolicy {
 }
 
 /// A session that works on a task until the model says that it is complete.
-pub fn waterfell() -> LoopPolicy {
+pub fn task() -> LoopPolicy {
     LoopPolicy {
         finish: Finish::Tool,
         on_limit: OnLimit::Stop,
@@ -38,7 +38,7 @@ pub fn waterfell() -> LoopPolicy {
 }
 
 /// A question answered with the help of tools, and without them when they fail.
-pub fn vertex() -> LoopPolicy {
+pub fn resilient() -> LoopPolicy {
     LoopPolicy {
         max_steps: 10,
         on_limit: OnLimit::BestEffort,
@@ -55,7 +55,7 @@ pub fn vertex() -> LoopPolicy {
 }
 
 /// One tool a step until a tool ends the loop.
-pub fn forge() -> LoopPolicy {
+pub fn stepwise() -> LoopPolicy {
     LoopPolicy {
         finish: Finish::Tool,
         max_steps: 100,
@@ -74,14 +74,17 @@ pub fn forge() -> LoopPolicy {
     }
 }
 
-/// The preset of that name: `default`, `heimdall`, `waterfell`, `vertex` or `forge`.
+/// Names of the presets, as [`named`] takes them.
+pub const NAMES: [&str; 5] = ["default", "sequential", "task", "resilient", "stepwise"];
+
+/// The preset of that name, one of [`NAMES`].
 pub fn named(name: &str) -> Option<LoopPolicy> {
     Some(match name {
         "default" => LoopPolicy::default(),
-        "heimdall" => heimdall(),
-        "waterfell" => waterfell(),
-        "vertex" => vertex(),
-        "forge" => forge(),
+        "sequential" => sequential(),
+        "task" => task(),
+        "resilient" => resilient(),
+        "stepwise" => stepwise(),
         _ => return None,
     })
 }

@@ -87,14 +87,14 @@ mod tests {
 
     #[test]
     fn v18_with_tools_the_model_is_told_whose_instructions_count() {
-        let policy = preset::vertex();
+        let policy = preset::resilient();
         let text = instructions("", &policy, &policy.control, true);
         assert!(text.starts_with("What tools return"), "{text}");
     }
 
     #[test]
     fn f03_f05_f12_the_prompt_holds_instructions_then_capabilities_loop_reasoning_and_rules() {
-        let policy = preset::forge();
+        let policy = preset::stepwise();
         insta::assert_snapshot!(instructions("You are a gardener.", &policy, &policy.control, true), @r#"
         You are a gardener.
 

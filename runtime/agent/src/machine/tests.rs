@@ -65,7 +65,7 @@ fn policies() -> impl Strategy<Value = LoopPolicy> {
                 keep_rounds: 1,
                 ..ContextPolicy::default()
             },
-            ..preset::forge()
+            ..preset::stepwise()
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The loop that makes one call a step until a tool ends it.
+//! The preset `stepwise` (design F): one call a step until a tool ends the turn.
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
     let search = tool("web_search", |_| Ok("sunny".into()));
     let mut session = agent(&script)
         .tool(search)
-        .policy(preset::forge())
+        .policy(preset::stepwise())
         .build()
         .unwrap()
         .session();
@@ -70,7 +70,11 @@ async fn f02_a_question_ends_the_turn_and_the_next_message_is_the_answer() {
         ),
         done(),
     ]);
-    let mut session = agent(&script).policy(preset::forge()).build().unwrap().session();
+    let mut session = agent(&script)
+        .policy(preset::stepwise())
+        .build()
+        .unwrap()
+        .session();
     let report = session.ask("Weather?").await.unwrap();
     assert_eq!(
         report.outcome,
@@ -88,7 +92,11 @@ async fn f02_a_question_ends_the_turn_and_the_next_message_is_the_answer() {
 #[tokio::test]
 async fn f02_converse_says_something_and_ends_the_turn() {
     let script = Script::new([call("1", "converse", &json!({"message": "Hello yourself."}))]);
-    let mut session = agent(&script).policy(preset::forge()).build().unwrap().session();
+    let mut session = agent(&script)
+        .policy(preset::stepwise())
+        .build()
+        .unwrap()
+        .session();
     let report = session.ask("Hello").await.unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str()),
@@ -100,7 +108,11 @@ async fn f02_converse_says_something_and_ends_the_turn() {
 async fn f06_an_answer_without_a_call_is_reminded_at_once_and_the_reminder_is_not_kept() {
     let script = Script::new([Say::Text("It is sunny."), done()]);
     let heard = RecordedEvents::default();
-    let mut session = agent(&script).policy(preset::forge()).build().unwrap().session();
+    let mut session = agent(&script)
+        .policy(preset::stepwise())
+        .build()
+        .unwrap()
+        .session();
     session
         .run(Message::user("Weather?"), &heard, CancellationToken::new())
         .await
@@ -129,7 +141,11 @@ async fn f06_the_same_error_five_times_in_a_row_ends_the_turn_and_four_times_doe
             .map(|_| Say::Text("I will do it soon."))
             .chain([done()]);
         let script = Script::new(answers);
-        let mut session = agent(&script).policy(preset::forge()).build().unwrap().session();
+        let mut session = agent(&script)
+            .policy(preset::stepwise())
+            .build()
+            .unwrap()
+            .session();
         let outcome = session.ask("Go").await.unwrap().outcome;
         if times == 4 {
             assert_eq!(outcome, TurnOutcome::Completed);
@@ -171,7 +187,7 @@ async fn f06_another_error_or_a_success_in_between_begins_the_count_anew() {
     });
     let mut session = agent(&script)
         .tool(flaky)
-        .policy(preset::forge())
+        .policy(preset::stepwise())
         .build()
         .unwrap()
         .session();
@@ -187,7 +203,7 @@ async fn f06_errors_are_shown_once_and_then_down_to_a_word() {
     ]);
     let mut session = agent(&script)
         .tool(tool("t", |_| Ok("ok".into())))
-        .policy(preset::forge())
+        .policy(preset::stepwise())
         .build()
         .unwrap()
         .session();
@@ -216,7 +232,7 @@ async fn f07_only_the_first_of_several_calls_is_executed_and_the_model_is_told()
     let echo = tool("t", |arguments| Ok(format!("ran {}", arguments["n"])));
     let mut session = agent(&script)
         .tool(echo)
-        .policy(preset::forge())
+        .policy(preset::stepwise())
         .build()
         .unwrap()
         .session();
@@ -244,7 +260,7 @@ async fn f08_a_request_carries_at_most_so_many_messages_and_no_result_without_it
             max_messages: Some(8),
             ..ContextPolicy::default()
         },
-        ..preset::forge()
+        ..preset::stepwise()
     };
     let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
     let mut session = agent(&script)

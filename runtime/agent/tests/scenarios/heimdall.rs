@@ -1,4 +1,4 @@
-//! The loop of a server that answers chat requests: calls one after the other, text ends the turn.
+//! The preset `sequential` (design H): calls one after the other, text ends the turn.
 
 use std::sync::{Arc, Mutex};
 
@@ -103,7 +103,7 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
         )
         .hook(Arc::new(Watcher))
         .instructions("You are the assistant of a database.")
-        .policy(preset::heimdall())
+        .policy(preset::sequential())
         .build()
         .unwrap();
     let mut session = agent.session();
@@ -166,7 +166,7 @@ async fn h06_the_last_text_is_the_answer_at_the_round_limit() {
         ),
     ] {
         let script = rounds(said);
-        let policy = preset::heimdall();
+        let policy = preset::sequential();
         let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
         let mut session = agent(&script)
             .tool(echo)
@@ -185,7 +185,7 @@ async fn h06_the_last_text_is_the_answer_at_the_round_limit() {
 async fn h06_an_empty_answer_is_followed_by_another_round() {
     let script = Script::new([Say::Text(""), Say::Text("Here it is.")]);
     let mut session = agent(&script)
-        .policy(preset::heimdall())
+        .policy(preset::sequential())
         .build()
         .unwrap()
         .session();
@@ -197,7 +197,7 @@ async fn h06_an_empty_answer_is_followed_by_another_round() {
 async fn h06_empty_answers_do_not_go_on_for_ever() {
     let script = Script::new([Say::Text(""), Say::Text(" \n"), Say::Text("")]);
     let mut session = agent(&script)
-        .policy(preset::heimdall())
+        .policy(preset::sequential())
         .build()
         .unwrap()
         .session();
@@ -216,7 +216,7 @@ async fn h11_a_list_of_tools_offers_those_an_empty_one_none_and_no_list_all() {
     let script = Script::new([]);
     let offered = |only: Option<&[&str]>| {
         let tools = ["store", "recall", "link"].map(|name| tool(name, |_| Ok(String::new())));
-        let mut policy = preset::heimdall();
+        let mut policy = preset::sequential();
         policy.control.clear();
         let agent = agent(&script)
             .tools(tools)
@@ -244,7 +244,7 @@ async fn h11_a_list_of_tools_offers_those_an_empty_one_none_and_no_list_all() {
 async fn h18_a_turn_ends_after_300_seconds() {
     let script = Script::new([Say::Hang("I am")]);
     let mut session = agent(&script)
-        .policy(preset::heimdall())
+        .policy(preset::sequential())
         .build()
         .unwrap()
         .session();
@@ -260,7 +260,7 @@ async fn h09_h12_a_call_goes_to_the_tool_of_its_name_and_no_other() {
     let tools = ["a", "b"].map(|name| tool(name, move |_| Ok(format!("I am {name}"))));
     let mut session = agent(&script)
         .tools(tools)
-        .policy(preset::heimdall())
+        .policy(preset::sequential())
         .build()
         .unwrap()
         .session();

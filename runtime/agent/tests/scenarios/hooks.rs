@@ -429,7 +429,7 @@ async fn h04_h14_h15_with_one_call_at_a_time_hooks_see_before_and_after_in_turns
     let mut session = agent(&script)
         .tool(counted().0)
         .hook(Arc::new(hook))
-        .policy(toolcell_agent::preset::heimdall())
+        .policy(toolcell_agent::preset::sequential())
         .build()
         .unwrap()
         .session();

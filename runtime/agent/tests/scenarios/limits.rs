@@ -300,7 +300,7 @@ async fn the_plan_is_told_again_when_a_summary_took_it_out_of_sight() {
             keep_rounds: 0,
             ..ContextPolicy::default()
         },
-        ..toolcell_agent::preset::forge()
+        ..toolcell_agent::preset::stepwise()
     };
     let long = tool("t", |_| Ok("x".repeat(4_000)));
     let mut session = agent(&script)

@@ -1,4 +1,4 @@
-//! The loop that answers a question with the help of tools, and without them when they fail.
+//! The preset `resilient` (design V): a question answered with tools, and without them when they fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ async fn v01_v02_v03_v08_a_question_is_answered_from_parallel_calls_with_a_full_
     let fetch = tool("web_fetch", |arguments| Ok(format!("page {}", arguments["url"])));
     let mut session = agent(&script)
         .tool(fetch)
-        .policy(preset::vertex())
+        .policy(preset::resilient())
         .build()
         .unwrap()
         .session();
@@ -84,7 +84,7 @@ async fn v08_a_call_is_tried_twice_where_that_does_no_harm_and_once_elsewhere() 
         let count = Arc::default();
         let mut session = agent(&script)
             .tool(failing(idempotent, &count))
-            .policy(preset::vertex())
+            .policy(preset::resilient())
             .build()
             .unwrap()
             .session();
@@ -98,7 +98,7 @@ async fn v12_when_all_calls_of_a_step_fail_the_model_answers_once_from_what_it_k
     let script = Script::new([call("1", "web_fetch", &json!({})), Say::Text("From memory: 42.")]);
     let mut session = agent(&script)
         .tool(failing(false, &Arc::default()))
-        .policy(preset::vertex())
+        .policy(preset::resilient())
         .build()
         .unwrap()
         .session();
@@ -139,7 +139,7 @@ async fn v12_one_success_among_failures_lets_the_loop_go_on() {
     ];
     let mut session = agent(&script)
         .tools(tools)
-        .policy(preset::vertex())
+        .policy(preset::resilient())
         .build()
         .unwrap()
         .session();
@@ -158,7 +158,7 @@ async fn v13_after_ten_steps_the_answer_lists_what_was_found() {
     });
     let mut session = agent(&script)
         .tool(long)
-        .policy(preset::vertex())
+        .policy(preset::resilient())
         .build()
         .unwrap()
         .session();
@@ -182,7 +182,11 @@ async fn v14_reasoning_is_asked_for_when_the_question_asks_for_it() {
         ("Hello", None),
     ] {
         let script = Script::new([Say::Text("Fine.")]);
-        let mut session = agent(&script).policy(preset::vertex()).build().unwrap().session();
+        let mut session = agent(&script)
+            .policy(preset::resilient())
+            .build()
+            .unwrap()
+            .session();
         session.ask(question).await.unwrap();
         assert_eq!(
             script.requests()[0].reasoning_effort.as_deref(),
@@ -208,7 +212,7 @@ async fn v17_no_message_is_sent_twice_and_tools_share_the_context_of_the_session
     let mut session = agent(&script)
         .tool(Arc::new(whose.unwrap()))
         .value("tenant", json!("acme"))
-        .policy(preset::vertex())
+        .policy(preset::resilient())
         .build()
         .unwrap()
         .session();
@@ -232,7 +236,11 @@ async fn v17_no_message_is_sent_twice_and_tools_share_the_context_of_the_session
 #[tokio::test]
 async fn v17_f13_without_tools_it_is_one_request_and_one_answer() {
     let script = Script::new([Say::Text("Hi.")]);
-    let mut session = agent(&script).policy(preset::vertex()).build().unwrap().session();
+    let mut session = agent(&script)
+        .policy(preset::resilient())
+        .build()
+        .unwrap()
+        .session();
     let report = session.ask("Hello").await.unwrap();
     assert_eq!((report.text.as_str(), report.steps), ("Hi.", 1));
     assert!(script.requests()[0].tools.is_empty());

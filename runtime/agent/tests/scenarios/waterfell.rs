@@ -1,4 +1,4 @@
-//! The loop of a session that works on a task until the model says that it is complete.
+//! The preset `task` (design W): works on a task until the model reports it complete.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
     let search = tool("search", |_| Ok("two results".into()));
     let agent = agent(&script)
         .tool(search)
-        .policy(preset::waterfell())
+        .policy(preset::task())
         .build()
         .unwrap();
     let running = agent
@@ -72,7 +72,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
 #[tokio::test]
 async fn w04_a_session_that_is_cancelled_says_so() {
     let script = Script::new([Say::Hang("Thinking")]);
-    let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+    let agent = agent(&script).policy(preset::task()).build().unwrap();
     let (shown, hearing) = tokio::sync::oneshot::channel();
     let shown = std::sync::Mutex::new(Some(shown));
     let sink = move |event: &Event| {
@@ -99,7 +99,7 @@ async fn w04_the_turn_limit_is_the_outcome_and_50_steps_are_taken() {
     let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
     let mut session = agent(&script)
         .tool(echo)
-        .policy(preset::waterfell())
+        .policy(preset::task())
         .build()
         .unwrap()
         .session();
@@ -118,7 +118,7 @@ async fn w08_saved_messages_are_continued_under_the_same_id() {
         Message::assistant("I looked at half of the files."),
     ];
     let script = Script::new([complete(1)]);
-    let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+    let agent = agent(&script).policy(preset::task()).build().unwrap();
     let mut session = agent.session_with("session-123", saved);
     let report = session
         .proceed(&NullSink, CancellationToken::new())
@@ -143,7 +143,7 @@ async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_be
         (vec![], "Begin with your task."),
     ] {
         let script = Script::new([complete(1)]);
-        let agent = agent(&script).policy(preset::waterfell()).build().unwrap();
+        let agent = agent(&script).policy(preset::task()).build().unwrap();
         agent
             .session_with("s", saved)
             .proceed(&NullSink, CancellationToken::new())
@@ -168,7 +168,7 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
             keep_rounds: 0,
             ..ContextPolicy::default()
         },
-        ..preset::waterfell()
+        ..preset::task()
     };
     let heard = RecordedEvents::default();
     let mut session = agent(&script)
@@ -220,7 +220,7 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
             keep_rounds: 0,
             ..ContextPolicy::default()
         },
-        ..preset::waterfell()
+        ..preset::task()
     };
     let heard = RecordedEvents::default();
     let mut session = agent(&script)
@@ -246,11 +246,7 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
 #[tokio::test]
 async fn w10_an_error_of_the_model_goes_into_the_conversation_and_the_request_is_made_again() {
     let script = Script::new([Say::Fail("", ProviderErrorKind::Unavailable), complete(1)]);
-    let mut session = agent(&script)
-        .policy(preset::waterfell())
-        .build()
-        .unwrap()
-        .session();
+    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!((report.outcome, report.steps), (TurnOutcome::Completed, 2));
     let told = script.requests()[1].messages.last().unwrap().text();
@@ -263,11 +259,7 @@ async fn w10_an_error_of_the_model_goes_into_the_conversation_and_the_request_is
 #[tokio::test]
 async fn w10_errors_of_the_model_end_the_session_when_they_do_not_stop() {
     let script = Script::new((0..6).map(|_| Say::Fail("", ProviderErrorKind::Unavailable)));
-    let mut session = agent(&script)
-        .policy(preset::waterfell())
-        .build()
-        .unwrap()
-        .session();
+    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
     assert!(matches!(report.outcome, TurnOutcome::ProviderFailed { .. }));
     script.assert_played();
@@ -290,7 +282,7 @@ async fn w10_errors_of_tools_and_of_their_arguments_are_read_by_the_model() {
     let search = tool("search", |_| Ok(String::new()));
     let mut session = agent(&script)
         .tools([broken, search])
-        .policy(preset::waterfell())
+        .policy(preset::task())
         .build()
         .unwrap()
         .session();
@@ -309,11 +301,7 @@ async fn w11_two_answers_without_a_call_are_followed_by_a_reminder_and_the_count
         complete(1),
     ]);
     let heard = RecordedEvents::default();
-    let mut session = agent(&script)
-        .policy(preset::waterfell())
-        .build()
-        .unwrap()
-        .session();
+    let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())
         .await
@@ -345,7 +333,7 @@ async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_proce
     let echo = || tool("t", |_| Ok("ok".into()));
     let builder = agent(&script)
         .tool(echo())
-        .policy(preset::waterfell())
+        .policy(preset::task())
         .build()
         .unwrap();
     let heard = RecordedEvents::default();

@@ -83,7 +83,7 @@ struct ModelFlags {
     api_key_env: Option<String>,
 
     /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
-    /// calling: `hermes`, `vertex`, `forge`, `heimdall` [default: native].
+    /// calling: `hermes`, `labels`, `tool-tag`, `action` [default: native].
     #[arg(long, value_name = "WAY")]
     tool_calls: Option<ToolCalls>,
 
@@ -99,7 +99,7 @@ struct ModelFlags {
     #[arg(long, value_name = "TIME")]
     deadline: Option<Span>,
 
-    /// The style of the loop: `heimdall`, `waterfell`, `vertex`, `forge`.
+    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient`, `stepwise`.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 }

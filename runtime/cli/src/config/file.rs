@@ -79,7 +79,7 @@ impl TryFrom<String> for DenyLine {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LoopTable {
-    /// The style of the loop: `heimdall`, `waterfell`, `vertex` or `forge`. Not in a project's file.
+    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient` or `stepwise`. Not in a project's file.
     #[schemars(with = "Option<String>")]
     pub(crate) preset: Option<Spanned<String>>,
     /// Requests to the model in one turn; the last one is made without tools.

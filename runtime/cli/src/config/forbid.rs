@@ -136,7 +136,7 @@ mod tests {
         ("log.retention", "[log]\nretention = \"1s\"", true),
         ("loop.deadline", "[loop]\ndeadline = \"1s\"", false),
         ("loop.max_steps", "[loop]\nmax_steps = 1", false),
-        ("loop.preset", "[loop]\npreset = \"forge\"", true),
+        ("loop.preset", "[loop]\npreset = \"stepwise\"", true),
         ("prices", "[prices.m]\ninput = 1\noutput = 1", true),
         ("provider.model", "[provider]\nmodel = \"m\"", true),
         ("provider", "[provider]\nstrict = true", true),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
+use toolcell_agent::preset;
 use toolcell_core::secret::SecretPlacement;
 use toolcell_core::{Grant, SecretBinding};
 use toolcell_fs::Rules;
@@ -32,9 +33,6 @@ pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
 
 /// Name of the person's file, in the directory for configuration.
 pub(crate) const USER_FILE: &str = "config.toml";
-
-/// The styles of loop, by name.
-pub(crate) const PRESETS: [&str; 5] = ["default", "heimdall", "waterfell", "vertex", "forge"];
 
 /// Every variable that Toolcell reads, and what it sets.
 pub(crate) const VARIABLES: [(&str, &str); 8] = [
@@ -396,19 +394,16 @@ fn set<T: Clone>(setting: &mut Option<Sourced<T>>, value: Option<&Spanned<T>>, s
 }
 
 fn check_preset(preset: Option<&Sourced<String>>) -> Result<(), Failure> {
-    let Some(preset) = preset.filter(|preset| toolcell_agent::preset::named(&preset.value).is_none()) else {
+    let Some(preset) = preset.filter(|preset| preset::named(&preset.value).is_none()) else {
         return Ok(());
     };
-    let fail = Failure::new(
-        Exit::Config,
-        text!("there is no style of loop `{}`", preset.value),
-    )
-    .why(preset.origin.point_at());
-    Err(match nearest(&preset.value, &PRESETS).first() {
+    let fail = Failure::new(Exit::Config, text!("there is no loop preset `{}`", preset.value))
+        .why(preset.origin.point_at());
+    Err(match nearest(&preset.value, &preset::NAMES).first() {
         Some(near) => fail.hint(text!("did you mean `{}`?", near)),
         None => fail.hint(text!(
             "there are {}",
-            PRESETS.map(|name| format!("`{name}`")).join(", ")
+            preset::NAMES.map(|name| format!("`{name}`")).join(", ")
         )),
     })
 }

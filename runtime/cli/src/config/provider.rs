@@ -49,7 +49,7 @@ pub(crate) struct ProviderTable {
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) token_command: Option<Spanned<Vec<String>>>,
     /// How the model calls tools: `native` (the default), `watch` where calls sometimes come as text all the same, or in
-    /// text, for models without tool calling: `hermes`, `vertex`, `forge`, `heimdall`.
+    /// text, for models without tool calling: `hermes`, `labels`, `tool-tag`, `action`.
     #[schemars(with = "Option<ToolCalls>")]
     pub(crate) tool_calls: Option<Spanned<ToolCalls>>,
     /// For `openai` and `responses`: the model is held to the schemas of tools, where they have a strict form.

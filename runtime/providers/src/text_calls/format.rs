@@ -17,11 +17,11 @@ pub enum TextFormat {
     #[default]
     Hermes,
     /// `TOOL_CALL: name` and on the next line `ARGUMENTS: {…}`.
-    Vertex,
+    Labels,
     /// `<tool>{"server_name": "local", "tool_name": …, "arguments": …}</tool>`.
-    Forge,
+    ToolTag,
     /// `{"action": …, "params": …}` on a line of its own.
-    Heimdall,
+    Action,
 }
 
 /// The request as a provider without tool calling gets it: tools, calls and results are text.
@@ -146,11 +146,11 @@ fn call(call: &CallRequest, format: TextFormat) -> String {
         TextFormat::Hermes => {
             format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
         }
-        TextFormat::Vertex => format!("TOOL_CALL: {}\nARGUMENTS: {arguments}", call.name),
-        TextFormat::Forge => format!(
+        TextFormat::Labels => format!("TOOL_CALL: {}\nARGUMENTS: {arguments}", call.name),
+        TextFormat::ToolTag => format!(
             "<tool>{{\"server_name\": \"local\", \"tool_name\": {name}, \"arguments\": {arguments}}}</tool>"
         ),
-        TextFormat::Heimdall => format!("{{\"action\": {name}, \"params\": {arguments}}}"),
+        TextFormat::Action => format!("{{\"action\": {name}, \"params\": {arguments}}}"),
     }
 }
 
@@ -159,12 +159,12 @@ fn push_result(out: &mut Vec<Content>, name: &str, content: &[Content], is_error
     let status = if is_error { "error" } else { "success" };
     let (before, after) = match format {
         TextFormat::Hermes => ("<tool_response>\n".to_owned(), "\n</tool_response>"),
-        TextFormat::Vertex => (
+        TextFormat::Labels => (
             format!("TOOL_RESULT: {name}\nSTATUS: {status}\nCONTENT: "),
             "\n---",
         ),
-        TextFormat::Forge => (format!("Tool '{name}' result:\n"), ""),
-        TextFormat::Heimdall => ("Tool result: ".to_owned(), ""),
+        TextFormat::ToolTag => (format!("Tool '{name}' result:\n"), ""),
+        TextFormat::Action => ("Tool result: ".to_owned(), ""),
     };
     let before = if out.is_empty() {
         before

@@ -287,7 +287,7 @@ impl Scanner {
             );
         }
         offer(self.find_at_line_start(FENCE), FENCE.len(), Mark::Block);
-        if self.format == TextFormat::Heimdall {
+        if self.format == TextFormat::Action {
             offer(self.find_at_line_start("{"), 1, Mark::Object);
         }
         first.map(|(at, _, mark)| (at, mark))
@@ -510,10 +510,10 @@ mod tests {
     #[test]
     fn a_bare_object_after_text_counts_where_it_was_asked_for() {
         let text = "I check.\n{\"action\": \"weather\", \"params\": {\"city\": \"Rome\"}}\n";
-        let (shown, _, calls) = scan(TextFormat::Heimdall, &[text], false);
+        let (shown, _, calls) = scan(TextFormat::Action, &[text], false);
         assert_eq!((shown.as_str(), calls.len()), ("I check.\n", 1));
         let (shown, _, calls) = scan(
-            TextFormat::Heimdall,
+            TextFormat::Action,
             &["{\"action\":\"none\",\"params\":{}}\nHello"],
             false,
         );
@@ -569,7 +569,7 @@ mod tests {
 
         #[test]
         fn no_answer_makes_the_reader_fail_or_lose_text_without_markers(text in "[a-z<>{}\\[\\]|`\"\n: =()_/é]{0,60}") {
-            for format in [TextFormat::Hermes, TextFormat::Heimdall] {
+            for format in [TextFormat::Hermes, TextFormat::Action] {
                 let (shown, thought, calls) = scan(format, &[&text], false);
                 prop_assert!(!calls.is_empty() || !thought.is_empty() || shown == text || text.contains('<'), "{}", shown);
                 scan(format, &[&text], true);

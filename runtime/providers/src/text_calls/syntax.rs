@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::names::Offered;
 use super::tags::{enclosed, function_tag};
-use super::tokens::{deepseek, kimi, mistral, to_the_end, vertex};
+use super::tokens::{deepseek, kimi, labels, mistral, to_the_end};
 use super::value::{end_of_value, read};
 
 /// A call as it was read.
@@ -47,7 +47,7 @@ pub(super) const SYNTAXES: &[Syntax] = &[
         at_line_start: false,
         read: |t, o, e| enclosed(t, "</function_call>", o, e),
     },
-    // Forge: `<tool>{"server_name": …, "tool_name": …, "arguments": …}</tool>`, or the same as XML.
+    // `<tool>{"server_name": …, "tool_name": …, "arguments": …}</tool>`, or the same as XML.
     Syntax {
         marker: "<tool>",
         at_line_start: false,
@@ -86,11 +86,11 @@ pub(super) const SYNTAXES: &[Syntax] = &[
         at_line_start: false,
         read: |t, o, e| kimi(t, "<|tool_call_end|>", o, e),
     },
-    // Vertex: `TOOL_CALL: name`, and on the next line `ARGUMENTS: {…}`.
+    // Labelled lines: `TOOL_CALL: name`, and on the next line `ARGUMENTS: {…}`.
     Syntax {
         marker: "TOOL_CALL:",
         at_line_start: true,
-        read: vertex,
+        read: labels,
     },
 ];
 

@@ -106,7 +106,7 @@ pub(super) fn kimi(text: &str, close: &str, offered: &Offered, is_end: bool) -> 
     Found::Calls(end, calls)
 }
 
-pub(super) fn vertex(text: &str, offered: &Offered, is_end: bool) -> Found {
+pub(super) fn labels(text: &str, offered: &Offered, is_end: bool) -> Found {
     let Some(line_end) = text.find('\n') else {
         return if is_end {
             Found::Text(text.len())

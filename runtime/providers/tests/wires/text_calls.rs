@@ -80,9 +80,9 @@ async fn tools_calls_and_results_go_out_as_text() {
     let mut sent = String::new();
     for format in [
         TextFormat::Hermes,
-        TextFormat::Vertex,
-        TextFormat::Forge,
-        TextFormat::Heimdall,
+        TextFormat::Labels,
+        TextFormat::ToolTag,
+        TextFormat::Action,
     ] {
         let inner = std::sync::Arc::new(scripted(&serde_json::json!([{"text": "ok"}])));
         let provider = TextCalls::new(inner.clone(), format);
@@ -166,9 +166,9 @@ async fn tools_calls_and_results_go_out_as_text() {
 async fn what_it_writes_it_also_reads() {
     for format in [
         TextFormat::Hermes,
-        TextFormat::Vertex,
-        TextFormat::Forge,
-        TextFormat::Heimdall,
+        TextFormat::Labels,
+        TextFormat::ToolTag,
+        TextFormat::Action,
     ] {
         let inner = std::sync::Arc::new(scripted(&serde_json::json!([{"text": "ok"}])));
         let provider = TextCalls::new(inner.clone(), format);

@@ -128,7 +128,7 @@ impl FromStr for ProviderName {
 
 /// How the model is told of tools, and how it calls them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-#[schemars(rename_all = "lowercase")]
+#[schemars(rename_all = "kebab-case")]
 pub(crate) enum ToolCalls {
     /// As the provider does it.
     #[default]
@@ -138,11 +138,11 @@ pub(crate) enum ToolCalls {
     /// In text, for models without tool calling: `<tool_call>{"name": …, "arguments": …}</tool_call>`.
     Hermes,
     /// In text: `TOOL_CALL: name` and `ARGUMENTS: {…}`.
-    Vertex,
+    Labels,
     /// In text: `<tool>{"tool_name": …, "arguments": …}</tool>`.
-    Forge,
+    ToolTag,
     /// In text: `{"action": …, "params": …}`.
-    Heimdall,
+    Action,
 }
 
 impl ToolCalls {
@@ -150,9 +150,9 @@ impl ToolCalls {
         Self::Native,
         Self::Watch,
         Self::Hermes,
-        Self::Vertex,
-        Self::Forge,
-        Self::Heimdall,
+        Self::Labels,
+        Self::ToolTag,
+        Self::Action,
     ];
 
     /// The name, as people write it.
@@ -161,9 +161,9 @@ impl ToolCalls {
             Self::Native => "native",
             Self::Watch => "watch",
             Self::Hermes => "hermes",
-            Self::Vertex => "vertex",
-            Self::Forge => "forge",
-            Self::Heimdall => "heimdall",
+            Self::Labels => "labels",
+            Self::ToolTag => "tool-tag",
+            Self::Action => "action",
         }
     }
 
@@ -173,9 +173,9 @@ impl ToolCalls {
             Self::Native => return provider,
             Self::Watch => return Arc::new(TextCalls::watching(provider)),
             Self::Hermes => TextFormat::Hermes,
-            Self::Vertex => TextFormat::Vertex,
-            Self::Forge => TextFormat::Forge,
-            Self::Heimdall => TextFormat::Heimdall,
+            Self::Labels => TextFormat::Labels,
+            Self::ToolTag => TextFormat::ToolTag,
+            Self::Action => TextFormat::Action,
         };
         Arc::new(TextCalls::new(provider, format))
     }
@@ -223,4 +223,21 @@ fn named<T: Copy>(text: &str, what: &str, all: &[(&'static str, T)]) -> Result<T
             format!("there is no {what} `{text}`; there are {}", known.join(", "))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolcell_agent::preset;
+
+    #[test]
+    fn providers_presets_and_call_formats_share_no_name() {
+        let providers = ProviderName::ALL.map(ProviderName::as_str);
+        let formats = ToolCalls::ALL.map(ToolCalls::as_str);
+        let mut all = [&providers[..], &formats[..], &preset::NAMES[..]].concat();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count, "{all:?}");
+    }
 }
