@@ -1,35 +1,33 @@
 //! An agent put together for a command: tools under their policies, a model, rules, a person to ask, a store.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use toolcell_agent::budget::{Budget, Prices};
+use toolcell_agent::budget::Budget;
 use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, preset};
 use toolcell_core::{SessionStore, Tool};
-use toolcell_store::SqliteStore;
 
 use crate::agent::model::{self, ProviderName, ToolCalls};
-use crate::agent::subagents;
+use crate::agent::{prices, subagents};
 use crate::approval::project_rules;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::components::data_flow;
 use crate::components::hook::ComponentHook;
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::lock;
+use crate::components::selection;
 use crate::components::tool_lint;
-use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
-use crate::config::layers::user_file_shown;
 use crate::config::units::Span;
-use crate::config::{self, ComponentSource, Overrides, Settings, ToolSettings};
+use crate::config::user_files::user_file_shown;
+use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::scratch::overlay::Scratch;
 use crate::telemetry::log_files::Logs;
-use crate::ui::escape;
 use crate::ui::hints::{AllowHints, BudgetHints};
 use crate::ui::render::Console;
 use crate::ui::terminal::{Text, text};
@@ -157,10 +155,10 @@ impl AgentFlags {
         let settings = config::load(environment, overrides)?;
         let chosen = model::choose(&settings.provider, environment)?;
         let model = &chosen.provider.info().model;
-        let prices = prices(&settings.budget, &settings.prices, model, environment)?;
+        let prices = prices::of_model(&settings.budget, &settings.prices, model, environment)?;
         let toolbox = ComponentLoader::open(environment, &settings, console)?;
         let also = subagents::components(&settings);
-        let (loaded, mains) = load_all(&toolbox, &self.tools, &also, console).await?;
+        let (loaded, mains) = selection::load_with(&toolbox, &self.tools, &also, console).await?;
         let hooks = toolbox.hooks().await?;
         let suspicions = tool_lint::among(&loaded);
         if self.locked {
@@ -228,64 +226,15 @@ impl AgentFlags {
             note: chosen.note,
             hints: Arc::new(AllowHints::new(&loaded, environment)),
             budget_hints: BudgetHints::new(&settings, prices, environment),
-            scratch: Scratch::of(&loaded, &settings, environment),
+            scratch: Scratch::of(
+                loaded.iter().map(|loaded| &loaded.settings),
+                &settings,
+                environment,
+            ),
             logs: Logs::open(settings.log.as_ref(), environment)?,
             is_kept,
             is_attended,
         })
-    }
-}
-
-/// Where sessions are kept.
-fn store_path(environment: &Environment) -> Option<PathBuf> {
-    environment
-        .state_dir
-        .as_ref()
-        .map(|dir| dir.join("sessions.sqlite"))
-}
-
-/// Opens the person's sessions.
-///
-/// # Errors
-/// When there is no place for them, or the file cannot be used.
-pub(crate) fn open_store(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
-    let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
-    let path = store_path(environment).ok_or_else(|| fail().why("there is no home directory"))?;
-    let open = || -> anyhow::Result<SqliteStore> {
-        if let Some(dir) = path.parent() {
-            toolcell_fs::private_dir(dir)?;
-        }
-        Ok(SqliteStore::open(&path)?)
-    };
-    match open() {
-        Ok(store) => Ok(Arc::new(store)),
-        Err(error) => Err(fail().why(text!("`{}`", environment.shown(&path))).because(error)),
-    }
-}
-
-/// What the tokens of a model cost, where a budget of money needs to know it.
-///
-/// # Errors
-/// When it does, and nobody said it: the budget would never be used up.
-pub(crate) fn prices(
-    budget: &SourcedBudget,
-    prices: &BTreeMap<String, Prices>,
-    model: &str,
-    environment: &Environment,
-) -> Result<Option<Prices>, Failure> {
-    let known = prices.get(model).copied();
-    match budget.get("cost") {
-        Some(cost) if known.is_none() => Err(Failure::new(
-            Exit::Config,
-            text!("the budget `cost` needs to know what `{}` costs", model),
-        )
-        .why(cost.origin.point_at())
-        .hint(text!(
-            "say what a million tokens cost, in {}: [prices.{}] input = …, output = …",
-            user_file_shown(environment),
-            escape::toml(model)
-        ))),
-        _ => Ok(known),
     }
 }
 
@@ -332,78 +281,4 @@ fn known(
         names.into_iter().map(move |name| (name, known.clone()))
     };
     loaded.iter().flat_map(of_component).collect()
-}
-
-/// Loads the components that were named, or all that are switched on.
-pub(crate) async fn load(
-    toolbox: &ComponentLoader<'_>,
-    named: &[String],
-    console: &Console,
-) -> Result<Vec<Loaded>, Failure> {
-    Ok(load_all(toolbox, named, &[], console).await?.0)
-}
-
-/// The same, and after them those of `also` that are not among them; with the number of those before.
-async fn load_all(
-    toolbox: &ComponentLoader<'_>,
-    named: &[String],
-    also: &[String],
-    console: &Console,
-) -> Result<(Vec<Loaded>, usize), Failure> {
-    let mut wanted: Vec<ToolSettings> = Vec::new();
-    if named.is_empty() {
-        for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
-            if tool.is_of_project() {
-                console.note(text!(
-                    "this project brings the component `{}`; offer it with --tool {}",
-                    tool.name,
-                    tool.name
-                ));
-            } else {
-                wanted.push(tool.clone());
-            }
-        }
-    }
-    for name in named {
-        let found = toolbox.find(name).await?;
-        if let Some(tool) = &found.tool {
-            return Err(Failure::new(
-                Exit::Usage,
-                text!("`--tool {}` names one tool of a component", name),
-            )
-            .why(text!(
-                "`{}` comes with everything else in `{}`",
-                tool,
-                found.settings.name
-            ))
-            .hint(text!(
-                "offer the whole component: --tool {}",
-                escape::shell(&component_of(&found.settings, name))
-            )));
-        }
-        if !wanted.iter().any(|known| known.name == found.settings.name) {
-            wanted.push(found.settings);
-        }
-    }
-    let mains = wanted.len();
-    for name in also {
-        if let Some(tool) = toolbox.settings.tools.get(name)
-            && !wanted.iter().any(|known| known.name == *name)
-        {
-            wanted.push(tool.clone());
-        }
-    }
-    toolbox.check_flags(&wanted)?;
-    let mut loaded = Vec::new();
-    for settings in &wanted {
-        loaded.push(toolbox.load(settings).await?);
-    }
-    Ok((loaded, mains))
-}
-
-fn component_of(settings: &ToolSettings, written: &str) -> String {
-    match (&settings.component, written.rsplit_once('#')) {
-        (ComponentSource::File(_), Some((path, _))) => path.to_owned(),
-        _ => settings.name.clone(),
-    }
 }

@@ -7,8 +7,7 @@ use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
 use toolcell_core::Tool;
 use toolcell_core::event::Flow;
 
-use crate::agent::model;
-use crate::agent::setup::prices;
+use crate::agent::{model, prices};
 use crate::components::data_flow;
 use crate::components::loader::Loaded;
 use crate::config::{AgentSettings, Settings};
@@ -77,7 +76,7 @@ fn one(
     let provider = settings.provider.with(&agent.provider);
     let chosen = model::choose(&provider, environment)?;
     let model = &chosen.provider.info().model;
-    let prices = prices(&agent.budget, &settings.prices, model, environment)?;
+    let prices = prices::of_model(&agent.budget, &settings.prices, model, environment)?;
     let mut policy = LoopPolicy {
         budget: agent.budget.budget(prices),
         ..LoopPolicy::default()

@@ -108,7 +108,7 @@ impl Call {
         };
         *is_shown = true;
         self.show(tool, &outcome, console)?;
-        let scratches = Scratch::of(std::slice::from_ref(&loaded), &settings, environment);
+        let scratches = Scratch::of([&loaded.settings], &settings, environment);
         for scratch in scratches.iter().filter(|_| !self.json) {
             scratch.tell_changes(console);
         }

@@ -9,11 +9,12 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use toolcell_agent::Session;
 
-use crate::agent::setup::{self, AgentFlags};
+use crate::agent::setup::AgentFlags;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::session::history::{self, History};
+use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
 use crate::ui::suggest::nearest;
@@ -63,7 +64,7 @@ impl Chat {
         let store = if self.no_session {
             None
         } else {
-            Some(setup::open_store(environment)?)
+            Some(store::open(environment)?)
         };
         let assembled = self
             .agent

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::agent::model;
-use crate::config::layers::{USER_FILE, VARIABLES, user_file};
+use crate::config::layers::VARIABLES;
+use crate::config::user_files::{USER_FILE, user_file};
 use crate::config::{self, AgentSettings, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};

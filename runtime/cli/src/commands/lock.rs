@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::agent::setup;
 use crate::components::loader::ComponentLoader;
 use crate::components::lock::{self, LockFile};
+use crate::components::selection;
 use crate::components::tool_lint;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
@@ -48,7 +48,7 @@ impl Lock {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let loaded = setup::load(&toolbox, &self.tools, console).await?;
+        let loaded = selection::load(&toolbox, &self.tools, console).await?;
         let hooks = toolbox.hooks().await?;
         if self.check {
             lock::check(&loaded, Some(&hooks), environment)?;

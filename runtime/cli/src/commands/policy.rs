@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use toolcell_core::event::Flow;
 
-use crate::agent::setup;
 use crate::components::data_flow::{self, Reason};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
+use crate::components::selection;
 use crate::config::file::FlowRule;
 use crate::config::{self, Overrides, Settings, ToolSettings};
 use crate::environment::Environment;
@@ -101,7 +101,7 @@ impl Explain {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let loaded = setup::load(&toolbox, &self.tools, console).await?;
+        let loaded = selection::load(&toolbox, &self.tools, console).await?;
         let hooks = toolbox.hooks().await?;
         let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);

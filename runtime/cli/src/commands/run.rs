@@ -5,10 +5,11 @@ use std::io::{Read as _, Write as _};
 use clap::Args;
 use serde_json::Value;
 
-use crate::agent::setup::{self, AgentFlags};
+use crate::agent::setup::AgentFlags;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
@@ -90,7 +91,7 @@ impl Run {
         let store = if self.no_session {
             None
         } else {
-            match setup::open_store(environment) {
+            match store::open(environment) {
                 Ok(store) => Some(store),
                 Err(failure) => {
                     console.note(failure.to_string());

@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{EventSink as _, SessionStore};
 
-use crate::agent::setup::{self, AgentFlags};
+use crate::agent::setup::AgentFlags;
 use crate::config::Overrides;
 use crate::config::units::Span;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner, store_failure};
 use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
@@ -159,7 +160,7 @@ impl Session {
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
-        let store = setup::open_store(environment)?;
+        let store = store::open(environment)?;
         match self {
             Self::List(command) => command.run(&*store, console).await,
             Self::Show(command) => command.run(&*store, console).await,

@@ -9,5 +9,6 @@ pub(crate) mod keyring;
 pub(crate) mod loader;
 pub(crate) mod lock;
 pub(crate) mod secrets;
+pub(crate) mod selection;
 pub(crate) mod tool_lint;
 pub(crate) mod trust;

@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::budget::{self, SourcedBudget};
-use super::file::BudgetTable;
+use super::budget::{self, BudgetTable, SourcedBudget};
 use super::provider::{ProviderSettings, ProviderTable};
 use super::source::{Origin, Source, Sourced};
 use crate::error::{Exit, Failure};

@@ -10,7 +10,7 @@ use toolcell_core::grant::InvalidGrant;
 use toolcell_core::secret::SecretResponses;
 
 use super::agents::AgentTable;
-use super::money::Money;
+use super::budget::{BudgetTable, PricesTable};
 use super::provider::ProviderTable;
 use super::units::{Bytes, Count, Span};
 
@@ -101,48 +101,6 @@ pub(crate) struct LogTable {
     /// How long a log is kept that nobody writes to (default 7d). `0s` keeps all. Other files in the directory stay.
     #[schemars(with = "Option<Span>")]
     pub(crate) retention: Option<Spanned<Span>>,
-}
-
-/// What a whole session may use, over all its turns. A turn ends when a part of it is used up; what is not set is not
-/// limited.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct BudgetTable {
-    /// Fuel of all calls together.
-    #[schemars(with = "Option<Count>")]
-    pub(crate) fuel: Option<Spanned<Count>>,
-    /// Wall time of all turns together, such as `10m`.
-    #[schemars(with = "Option<Span>")]
-    pub(crate) wall: Option<Spanned<Span>>,
-    /// Wall time of all calls together, such as `1m`.
-    #[schemars(with = "Option<Span>")]
-    pub(crate) call_wall: Option<Spanned<Span>>,
-    /// Size of the answers of all calls together.
-    #[schemars(with = "Option<Bytes>")]
-    pub(crate) bytes: Option<Spanned<Bytes>>,
-    /// Calls of tools.
-    #[schemars(with = "Option<Count>")]
-    pub(crate) calls: Option<Spanned<Count>>,
-    /// Tokens, input and output together.
-    #[schemars(with = "Option<Count>")]
-    pub(crate) tokens: Option<Spanned<Count>>,
-    /// Money, in the unit of `[prices]`, which must name the model.
-    #[schemars(with = "Option<Money>")]
-    pub(crate) cost: Option<Spanned<Money>>,
-}
-
-/// What a million tokens of a model cost, in a unit of money of the person's choice.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PricesTable {
-    /// Input tokens that no cache held.
-    pub(crate) input: Money,
-    /// Output tokens, with those of reasoning.
-    pub(crate) output: Money,
-    /// Input tokens read from a cache; as `input` unless said otherwise.
-    pub(crate) cache_read: Option<Money>,
-    /// Input tokens written to a cache; as `input` unless said otherwise.
-    pub(crate) cache_write: Option<Money>,
 }
 
 /// Which calls a person decides on. Where no rule matches, a call is allowed: what it can reach is the matter of the

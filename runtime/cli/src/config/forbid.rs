@@ -6,12 +6,16 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::agents::AgentTable;
-use super::file::{HookTable, LogTable, PricesTable, SecretTable, ToolTable};
-use super::project::refused;
+use super::budget::PricesTable;
+use super::file::{HookTable, LogTable, SecretTable, ToolTable};
 use super::provider::ProviderTable;
 use super::source::Source;
-use crate::error::Failure;
-use crate::ui::terminal::text;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::{Text, text};
+
+pub(super) fn refused(what: impl Into<Text>) -> Failure {
+    Failure::new(Exit::Config, what)
+}
 
 pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Result<(), Failure> {
     let Some(place) = table.first_key() else {

@@ -8,7 +8,7 @@ use toolcell_core::policy::{BucketGrant, DirAccess, DirGrant, Grants, HttpGrant}
 use toolcell_core::{Grant, grant::InvalidGrant};
 
 use crate::config::Origin;
-use crate::config::names::PROJECT;
+use crate::config::source::PROJECT;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::file::HookTable;
-use super::layers::{bindings, grant_lines, origin};
 use super::limits::{self, NamedLimit};
 use super::settings::{ComponentSource, HookSettings, ToolSettings};
 use super::source::{Origin, Source, Sourced};
+use super::tool_table::{bindings, grant_lines, origin};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 

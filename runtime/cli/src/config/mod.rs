@@ -9,9 +9,9 @@
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | reading one file, and pointing into it | [`parse`], [`source`] |
 //! | names, and who has them | [`names`] |
-//! | finding the files and putting the layers together | [`layers`], [`settings`] |
+//! | finding the files and putting the layers together | [`layers`], [`tool_table`], [`settings`] |
 //! | hooks | [`hooks`] |
-//! | what a project's file may narrow, and what it must not have | [`narrow`], [`forbid`] |
+//! | what a project's file may narrow, and what it must not have | [`project`], [`forbid`] |
 
 pub(crate) mod agents;
 pub(crate) mod budget;
@@ -31,6 +31,7 @@ pub(crate) mod quantity;
 pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod source;
+pub(crate) mod tool_table;
 pub(crate) mod units;
 pub(crate) mod user_files;
 

@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use toolcell_agent::Control;
 
 use super::settings::{Settings, ToolSettings};
+use super::source::PROJECT;
 use crate::components::builtin;
-
-/// How the names of components begin that a project's file brings. No other name has a colon.
-pub(crate) const PROJECT: &str = "project:";
 
 /// The name of a component that a project's file calls `key`.
 pub(super) fn of_project(key: &str) -> String {

@@ -18,21 +18,22 @@ use super::budget::{self, NamedBudget};
 use super::file::{ApprovalTable, File, LoopTable, ToolTable};
 use super::forbid::{
     forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
-    forbid_secrets,
+    forbid_secrets, refused,
 };
-use super::layers::{declare, deny_lines, grant_lines, origin, user_file_shown};
 use super::limits::{self, NamedLimit};
 use super::names::TakenNames;
 use super::parse::Parsed;
 use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
 use super::source::{Origin, Source, Sourced};
+use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use super::units::Span;
+use super::user_files::user_file_shown;
 use crate::agent::model::default_max_steps;
 use crate::config::grants::ResolvedGrant;
 use crate::environment::Environment;
-use crate::error::{Exit, Failure};
+use crate::error::Failure;
 use crate::ui::escape;
-use crate::ui::terminal::{Text, text};
+use crate::ui::terminal::text;
 
 /// Applies the project's file. Every key of every table is named here: one that is added to the file is refused, narrows,
 /// or does not compile.
@@ -105,7 +106,7 @@ pub(super) fn apply_project(
             narrow_enabled(tool, enabled, origin(source, enabled), &user_file)?;
         }
         if only.is_some()
-            && let Some(only) = super::layers::only(table, source)
+            && let Some(only) = tool_table::only(table, source)
         {
             narrow_only(tool, only)?;
         }
@@ -174,10 +175,6 @@ fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -
         origin: place,
     });
     Ok(())
-}
-
-pub(super) fn refused(what: impl Into<Text>) -> Failure {
-    Failure::new(Exit::Config, what)
 }
 
 /// A number that the project's file raises.

@@ -5,6 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+/// How the names of components begin that a project's file brings. No other name has a colon.
+pub(crate) const PROJECT: &str = "project:";
+
 /// One layer of the configuration. Later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {

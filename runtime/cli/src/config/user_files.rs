@@ -1,16 +1,33 @@
 //! Files of the user and of projects: lists of the state directory, and why a file is not used.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toolcell_fs::{FileError, Refusal, Rules};
 
+use crate::environment::Environment;
 use crate::error::Failure;
 
 /// Largest list of the state directory that is read, in bytes.
 const MAX_LIST_BYTES: u64 = 4 << 20;
+
+/// Name of the user's configuration file, in the directory for configuration.
+pub(crate) const USER_FILE: &str = "config.toml";
+
+/// Where the person's file lies, whether it exists or not.
+pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
+    environment.config_dir.as_ref().map(|dir| dir.join(USER_FILE))
+}
+
+/// Where the person's file lies, as a person reads it.
+pub(crate) fn user_file_shown(environment: &Environment) -> String {
+    user_file(environment).map_or_else(
+        || "your own configuration".into(),
+        |path| environment.shown(&path),
+    )
+}
 
 /// Reads a list that is kept in the state directory; a file that does not exist holds none.
 ///

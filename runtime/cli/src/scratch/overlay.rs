@@ -19,9 +19,8 @@ use toolcell_fs::Rules;
 use toolcell_sandbox::Digest;
 use toolcell_sandbox::overlay::{self, Change, ChangeKind, Changes, CommitError, OnConflict, Skipped};
 
-use crate::components::loader::Loaded;
-use crate::config::Settings;
 use crate::config::user_files;
+use crate::config::{Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::diff;
@@ -282,10 +281,14 @@ pub(crate) fn list_skipped<W: Write>(
 
 impl Scratch {
     /// Those that the command line or the configuration of these tools name.
-    pub(crate) fn of(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> Vec<Self> {
-        let written: BTreeSet<String> = loaded
-            .iter()
-            .filter_map(|loaded| settings.scratch_of(&loaded.settings))
+    pub(crate) fn of<'a>(
+        tools: impl IntoIterator<Item = &'a ToolSettings>,
+        settings: &Settings,
+        environment: &Environment,
+    ) -> Vec<Self> {
+        let written: BTreeSet<String> = tools
+            .into_iter()
+            .filter_map(|tool| settings.scratch_of(tool))
             .map(|dir| dir.value.clone())
             .collect();
         let of = |written: String| Self {

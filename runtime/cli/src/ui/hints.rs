@@ -10,7 +10,7 @@ use toolcell_sandbox::Ability;
 
 use crate::components::loader::Loaded;
 use crate::config::budget::{NamedBudget, SourcedBudget};
-use crate::config::names::PROJECT;
+use crate::config::source::PROJECT;
 use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
 use crate::ui::escape;
@@ -62,7 +62,7 @@ impl AllowHints {
         }
         Self {
             tools,
-            user_file: crate::config::layers::user_file(environment).map(|path| environment.shown(&path)),
+            user_file: crate::config::user_files::user_file(environment).map(|path| environment.shown(&path)),
         }
     }
 
@@ -128,7 +128,7 @@ impl BudgetHints {
         Self {
             budget: settings.budget.clone(),
             prices,
-            user_file: crate::config::layers::user_file_shown(environment),
+            user_file: crate::config::user_files::user_file_shown(environment),
         }
     }
 

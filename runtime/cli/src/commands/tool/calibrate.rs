@@ -12,7 +12,7 @@ use toolcell_fs::Rules;
 
 use crate::components::call;
 use crate::components::loader::ComponentLoader;
-use crate::config::names::PROJECT;
+use crate::config::source::PROJECT;
 use crate::config::user_files;
 use crate::config::{self, Overrides, limits};
 use crate::environment::Environment;

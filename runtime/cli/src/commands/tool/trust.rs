@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::components::loader::ComponentLoader;
 use crate::components::trust;
-use crate::config::names::PROJECT;
+use crate::config::source::PROJECT;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use toolcell_core::{Grant, Receipt};
 
-use crate::config::names::PROJECT;
+use crate::config::source::PROJECT;
 use crate::config::units::{Bytes, Count, Span};
 use crate::ui::escape;
 use crate::ui::terminal::{Name, Own, Shown, Text, text};

@@ -1,0 +1,166 @@
+//! Tables of tools and hooks, turned into settings: declaration, grants, denials, bindings of secrets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toolcell_core::Grant;
+use toolcell_core::secret::{SecretBinding, SecretPlacement};
+
+use super::file::{BindingTable, DenyLine, ToolTable};
+use super::names::{self, TakenNames};
+use super::settings::{ComponentSource, GrantLine, Settings, ToolSettings};
+use super::source::{Layer, Origin, Source, Sourced};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::suggest::nearest;
+use crate::ui::terminal::text;
+
+/// The tool that a table is about; a table with a component makes a new one. That of a project has a name of its own
+/// ([`PROJECT`](super::source::PROJECT)).
+pub(super) fn declare<'a>(
+    settings: &'a mut Settings,
+    taken: &TakenNames,
+    name: &Spanned<String>,
+    table: &ToolTable,
+    source: &Arc<Source>,
+    environment: &Environment,
+) -> Result<&'a mut ToolSettings, Failure> {
+    let key = name.get_ref();
+    let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
+    let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
+    let declared = match (&table.component, settings.tools.get(key)) {
+        (Some(_), None) if !well_formed => {
+            return Err(fail(format!("`{}` is no name of a tool", key.escape_debug()))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+        }
+        (Some(component), None) => {
+            let declared = match source.layer {
+                Layer::User => key.clone(),
+                Layer::Project => match taken.taken_by(key) {
+                    None => names::of_project(key),
+                    Some(owner) => {
+                        return Err(fail(format!("a component of a project cannot be called `{key}`"))
+                            .why(text!("the name belongs to {}", owner))
+                            .hint("give it a name that means nothing else"));
+                    }
+                },
+            };
+            let base = source.path.parent().unwrap_or(&environment.cwd);
+            let path = Sourced {
+                value: environment.path(component.get_ref(), base),
+                origin: origin(source, component),
+            };
+            let tool = ToolSettings::new(declared.clone(), ComponentSource::File(path));
+            settings.tools.insert(declared.clone(), tool);
+            declared
+        }
+        (Some(component), Some(known)) => {
+            let why = source.point_at(&component.span());
+            let fail = Failure::new(Exit::Config, text!("`{}` cannot have another component", key)).why(why);
+            return Err(match &known.component {
+                ComponentSource::Shipped(_) => fail.why("it ships with Toolcell"),
+                ComponentSource::File(path) => {
+                    fail.why(text!("it is defined already\n{}", path.origin.point_at()))
+                }
+            }
+            .hint("give it another name"));
+        }
+        (None, Some(_)) => key.clone(),
+        (None, None) => {
+            let names: Vec<&str> = settings.tools.keys().map(String::as_str).collect();
+            let fail = fail(format!("there is no tool `{key}`"));
+            return Err(match nearest(key, &names).first() {
+                Some(near) => fail.hint(text!("did you mean `{}`?", near)),
+                None => {
+                    fail.hint("a tool that does not ship with Toolcell needs a `component = \"FILE.wasm\"`")
+                }
+            });
+        }
+    };
+    Ok(settings
+        .tools
+        .get_mut(&declared)
+        .expect("it was there, or it was just put there"))
+}
+
+/// Which tools a table offers, if it says so.
+pub(super) fn only(table: &ToolTable, source: &Arc<Source>) -> Option<Sourced<Vec<String>>> {
+    table.only.as_ref().map(|only| Sourced {
+        value: only.get_ref().clone(),
+        origin: origin(source, only),
+    })
+}
+
+/// The grants of a table; relative paths start at `base`.
+pub(super) fn grant_lines(
+    grants: Option<&[Spanned<Grant>]>,
+    source: &Arc<Source>,
+    base: &Path,
+) -> Vec<GrantLine> {
+    grants
+        .into_iter()
+        .flatten()
+        .map(|grant| GrantLine {
+            grant: grant.get_ref().clone(),
+            base: base.to_owned(),
+            origin: origin(source, grant),
+        })
+        .collect()
+}
+
+/// What a file denies to every tool and hook; relative paths start at `base`.
+pub(super) fn deny_lines(lines: &[Spanned<DenyLine>], source: &Arc<Source>, base: &Path) -> Vec<GrantLine> {
+    lines
+        .iter()
+        .map(|line| GrantLine {
+            grant: line.get_ref().0.clone(),
+            base: base.to_owned(),
+            origin: origin(source, line),
+        })
+        .collect()
+}
+
+/// The secrets of a table, as a policy has them.
+pub(super) fn bindings(
+    name: &Spanned<String>,
+    tables: &[BindingTable],
+    source: &Arc<Source>,
+) -> Result<Vec<SecretBinding>, Failure> {
+    let of_table = |binding: &BindingTable| {
+        let placement = match (&binding.header, &binding.placeholder) {
+            (Some(header), None) => SecretPlacement::Header {
+                header: header.clone(),
+                template: binding.template.clone().unwrap_or_else(|| "{}".into()),
+            },
+            (None, Some(placeholder)) if binding.template.is_none() => SecretPlacement::Placeholder {
+                placeholder: placeholder.clone(),
+            },
+            _ => {
+                return Err(Failure::new(
+                    Exit::Config,
+                    text!(
+                        "it is not said where the secret `{}` goes in a request of `{}`",
+                        binding.secret,
+                        name.get_ref()
+                    ),
+                )
+                .why(source.point_at(&name.span()))
+                .hint("give either a `header`, perhaps with a `template`, or a `placeholder`"));
+            }
+        };
+        Ok(SecretBinding {
+            name: binding.secret.clone(),
+            origins: binding.origins.clone(),
+            placement,
+            methods: binding.methods.clone(),
+            paths: binding.paths.clone(),
+            responses: binding.responses.clone(),
+        })
+    };
+    tables.iter().map(of_table).collect()
+}
+
+pub(super) fn origin<T>(source: &Arc<Source>, value: &Spanned<T>) -> Origin {
+    Origin::File(source.clone(), value.span())
+}

@@ -1,0 +1,38 @@
+//! The file in which sessions are kept.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolcell_core::SessionStore;
+use toolcell_store::SqliteStore;
+
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// Where sessions are kept.
+fn path_of(environment: &Environment) -> Option<PathBuf> {
+    environment
+        .state_dir
+        .as_ref()
+        .map(|dir| dir.join("sessions.sqlite"))
+}
+
+/// Opens the person's sessions.
+///
+/// # Errors
+/// When there is no place for them, or the file cannot be used.
+pub(crate) fn open(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
+    let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
+    let path = path_of(environment).ok_or_else(|| fail().why("there is no home directory"))?;
+    let open = || -> anyhow::Result<SqliteStore> {
+        if let Some(dir) = path.parent() {
+            toolcell_fs::private_dir(dir)?;
+        }
+        Ok(SqliteStore::open(&path)?)
+    };
+    match open() {
+        Ok(store) => Ok(Arc::new(store)),
+        Err(error) => Err(fail().why(text!("`{}`", environment.shown(&path))).because(error)),
+    }
+}
