@@ -682,4 +682,36 @@ pub(crate) mod tests {
         assert!(!of(true, true, false).union(of(true, false, false)).is_complete());
         assert!(of(true, true, false).union(of(false, false, true)).is_complete());
     }
+
+    #[test]
+    fn a_flow_without_one_of_its_kinds_is_not_complete() {
+        for bits in 0..8 {
+            let flow = Flow {
+                reads_private: bits & 1 != 0,
+                untrusted_content: bits & 2 != 0,
+                can_send_out: bits & 4 != 0,
+            };
+            assert_eq!(flow.is_complete(), bits == 7, "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn a_nested_event_is_transient_as_the_event_inside() {
+        let nested = |event| Event::Nested {
+            id: "c1".into(),
+            event: Box::new(event),
+        };
+        assert!(nested(Event::TextDelta { text: "x".into() }).is_transient());
+        assert!(!nested(Event::StepStarted { step: 1 }).is_transient());
+    }
+
+    #[test]
+    fn a_closure_and_a_shared_sink_receive_each_event() {
+        let seen = std::sync::Mutex::new(Vec::new());
+        let sink = |event: &Event| seen.lock().unwrap().push(event.clone());
+        let event = Event::StepStarted { step: 1 };
+        sink.event(&event);
+        Arc::new(sink).event(&event);
+        assert_eq!(*seen.lock().unwrap(), [event.clone(), event]);
+    }
 }

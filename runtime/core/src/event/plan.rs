@@ -76,4 +76,22 @@ mod tests {
             "Goal: Ship it\n1. [x] Build: no warnings\n2. [>] Test\n3. [ ] Tag"
         );
     }
+
+    #[test]
+    fn the_current_step_is_the_first_that_is_not_done() {
+        let step = |completed| PlanStep {
+            description: String::new(),
+            completed,
+            result: None,
+        };
+        for (steps, current) in [
+            (vec![], None),
+            (vec![step(true)], None),
+            (vec![step(false), step(false)], Some(0)),
+            (vec![step(true), step(true), step(false)], Some(2)),
+        ] {
+            let goal = String::new();
+            assert_eq!(Plan { goal, steps }.current(), current);
+        }
+    }
 }

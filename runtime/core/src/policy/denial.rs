@@ -93,3 +93,50 @@ pub struct BucketDenial {
     /// Who denies it, for the user.
     pub by: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denials_are_empty_only_without_any_of_them() {
+        assert!(Denials::default().is_empty());
+        let path = PathDenial {
+            host: "private".into(),
+            uses: DeniedUse::All,
+            by: String::new(),
+        };
+        let http = HttpDenial {
+            host: "example.com".into(),
+            ports: Vec::new(),
+            schemes: Vec::new(),
+            methods: Vec::new(),
+            path: String::new(),
+            by: String::new(),
+        };
+        let bucket = BucketDenial {
+            bucket: "notes".into(),
+            by: String::new(),
+        };
+        for denials in [
+            Denials {
+                paths: vec![path],
+                ..Denials::default()
+            },
+            Denials {
+                http: vec![http],
+                ..Denials::default()
+            },
+            Denials {
+                buckets: vec![bucket],
+                ..Denials::default()
+            },
+            Denials {
+                programs: true,
+                ..Denials::default()
+            },
+        ] {
+            assert!(!denials.is_empty(), "{denials:?}");
+        }
+    }
+}

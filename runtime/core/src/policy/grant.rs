@@ -554,6 +554,11 @@ mod tests {
             ("keyvalue=*", "no name of a bucket"),
             ("keyvalue=a/b", "no name of a bucket"),
             ("keyvalue=a:", "no name of a bucket"),
+            ("deny-keyvalue=a/b", "no name of a bucket"),
+            ("deny-keyvalue=.", "no name of a bucket"),
+            ("env=A-B", "no name of an environment variable"),
+            ("env==x", "no name of an environment variable"),
+            ("http=[::1]x", "`x` after the address"),
             ("keyvalue-write=a", "is none of"),
         ] {
             let error = line.parse::<Grant>().unwrap_err().to_string();
@@ -600,6 +605,28 @@ mod tests {
             ("../up", "/up"),
         ] {
             assert_eq!(Grant::guest_path(host), guest, "{host}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables_hold_letters_digits_and_underscores() {
+        for name in ["A", "_", "A_B", "a1_2"] {
+            let value = None;
+            let name = name.to_owned();
+            assert_eq!(grant(&format!("env={name}")), Grant::Env { name, value });
+        }
+    }
+
+    #[test]
+    fn a_colon_divides_paths_only_behind_a_host_path() {
+        for (line, host, guest) in [
+            ("read=a:/b", "a", Some("/b")),
+            ("read=a:b", "a:b", None),
+            ("read=:/b", ":/b", None),
+        ] {
+            let (host, guest) = (host.to_owned(), guest.map(str::to_owned));
+            let access = DirAccess::READ;
+            assert_eq!(grant(line), Grant::Dir { host, guest, access }, "{line}");
         }
     }
 }

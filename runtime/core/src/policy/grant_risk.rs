@@ -224,6 +224,8 @@ mod tests {
             ("/var/run/docker.sock", Some(GrantRisk::Socket)),
             ("/run/user/1000", Some(GrantRisk::Socket)),
             ("/tmp/agent.sock", Some(GrantRisk::Socket)),
+            ("/tmp/agent.socket", Some(GrantRisk::Socket)),
+            ("/tmp/agent.txt", None),
             ("/home/ada/work", None),
             ("/home/ada/.config/toolcell", None),
             ("/home/ada/.cargo", Some(GrantRisk::Keys)),

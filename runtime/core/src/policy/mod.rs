@@ -355,4 +355,13 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
     }
+
+    #[test]
+    fn wall_time_is_given_in_milliseconds() {
+        let limits = Limits {
+            wall_ms: 1_500,
+            ..Limits::default()
+        };
+        assert_eq!(limits.wall_time(), Duration::from_millis(1_500));
+    }
 }

@@ -317,4 +317,30 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn schemas_are_followed_to_their_last_level_and_no_further() {
+        // Each level refers to the next; the last one says what the argument is.
+        let chain = |levels: u32, last: Value| {
+            let mut schema = json!({"$defs": {"d0": last}});
+            for level in 1..levels {
+                schema["$defs"][format!("d{level}")] = json!({"$ref": format!("#/$defs/d{}", level - 1)});
+            }
+            schema["$ref"] = json!(format!("#/$defs/d{}", levels - 1));
+            schema
+        };
+        let member = json!({"properties": {"x": {"format": "path"}}});
+        for (levels, found) in [(MAX_SCHEMA_LEVELS, 1), (MAX_SCHEMA_LEVELS + 1, 0)] {
+            let schema = chain(levels, json!({"format": "path"}));
+            assert_eq!(places_in(&json!("a"), &schema).len(), found, "{levels}");
+            let schema = chain(levels, member.clone());
+            assert_eq!(places_in(&json!({"x": "a"}), &schema).len(), found, "{levels}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_says_nothing() {
+        let schema = json!({"$ref": "#"});
+        assert!(places_in(&json!({"x": "a", "y": ["b"]}), &schema).is_empty());
+    }
 }

@@ -314,4 +314,16 @@ mod tests {
         // The granted directory itself is not moved.
         assert!(!may_hold_protected("/p/.github", ""));
     }
+
+    #[test]
+    fn a_flag_allows_programs_and_never_the_configuration() {
+        assert!(Protection::Programs.can_be_allowed());
+        assert!(!Protection::Configuration.can_be_allowed());
+        assert!(Protection::Programs.rule().contains("--dangerous"));
+        let rule = Protection::Configuration.rule();
+        assert!(
+            rule.contains("toolcell.toml") && rule.contains("toolcell.lock"),
+            "{rule}"
+        );
+    }
 }

@@ -145,3 +145,53 @@ impl Message {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> CallRequest {
+        CallRequest {
+            id: id.into(),
+            name: "t".into(),
+            arguments: "{}".into(),
+            opaque: Value::Null,
+        }
+    }
+
+    fn answer() -> Message {
+        let reasoning = Part::Reasoning {
+            text: "hm".into(),
+            opaque: Value::Null,
+        };
+        Message::Assistant {
+            parts: vec![
+                reasoning,
+                Part::text("a"),
+                Part::Call(call("1")),
+                Part::text("b"),
+                Part::Call(call("2")),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_calls_of_an_answer_come_in_order() {
+        let ids =
+            |message: &Message| -> Vec<String> { message.calls().map(|call| call.id.clone()).collect() };
+        assert_eq!(ids(&answer()), ["1", "2"]);
+        assert!(ids(&Message::user("x")).is_empty());
+    }
+
+    #[test]
+    fn the_text_of_a_message_is_what_a_reader_sees() {
+        assert_eq!(answer().text(), "ab");
+        let link = crate::Link {
+            uri: "https://example.com".into(),
+            name: "n".into(),
+            media_type: None,
+        };
+        let content = vec![Content::text("x"), Content::Link(link), Content::text("y")];
+        assert_eq!(Message::User { content }.text(), "xy");
+    }
+}

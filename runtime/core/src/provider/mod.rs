@@ -281,3 +281,69 @@ impl Usage {
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_cost_by_their_kind() {
+        let prices = Prices {
+            input: 3_000_000,
+            cache_read: 300_000,
+            cache_write: 3_750_000,
+            output: 15_000_000,
+        };
+        let usage = Usage {
+            input: 1_000,
+            cache_read: 200,
+            cache_write: 100,
+            output: 10,
+            reasoning: 5,
+        };
+        // 700 fresh tokens at 3, 200 at 0.3, 100 at 3.75 and 10 at 15 millionths each.
+        assert_eq!(prices.cost_micros(&usage), 2_100 + 60 + 375 + 150);
+        assert_eq!(prices.cost_micros(&Usage::default()), 0);
+        assert_eq!(Prices::default().cost_micros(&usage), 0);
+        let most = Usage {
+            output: u64::MAX,
+            ..Usage::default()
+        };
+        assert_eq!(prices.cost_micros(&most), u64::MAX);
+    }
+
+    #[test]
+    fn tokens_of_two_requests_are_summed_by_kind() {
+        let usage = |n| Usage {
+            input: n,
+            cache_read: n + 1,
+            cache_write: n + 2,
+            output: n + 3,
+            reasoning: n + 4,
+        };
+        let mut sum = usage(10);
+        sum.add(usage(100));
+        let expected = Usage {
+            input: 110,
+            cache_read: 112,
+            cache_write: 114,
+            output: 116,
+            reasoning: 118,
+        };
+        assert_eq!(sum, expected);
+        sum.add(Usage {
+            input: u64::MAX,
+            ..Usage::default()
+        });
+        assert_eq!(sum.input, u64::MAX);
+    }
+
+    #[test]
+    fn an_error_says_what_failed_and_how_long_to_wait() {
+        let mut error = ProviderError::new("p", ProviderErrorKind::RateLimited, "slow down");
+        assert_eq!(error.to_string(), "p: too many requests: slow down");
+        assert_eq!(error.retry_after(), None);
+        error.retry_after_ms = Some(1_500);
+        assert_eq!(error.retry_after(), Some(Duration::from_millis(1_500)));
+    }
+}

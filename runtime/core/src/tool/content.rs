@@ -62,3 +62,48 @@ impl std::fmt::Debug for Blob {
         write!(f, "Blob({}, {} bytes)", self.media_type, self.data.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(media_type: &str, data: &[u8]) -> Content {
+        Content::Blob(Blob {
+            media_type: media_type.into(),
+            data: data.into(),
+        })
+    }
+
+    fn link(media_type: Option<&str>) -> Content {
+        Content::Link(Link {
+            uri: "file:///a".into(),
+            name: "ab".into(),
+            media_type: media_type.map(str::to_owned),
+        })
+    }
+
+    #[test]
+    fn length_counts_every_text_and_byte_of_a_part() {
+        for (content, bytes) in [
+            (Content::text("four"), 4),
+            (Content::text(""), 0),
+            (blob("image/png", &[0; 5]), 9 + 5),
+            (link(None), 9 + 2),
+            (link(Some("text/plain")), 9 + 2 + 10),
+        ] {
+            assert_eq!(content.byte_len(), bytes, "{content:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_padded_base64_in_json() {
+        let content = blob("image/png", &[255, 0, 1, 2]);
+        let json = serde_json::to_string(&content).unwrap();
+        assert!(json.contains(r#""data":"/wABAg==""#), "{json}");
+        assert_eq!(serde_json::from_str::<Content>(&json).unwrap(), content);
+        for bad in ["/wABAg", "_wABAg==", "*"] {
+            let json = json.replace("/wABAg==", bad);
+            assert!(serde_json::from_str::<Content>(&json).is_err(), "{bad}");
+        }
+    }
+}

@@ -198,3 +198,80 @@ impl ToolError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown(near: &[&str]) -> ToolError {
+        ToolError::UnknownTool {
+            name: "raed".into(),
+            near: near.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn each_error_has_its_kind_and_words_for_the_model() {
+        let message = || "why".to_owned();
+        for (error, kind, words) in [
+            (
+                ToolError::invalid("why"),
+                "invalid_arguments",
+                "Error: the arguments were not accepted: why. Correct them and call again.",
+            ),
+            (
+                unknown(&[]),
+                "unknown_tool",
+                "Error: there is no tool `raed`. Use only the tools that are listed.",
+            ),
+            (
+                unknown(&["read", "red"]),
+                "unknown_tool",
+                "Error: there is no tool `raed`. Similar names: `read`, `red`.",
+            ),
+            (
+                ToolError::denied("why", Some("add read=x".into())),
+                "denied",
+                "Error: not allowed: why. Calling again does not help; go on without it.",
+            ),
+            (
+                ToolError::Unavailable { message: message() },
+                "unavailable",
+                "Error: not available at the moment: why. The same call may work later.",
+            ),
+            (ToolError::Failed { message: message() }, "failed", "Error: why"),
+            (
+                ToolError::Limit {
+                    limit: Limit::Memory(5),
+                },
+                "limit",
+                "Error: the tool was stopped by a limit: more than 5 bytes of memory. Ask it for less at once.",
+            ),
+            (
+                ToolError::Crashed { cause: message() },
+                "crashed",
+                "Error: the tool crashed (why). The same arguments will crash it again.",
+            ),
+            (
+                ToolError::Cancelled,
+                "cancelled",
+                "Error: the call was cancelled before it ended; its effects are unknown.",
+            ),
+            (
+                ToolError::Host { message: message() },
+                "host",
+                "Error: the tool could not be run because of an internal error.",
+            ),
+        ] {
+            assert_eq!((error.kind(), error.for_model().as_str()), (kind, words));
+        }
+    }
+
+    #[test]
+    fn only_a_denial_carries_a_hint() {
+        let hint = Some("add read=x".to_owned());
+        assert_eq!(ToolError::denied("why", hint).hint(), Some("add read=x"));
+        assert_eq!(ToolError::denied("why", None).hint(), None);
+        assert_eq!(ToolError::invalid("why").hint(), None);
+    }
+}

@@ -330,4 +330,50 @@ mod tests {
         };
         assert_eq!(receipt.buckets, [touched("a", true), touched("b", false)]);
     }
+
+    #[test]
+    fn entries_of_all_lists_are_counted() {
+        let mut receipt = Receipt::default();
+        assert_eq!(receipt.entries(), 0);
+        receipt.note_host("a:1".into());
+        for file in ["/a", "/b"] {
+            receipt.note_file(file.into(), false);
+        }
+        for bucket in ["a", "b", "c"] {
+            receipt.note_bucket(bucket, false);
+        }
+        for target in ["a", "b", "c", "d"] {
+            receipt.note_denial(Denial {
+                what: "file".into(),
+                target: target.into(),
+                allow_with: None,
+                denied_by: None,
+            });
+        }
+        assert_eq!(receipt.entries(), 1 + 2 + 3 + 4);
+    }
+
+    #[test]
+    fn a_sum_of_agents_has_a_cost_only_where_both_are_known() {
+        let used = |n: u64, cost_micros| AgentUse {
+            steps: n,
+            calls: n + 1,
+            bytes: n + 2,
+            usage: Usage {
+                output: n + 3,
+                ..Usage::default()
+            },
+            cost_micros,
+        };
+        for (a, b, cost) in [
+            (Some(5), Some(7), Some(12)),
+            (Some(5), None, None),
+            (None, Some(7), None),
+        ] {
+            let mut sum = used(1, a);
+            sum.add(used(10, b));
+            let found = (sum.steps, sum.calls, sum.bytes, sum.usage.output, sum.cost_micros);
+            assert_eq!(found, (11, 13, 15, 17, cost));
+        }
+    }
 }
