@@ -463,4 +463,25 @@ mod tests {
             }
         );
     }
+
+    #[test]
+    fn a_kept_value_is_given_out_and_taken_out_of_texts() {
+        let mut secrets = Secrets::default();
+        secrets.insert("token", "s3cretvalue").unwrap();
+        assert_eq!(secrets.get("token").map(SecretValue::expose), Some("s3cretvalue"));
+        assert_eq!(secrets.redactor().text("a s3cretvalue"), "a [redacted:token]");
+    }
+
+    #[test]
+    fn responses_are_a_word_or_media_types() {
+        let responses = |json: &str| serde_json::from_str::<SecretResponses>(json).ok();
+        assert_eq!(responses(r#""any""#), Some(SecretResponses::Any));
+        assert_eq!(responses(r#""withheld""#), Some(SecretResponses::Withheld));
+        let types = vec!["text/plain".to_owned()];
+        assert_eq!(
+            responses(r#"["Text/Plain"]"#),
+            Some(SecretResponses::MediaTypes(types))
+        );
+        assert_eq!(responses(r#""all""#), None);
+    }
 }

@@ -525,3 +525,83 @@ proptest! {
         prop_assert!(redactor.text(&encoded).contains("[redacted:x]"));
     }
 }
+
+#[test]
+fn a_long_gap_is_no_gap_wherever_it_stands() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    for (spaces, is_found) in [(MAX_SPACES, true), (MAX_SPACES + 1, false)] {
+        let text = format!("s3cret{}value", " ".repeat(spaces));
+        assert_eq!(redactor.text(&text).contains("[redacted"), is_found, "{spaces}");
+    }
+}
+
+#[test]
+fn escapes_of_separators_are_passed_over_and_of_letters_not() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    for (gap, is_found) in [
+        ("\\t", true),
+        ("\\n", true),
+        ("\\r", true),
+        ("\\b", true),
+        ("\\f", true),
+        ("%20", true),
+        ("&#32;", true),
+        ("&#160;", true),
+        ("%78", false),
+        ("&#120;", false),
+        ("\\u0078", false),
+    ] {
+        let chars: Vec<String> = "s3cretvalue".chars().map(String::from).collect();
+        let found = redactor.text(&chars.join(gap)).contains("[redacted");
+        assert_eq!(found, is_found, "{gap:?}");
+    }
+}
+
+#[test]
+fn a_tag_between_characters_is_passed_over_in_any_pieces() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    for tag in ["<wbr>", "<a b='c' d='e' >"] {
+        let chars: Vec<String> = "s3cretvalue".chars().map(String::from).collect();
+        let text = format!("({})", chars.join(tag));
+        for length in 1..text.len() {
+            let mut stream = redactor.stream(Replacement::Name);
+            let mut out = Vec::new();
+            for piece in text.as_bytes().chunks(length) {
+                out.extend_from_slice(&stream.push(piece));
+            }
+            out.extend(stream.finish());
+            assert_eq!(String::from_utf8(out).unwrap(), "([redacted:token])", "{length}");
+        }
+    }
+}
+
+#[test]
+fn a_short_value_is_found_and_its_shortest_encodings_are_not() {
+    let redactor = Redactor::new([("pin", "4711")]);
+    for (text, is_found) in [("4711", true), ("34373131", true), ("NDcxMQ==", false)] {
+        assert_eq!(redactor.text(text).contains("[redacted"), is_found, "{text}");
+    }
+}
+
+#[test]
+fn an_empty_value_is_never_looked_for() {
+    let redactor = Redactor::new([("none", "")]);
+    assert!(redactor.is_empty());
+    assert_eq!(redactor.text("abc"), "abc");
+}
+
+#[test]
+fn of_two_names_of_one_value_the_first_stands() {
+    let redactor = Redactor::new([("first", "s3cretvalue"), ("second", "s3cretvalue")]);
+    assert_eq!(redactor.text("s3cretvalue"), "[redacted:first]");
+}
+
+#[test]
+fn bytes_that_may_begin_a_secret_are_held() {
+    let redactor = Redactor::new([("token", "s3cretvalue")]);
+    let mut stream = redactor.stream(Replacement::Name);
+    assert_eq!(*stream.push(b"ab s3cr"), *b"ab ");
+    assert_eq!(stream.held(), 4);
+    assert_eq!(*stream.push(b"x"), *b"s3crx");
+    assert_eq!(stream.held(), 0);
+}

@@ -434,4 +434,29 @@ mod tests {
             assert!(error.contains(is), "{text}: {error}");
         }
     }
+
+    #[test]
+    fn references_and_identifiers_are_found_inside_of_lists() {
+        for (schema, reason) in [
+            (
+                r#"{"anyOf":[{"$ref":"https://example.com/s"}]}"#,
+                "https://example.com/s",
+            ),
+            (r#"{"anyOf":[{"$dynamicRef":"other"}]}"#, "other"),
+            (
+                r#"{"anyOf":[{"$id":"https://example.com/i"}]}"#,
+                "https://example.com/i",
+            ),
+        ] {
+            let error = Schema::parse(schema).unwrap_err().to_string();
+            assert!(error.contains(reason), "{schema}: {error}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_equal_where_their_documents_are() {
+        let schema = |text| Schema::parse(text).unwrap();
+        assert_eq!(schema(r#"{"type":"string"}"#), schema(r#"{ "type": "string" }"#));
+        assert_ne!(schema(r#"{"type":"string"}"#), schema(r#"{"type":"number"}"#));
+    }
 }

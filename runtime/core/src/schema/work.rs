@@ -400,4 +400,18 @@ mod tests {
             Err(TooMuchWork)
         );
     }
+
+    #[test]
+    fn a_name_inside_of_a_list_is_found_and_costs_what_is_looked_at() {
+        let schema = |cases: usize| {
+            let mut cases = vec![json!({}); cases];
+            cases.insert(0, json!({"$anchor": "here", "allOf": [{}, {}]}));
+            json!({"items": {"$ref": "#here"}, "$defs": {"cases": {"oneOf": cases}}})
+        };
+        // The root, the items, what they refer to and its two parts.
+        assert_eq!(bounded(&schema(0), &json!([1])), Ok(5));
+        let list = Value::Array(vec![Value::Null; 10_000]);
+        assert_eq!(bounded(&schema(100), &list).map(drop), Ok(()));
+        assert_eq!(bounded(&schema(3_000), &list), Err(TooMuchWork));
+    }
 }

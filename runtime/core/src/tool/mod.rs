@@ -433,4 +433,69 @@ mod tests {
         let message = ToolName::new("a\u{1b}[2Jb").unwrap_err().to_string();
         assert!(!message.contains('\u{1b}'), "{message:?}");
     }
+
+    struct Echo(ToolSpec);
+
+    impl Tool for Echo {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+            Box::pin(std::future::ready(Ok(ToolOutput::text(call.id))))
+        }
+
+        fn max_use(&self) -> RemainingBudget {
+            RemainingBudget {
+                fuel: Some(7),
+                ..RemainingBudget::default()
+            }
+        }
+
+        fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
+            vec![ArgumentPlace {
+                pointer: String::new(),
+                kind: crate::PlaceKind::Path,
+                plain: arguments.to_string(),
+                named: None,
+                real: None,
+            }]
+        }
+    }
+
+    #[test]
+    fn a_shared_tool_answers_as_the_tool_inside() {
+        let name = ToolName::new("echo").unwrap();
+        assert_eq!(name.as_str(), "echo");
+        let spec = ToolSpec {
+            name,
+            title: None,
+            description: String::new(),
+            input: Arc::new(Schema::parse(r#"{"type":"object"}"#).unwrap()),
+            output: None,
+            hints: Hints::default(),
+            annotations: BTreeMap::new(),
+        };
+        let tool = Arc::new(Echo(spec));
+        assert_eq!(Tool::spec(&tool).name.to_string(), "echo");
+        assert_eq!(Tool::max_use(&tool).fuel, Some(7));
+        assert_eq!(Tool::places(&tool, &Value::Null)[0].plain, "null");
+    }
+
+    #[test]
+    fn names_are_found_by_their_text() {
+        let name = ToolName::new("echo").unwrap();
+        let map = std::collections::HashMap::from([(name.clone(), 1)]);
+        assert_eq!((map.get("echo"), map.get("other")), (Some(&1), None));
+        assert_eq!(serde_json::to_string(&name).unwrap(), r#""echo""#);
+    }
+
+    #[test]
+    fn a_text_is_an_answer_of_one_part() {
+        let output = ToolOutput::text("x");
+        assert_eq!(
+            (output.content, output.structured),
+            (vec![Content::text("x")], None)
+        );
+    }
 }
