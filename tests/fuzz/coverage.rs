@@ -69,7 +69,6 @@ pub(super) fn run(campaign: &Campaign<'_>, check: &mut Check<'_>) -> ! {
     std::fs::write(&dictionary, words.join("\n")).expect("the dictionary");
     let mut arguments = vec![
         "fuzz".to_owned(),
-        format!("-dict={}", dictionary.display()),
         format!("-artifact_prefix={}-", corpus.display()),
         format!("-max_len={}", super::MAX_LENGTH),
         format!("-timeout={INPUT_TIMEOUT}"),
@@ -82,6 +81,10 @@ pub(super) fn run(campaign: &Campaign<'_>, check: &mut Check<'_>) -> ! {
         ),
         format!("-seed={}", campaign.seed.unwrap_or(0)),
     ];
+    // libFuzzer refuses a dictionary without words.
+    if !words.is_empty() {
+        arguments.push(format!("-dict={}", dictionary.display()));
+    }
     arguments.push(corpus.display().to_string());
     let arguments: Vec<CString> = arguments
         .into_iter()
