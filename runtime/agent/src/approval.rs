@@ -446,4 +446,24 @@ mod tests {
             Gate::Shut(_)
         ));
     }
+
+    #[test]
+    fn a_pattern_of_a_path_loses_only_what_changes_nothing() {
+        for (pattern, expected) in [
+            ("./a//b/", "a/b"),
+            ("/a/../b", "/b"),
+            ("a/b/../../c", "c"),
+            ("../a", "../a"),
+            ("../../a", "../../a"),
+            ("*/../a", "*/../a"),
+            ("a*/../b", "a*/../b"),
+            ("a/..", "."),
+            (".", "."),
+            ("", ""),
+            ("/", "/"),
+        ] {
+            assert_eq!(plain(PlaceKind::Path, pattern), expected, "{pattern}");
+            assert_eq!(plain(PlaceKind::Url, pattern), pattern);
+        }
+    }
 }

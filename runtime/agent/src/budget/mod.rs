@@ -367,4 +367,28 @@ mod tests {
             Some("the budget of 4.5 in money is used up (4.995 were used)")
         );
     }
+
+    #[test]
+    fn time_of_calls_is_counted_in_whole_milliseconds() {
+        let spent = Spent {
+            call_us: 2_999,
+            ..Spent::default()
+        };
+        let budget = Budget {
+            call_ms: Some(10),
+            ..Budget::default()
+        };
+        assert_eq!(budget.left(&spent).call_ms, Some(8));
+        let more = RemainingBudget {
+            call_ms: Some(5),
+            ..RemainingBudget::default()
+        };
+        let whole = Budget::of_what_others_leave(more, &spent, None);
+        assert_eq!((whole.call_ms, whole.left(&spent).call_ms), (Some(7), Some(5)));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_names_what_was_left() {
+        assert!(Budget::answer_too_long(17).contains("17 tokens"));
+    }
 }

@@ -200,4 +200,47 @@ mod tests {
         assert_eq!(prune(208, 1), Some(vec!["1".into()]));
         assert_eq!(prune(312, 1), None);
     }
+
+    #[test]
+    fn length_is_estimated_by_bytes_of_texts_calls_and_tools() {
+        let call = |name: &str, arguments: &str| {
+            let call = CallRequest {
+                id: "1".into(),
+                name: name.into(),
+                arguments: arguments.into(),
+                opaque: serde_json::Value::Null,
+            };
+            estimate_one(&Message::Assistant {
+                parts: vec![Part::Call(call)],
+            })
+        };
+        let frame = call("", "");
+        assert_eq!(call(&"n".repeat(40), &"a".repeat(400)), frame + 110);
+        assert_eq!(estimate_overhead("", &[]), 0);
+        assert_eq!(estimate_overhead(&"x".repeat(402), &[]), 100);
+    }
+
+    #[test]
+    fn rounds_are_divided_only_before_an_answer_or_a_message() {
+        let messages = [user("a"), call("1"), result("1", "x")];
+        let boundaries: Vec<bool> = (0..=4).map(|at| is_boundary(&messages, at)).collect();
+        assert_eq!(boundaries, [true, true, false, true, false]);
+    }
+
+    #[test]
+    fn pruning_wins_what_a_result_is_longer_than_its_mark() {
+        let all = Prune {
+            protect: 0,
+            at_least: 1,
+        };
+        for (more, expected) in [(0, None), (1, Some((vec!["1".to_owned()], 1)))] {
+            let text = "x".repeat(PRUNED.len() + more);
+            let messages = [call("1"), result("1", &text)];
+            assert_eq!(prunable(&messages, &all), expected, "{more}");
+        }
+        let text = "x".repeat(PRUNED.len() + 10);
+        let messages = [calls(&["1", "2"]), result("1", &text), result("2", &text)];
+        let both = vec!["1".to_owned(), "2".to_owned()];
+        assert_eq!(prunable(&messages, &all), Some((both, 20)));
+    }
 }

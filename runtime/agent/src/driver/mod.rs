@@ -361,7 +361,7 @@ impl<'a> Driver<'a> {
         self.show_notes();
         for (id, RunningCall { observer, ticket }) in std::mem::take(&mut self.running) {
             self.ended.push(ticket);
-            let outcome = ended.entry(id).or_insert_with(|| CallOutcome::cancelled(None));
+            let outcome = ended.entry(id).or_insert_with(|| CallOutcome::cancelled());
             outcome.receipt = observer.take_receipt();
             outcome.not_run = !observer.has_begun();
         }

@@ -44,7 +44,7 @@ pub(super) fn sort(hooks: Vec<Arc<dyn Hook>>) -> Result<Vec<Arc<dyn Hook>>, Buil
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::HookOrder;
+    use crate::hook::{HookOrder, HookPoint};
 
     struct Named(&'static str, HookOrder);
 
@@ -105,5 +105,34 @@ mod tests {
     fn two_hooks_of_one_name_are_refused() {
         let error = sorted(vec![hook("a", 0, &[], &[]), hook("a", 1, &[], &[])]).unwrap_err();
         assert_eq!(error, BuildError::DuplicateHook { name: "a".into() });
+    }
+
+    #[test]
+    fn a_hook_guards_nothing_and_uses_no_fuel_unless_it_says_so() {
+        let hook = hook("plain", 0, &[], &[]);
+        assert!(!hook.is_guard());
+        for point in [
+            HookPoint::BeforePrompt,
+            HookPoint::BeforeCall,
+            HookPoint::AfterTurn,
+        ] {
+            assert_eq!(hook.max_fuel(point), 0, "{point:?}");
+        }
+        assert_eq!(hook.timeout(), None);
+    }
+
+    #[test]
+    fn each_point_has_its_name_in_events() {
+        for (point, name) in [
+            (HookPoint::BeforePrompt, "before_prompt"),
+            (HookPoint::BeforeCall, "before_call"),
+            (HookPoint::AfterCall, "after_call"),
+            (HookPoint::BeforeSummary, "before_summary"),
+            (HookPoint::AfterSummary, "after_summary"),
+            (HookPoint::AfterTurn, "after_turn"),
+            (HookPoint::OnError, "on_error"),
+        ] {
+            assert_eq!(point.as_str(), name);
+        }
     }
 }

@@ -264,10 +264,9 @@ impl CallOutcome {
     }
 
     /// A call that was dropped.
-    pub fn cancelled(receipt: Option<Receipt>) -> Self {
+    pub fn cancelled() -> Self {
         Self {
             error: Some(ToolError::Cancelled),
-            receipt,
             ..Self::default()
         }
     }
@@ -405,7 +404,7 @@ impl Step<'_> {
         for (id, stage) in self.open_calls() {
             match stage {
                 Stage::Running { .. } => {
-                    let outcome = ended.remove(&id).unwrap_or_else(|| CallOutcome::cancelled(None));
+                    let outcome = ended.remove(&id).unwrap_or_else(|| CallOutcome::cancelled());
                     self.finish_call(&id, outcome);
                 }
                 _ => {
