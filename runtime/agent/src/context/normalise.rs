@@ -129,4 +129,24 @@ mod tests {
             prop_assert_eq!(normalise(out.clone()), out);
         }
     }
+
+    #[test]
+    fn a_result_is_found_behind_the_answers_after_its_call() {
+        let messages = vec![call("1"), call("2"), result("1", "a"), result("2", "b")];
+        let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
+        assert_eq!(texts, ["", "a", "", "b"]);
+    }
+
+    #[test]
+    fn an_answer_that_is_empty_or_too_early_is_out_of_order() {
+        for messages in [
+            vec![calls(&[])],
+            vec![call("1"), call("2"), result("1", "a"), result("2", "b")],
+            vec![call("1"), user()],
+            vec![call("1"), result("2", "a")],
+        ] {
+            assert!(!in_order(&messages), "{messages:?}");
+        }
+        assert!(in_order(&[call("1"), result("1", "a"), user()]));
+    }
 }

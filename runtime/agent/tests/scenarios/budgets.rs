@@ -586,6 +586,57 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
     }
 }
 
+/// A hook that reserves fuel at each call and uses none.
+struct Frugal(AtomicU64);
+
+impl Hook for Frugal {
+    fn name(&self) -> &str {
+        "frugal"
+    }
+
+    fn max_fuel(&self, _point: HookPoint) -> u64 {
+        10
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        _call: &'a mut CallDraft,
+        cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+        let left = cx.left();
+        if left.fuel == Some(10) && left.wall_ms.is_some() && left.calls.is_none() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_hook_reserved_and_did_not_use_is_there_for_calls() {
+    let tool = Greedy::new(20);
+    let hook = Arc::new(Frugal(AtomicU64::new(0)));
+    let script = Script::new([calls(3, &json!({})), Say::Text("Done.")]);
+    let mut session = agent(&script)
+        .tool(tool.clone())
+        .hook(hook.clone())
+        .policy(policy(Budget {
+            fuel: Some(60),
+            wall_ms: Some(60_000),
+            ..Budget::default()
+        }))
+        .build()
+        .unwrap()
+        .session();
+    session.ask("Go").await.unwrap();
+    assert_eq!(tool.used(), 60);
+    assert_eq!(session.state().spent().fuel, 60);
+    assert_eq!(
+        hook.0.load(Ordering::SeqCst),
+        3,
+        "each knew what was reserved for it"
+    );
+}
+
 /// One call of a step: how long it takes, what it uses, how it ends, and whether an agent makes two such calls.
 #[derive(Debug, Clone)]
 struct Planned {
