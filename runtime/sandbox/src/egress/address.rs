@@ -197,4 +197,11 @@ mod tests {
             assert!(is_public_name(name), "{name}");
         }
     }
+
+    #[test]
+    fn multicast_and_unspecified_ipv6_lead_nowhere() {
+        for ip in ["::", "ff02::1", "ff0e::1", "ff00::", "ffff::1"] {
+            assert_eq!(reach(ip.parse().unwrap()), Reach::Nowhere, "{ip}");
+        }
+    }
 }

@@ -323,3 +323,58 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
 pub(super) fn lock(redirects: &Mutex<Redirects>) -> std::sync::MutexGuard<'_, Redirects> {
     redirects.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(url: &str, headers: &[(HeaderName, &str)]) -> Result<(), Error> {
+        let uri: http::Uri = url.parse().unwrap();
+        let target = Target::parse(url).unwrap();
+        let map = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
+            .collect();
+        check_headers(&map, &uri, &target)
+    }
+
+    #[test]
+    fn a_length_is_one_number_of_digits() {
+        let checked = |lengths: &[&str]| {
+            let headers: Vec<_> = lengths
+                .iter()
+                .map(|length| (header::CONTENT_LENGTH, *length))
+                .collect();
+            checked("https://example.com/", &headers).is_ok()
+        };
+        for (lengths, is_ok) in [
+            (&[][..], true),
+            (&["0"], true),
+            (&["18446744073709551615"], true),
+            (&["18446744073709551616"], false),
+            (&[""], false),
+            (&["+1"], false),
+            (&["1, 1"], false),
+            (&["1", "1"], false),
+        ] {
+            assert_eq!(checked(lengths), is_ok, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_header_names_the_host_of_the_url() {
+        for (url, host, is_ok) in [
+            ("https://EXAMPLE.com/", "example.COM", true),
+            ("https://EXAMPLE.com/", "example.com", true),
+            ("https://example.com:443/", "example.com:443", true),
+            ("https://example.com:443/", "example.com", true),
+            ("https://example.com/", "example.org", false),
+            ("https://example.com/", "", false),
+        ] {
+            let found = checked(url, &[(header::HOST, host)]).is_ok();
+            assert_eq!(found, is_ok, "{url} {host}");
+        }
+        let twice = [(header::HOST, "example.com"), (header::HOST, "example.org")];
+        assert!(checked("https://example.com/", &twice).is_err());
+    }
+}

@@ -297,3 +297,82 @@ async fn exchange(
     };
     Ok((response, driver))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::sync::Arc;
+    use std::sync::Mutex;
+
+    use toolcell_core::BoxFuture;
+
+    use crate::egress::Network;
+
+    /// A network whose addresses swallow packets, but for one that refuses.
+    #[derive(Default)]
+    struct Silent(Mutex<Vec<(SocketAddr, Duration)>>, Option<Instant>);
+
+    impl Network for Silent {
+        fn lookup<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<tokio::net::TcpStream>> {
+            let at = self.1.map(|begun| begun.elapsed()).unwrap_or_default();
+            self.0.lock().unwrap().push((address, at));
+            match address.port() {
+                1 => Box::pin(std::future::ready(Err(io::ErrorKind::ConnectionRefused.into()))),
+                _ => Box::pin(std::future::pending()),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_address_gets_an_equal_part_of_the_time() {
+        let begun = Instant::now();
+        let network = Arc::new(Silent(Mutex::default(), Some(begun)));
+        let outside = Transport::new(network.clone(), &[]);
+        let address = |port| SocketAddr::from(([192, 0, 2, 1], port));
+        let addresses = [address(80), address(81), address(1)];
+        let error = connect(&outside, &addresses, begun + Duration::from_secs(9)).await;
+        assert!(matches!(error, Err(Error::ConnectionRefused)));
+        let tried: Vec<_> = network
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(a, at)| (a.port(), at.as_secs()))
+            .collect();
+        assert_eq!(tried, [(80, 0), (81, 3), (1, 6)]);
+    }
+
+    #[test]
+    fn failures_of_connections_have_their_codes() {
+        use io::ErrorKind;
+        for (kind, expected) in [
+            (ErrorKind::ConnectionRefused, "ConnectionRefused"),
+            (ErrorKind::TimedOut, "ConnectionTimeout"),
+            (ErrorKind::ConnectionReset, "ConnectionTerminated"),
+            (ErrorKind::ConnectionAborted, "ConnectionTerminated"),
+            (ErrorKind::HostUnreachable, "DestinationIpUnroutable"),
+            (ErrorKind::NetworkUnreachable, "DestinationIpUnroutable"),
+            (ErrorKind::Other, "DestinationUnavailable"),
+        ] {
+            assert_eq!(format!("{:?}", from_connect(&kind.into())), expected, "{kind}");
+        }
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::AccessDenied);
+        assert!(matches!(
+            from_tls(io::Error::other(alert)),
+            Error::TlsAlertReceived { .. }
+        ));
+        assert!(matches!(
+            from_tls(ErrorKind::UnexpectedEof.into()),
+            Error::ConnectionTerminated
+        ));
+        assert!(matches!(
+            from_tls(ErrorKind::InvalidData.into()),
+            Error::TlsProtocolError
+        ));
+    }
+}

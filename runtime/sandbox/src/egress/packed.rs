@@ -362,4 +362,46 @@ mod tests {
         let mixed = [noise(10_000).as_slice(), &vec![b'x'; 4 * free]].concat();
         assert_eq!(passed(&gzip(&mixed), 1_000).1, Ok(()));
     }
+
+    #[test]
+    fn what_is_not_compressed_is_passed_on_at_once() {
+        for (body, is_passed) in [
+            (b"plain text".as_slice(), true),
+            (b"ab".as_slice(), true),
+            (b"abc".as_slice(), true),
+            (b"\x28\xb5".as_slice(), false),
+            (b"a".as_slice(), false),
+        ] {
+            let mut packed = Packed::new(Redactor::new([("t", SECRET)]));
+            packed.push(Bytes::copy_from_slice(body));
+            let passed = packed.next().unwrap();
+            assert_eq!(passed.is_some(), is_passed, "{}", body.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_was_searched_is_passed_on_before_the_end() {
+        for body in [gzip(&noise(20_000)), zlib(&noise(20_000))] {
+            let mut packed = Packed::new(Redactor::new([("t", SECRET)]));
+            packed.push(Bytes::from(body));
+            let mut pieces = 0;
+            while let Some(piece) = packed.next().unwrap() {
+                assert!(piece.len() <= PIECE);
+                pieces += 1;
+            }
+            assert!(pieces >= 4, "{pieces}");
+        }
+    }
+
+    #[test]
+    fn searching_ends_at_its_limit() {
+        for (length, is_ok) in [(10, true), (11, false)] {
+            let mut search = Search {
+                stream: Redactor::new([("t", SECRET)]).stream(Replacement::SameLength),
+                searched: 0,
+                limit: 10,
+            };
+            assert_eq!(search.write(&vec![b'x'; length]).is_ok(), is_ok, "{length}");
+        }
+    }
 }

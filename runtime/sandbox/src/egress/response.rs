@@ -148,3 +148,27 @@ fn has_body(method: &Method, status: StatusCode) -> bool {
     let has_none = matches!(status, StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT);
     method != Method::HEAD && !has_none
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use http::HeaderValue;
+
+    #[test]
+    fn a_withheld_answer_keeps_dates_and_seconds_alone() {
+        for (name, value, is_kept) in [
+            ("date", "Tue, 15 Nov 1994 08:12:31 GMT", true),
+            ("retry-after", "120", true),
+            ("date", "Tue, 15 Nov 1994 08:12:31 GMT0", false),
+            ("date", "s3cret_value", false),
+            ("retry-after", "1;2", false),
+            ("x-other", "120", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            withhold(&mut headers);
+            assert_eq!(headers.len(), usize::from(is_kept), "{name}: {value}");
+        }
+    }
+}

@@ -584,4 +584,19 @@ mod tests {
         let nowhere = Target::parse("http://0.0.0.0/").unwrap();
         assert_eq!(grant_for("GET", &nowhere, false), None);
     }
+
+    #[test]
+    fn a_denial_of_no_host_denies_everything() {
+        let denial = HttpDenial {
+            host: "not a host".into(),
+            ports: Vec::new(),
+            schemes: Vec::new(),
+            methods: Vec::new(),
+            path: String::new(),
+            by: "deny-http=not a host".into(),
+        };
+        let rules = Rules::default().denying(&[denial]);
+        let target = Target::parse("https://example.com/").unwrap();
+        assert_eq!(rules.denied("GET", &target), Some("deny-http=not a host"));
+    }
 }

@@ -395,4 +395,22 @@ mod tests {
             assert_eq!(target.ok().as_deref(), found, "{location}");
         }
     }
+
+    #[test]
+    fn a_location_is_read_up_to_eight_kibibytes() {
+        let base = Target::parse("http://a/").unwrap();
+        let location = |length: usize| format!("http://h/{}", "a".repeat(length - "http://h/".len()));
+        assert!(base.join(location(MAX_URL).as_bytes()).is_ok());
+        assert_eq!(
+            base.join(location(MAX_URL + 1).as_bytes()).unwrap_err(),
+            InvalidTarget::TooLong(MAX_URL + 1)
+        );
+        // Long before it is made short.
+        let dots = format!("http://h/{}", "./".repeat(MAX_URL / 2));
+        assert!(matches!(
+            base.join(dots.as_bytes()),
+            Err(InvalidTarget::TooLong(_))
+        ));
+        assert!(base.join(b"/b").is_ok());
+    }
 }

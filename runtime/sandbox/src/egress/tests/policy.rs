@@ -6,7 +6,7 @@ use toolcell_core::Grant;
 use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::{Error, WasiHttpHooks};
 
-use super::world::{Caller, Server, World, get, ok, request};
+use super::world::{Caller, Server, Setup, World, get, ok, request};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Transport};
 
@@ -238,4 +238,29 @@ async fn failures_of_the_network_have_codes_that_say_so() {
     assert!(matches!(error, Error::DestinationNotFound), "{error}");
     let error = caller.get("http://unknown.example/").await.unwrap_err();
     assert!(matches!(error, Error::DnsError { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_denied_address_is_refused() {
+    let world = Arc::<World>::default();
+    let server = Server::start(|_| ok("hello")).await;
+    world.name("example.com", &[&["93.184.215.14"]]);
+    world.name("other.example", &[&["93.184.215.15"]]);
+    world.route("93.184.215.14", server.address);
+    world.route("93.184.215.15", server.address);
+    let Ok(Grant::DenyHttp(denial)) = "deny-http=93.184.215.14".parse() else {
+        panic!("no denial")
+    };
+    let grants = ["http=http://example.com", "http=http://other.example"];
+    let mut setup = Setup::new(&world, &grants);
+    setup.denials.push(denial);
+    let mut caller = setup.caller();
+
+    let error = caller.get("http://example.com/").await.unwrap_err();
+
+    assert!(matches!(error, Error::DestinationIpProhibited), "{error}");
+    let denials = caller.ledger.lock().denials.clone();
+    assert_eq!(denials[0].denied_by.as_deref(), Some("deny-http=93.184.215.14"));
+    assert!(server.heads().is_empty());
+    assert_eq!(caller.get("http://other.example/").await.unwrap().status, 200);
 }

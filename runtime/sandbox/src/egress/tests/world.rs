@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use toolcell_core::denial::HttpDenial;
 use toolcell_core::policy::{HttpGrant, Limits};
 use toolcell_core::secret::{SecretBinding, Secrets};
 use toolcell_core::{BoxFuture, Grant};
@@ -88,6 +89,7 @@ pub(super) struct Caller {
 pub(super) struct Setup {
     pub(super) world: Arc<World>,
     pub(super) grants: Vec<HttpGrant>,
+    pub(super) denials: Vec<HttpDenial>,
     pub(super) limits: Limits,
     pub(super) timeouts: Timeouts,
     pub(super) roots: Vec<Vec<u8>>,
@@ -107,6 +109,7 @@ impl Setup {
         Self {
             world: world.clone(),
             grants,
+            denials: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             roots: Vec::new(),
@@ -118,7 +121,7 @@ impl Setup {
     pub(super) fn caller(self) -> Caller {
         let outside = Transport::new(self.world.clone(), &self.roots);
         let secrets = BoundSecrets::new(&self.bindings, &self.secrets).unwrap();
-        let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside);
+        let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside).denying(&self.denials);
         egress.timeouts = self.timeouts;
         let egress = Arc::new(egress);
         let ledger = ReceiptRecorder::default();
