@@ -222,4 +222,48 @@ mod tests {
         assert_eq!(receipt.hosts, ["a:1", "b:1"]);
         assert_eq!(observer.take_receipt(), None);
     }
+
+    #[test]
+    fn a_further_attempt_has_what_the_first_one_left() {
+        let (notes, _waiting) = notes();
+        let observer = observer(notes);
+        assert_eq!(observer.left(), RemainingBudget::NOTHING);
+        let grant = RemainingBudget {
+            fuel: Some(100),
+            wall_ms: Some(1_000),
+            call_ms: Some(50),
+            calls: Some(10),
+            bytes: Some(500),
+            tokens: Some(900),
+            cost_micros: Some(70),
+            prices: None,
+        };
+        observer.begin(grant);
+        observer.receipt(Receipt {
+            fuel: 30,
+            wall_us: 2_000,
+            agent: Some(Box::new(toolcell_core::AgentUse {
+                steps: 1,
+                calls: 3,
+                bytes: 40,
+                usage: toolcell_core::provider::Usage {
+                    input: 5,
+                    output: 2,
+                    ..Default::default()
+                },
+                cost_micros: Some(20),
+            })),
+            ..Receipt::default()
+        });
+        let left = RemainingBudget {
+            fuel: Some(70),
+            call_ms: Some(48),
+            calls: Some(6),
+            bytes: Some(460),
+            tokens: Some(893),
+            cost_micros: Some(50),
+            ..grant
+        };
+        assert_eq!(observer.left(), left);
+    }
 }

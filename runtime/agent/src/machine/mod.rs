@@ -14,6 +14,8 @@
 mod answer;
 mod apply;
 mod calls;
+#[cfg(test)]
+mod decision_tests;
 mod state;
 #[cfg(test)]
 mod tests;

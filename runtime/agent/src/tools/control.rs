@@ -198,4 +198,17 @@ mod tests {
             .unwrap_err();
         assert_eq!(error, ToolError::invalid("`message` is empty"));
     }
+
+    #[test]
+    fn control_tools_change_nothing_and_reserve_nothing() {
+        for kind in ALL {
+            let tool = tool(kind);
+            let hints = tool.spec().hints;
+            assert!(
+                hints.read_only && hints.idempotent && !hints.destructive,
+                "{kind:?}"
+            );
+            assert_eq!(tool.max_use(), RemainingBudget::NOTHING, "{kind:?}");
+        }
+    }
 }

@@ -153,4 +153,18 @@ mod tests {
             Err(FnToolError::Schema(SchemaError::RootNotObject))
         ));
     }
+
+    #[test]
+    fn a_function_uses_nothing_beside_its_result_unless_it_says_so() {
+        let tool = FnTool::new("t", "", json!({"type": "object"}), |_, _| async {
+            Ok(String::new())
+        });
+        let tool = tool.unwrap();
+        assert_eq!(Tool::max_use(&tool), RemainingBudget::NOTHING);
+        let most = RemainingBudget {
+            fuel: Some(7),
+            ..RemainingBudget::NOTHING
+        };
+        assert_eq!(Tool::max_use(&tool.max_use(most)), most);
+    }
 }

@@ -264,6 +264,16 @@ mod tests {
         shelf.keep("more", "y".into()).await.unwrap();
         assert_eq!(shelf.read("0").await.unwrap(), None);
         assert!(shelf.read("1").await.unwrap().is_some());
+        // What went is not counted any more, and what came is.
+        for i in 0..whole {
+            shelf
+                .keep(&format!("new {i}"), "x".repeat(MAX_RESULT_BYTES))
+                .await
+                .unwrap();
+        }
+        assert_eq!(shelf.read("more").await.unwrap(), None);
+        assert!(shelf.read("new 0").await.unwrap().is_some());
+        assert_eq!(ReadResult::of(shelf).max_use(), RemainingBudget::NOTHING);
     }
 
     #[test]

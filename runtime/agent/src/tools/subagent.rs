@@ -231,3 +231,92 @@ impl EventSink for Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use toolcell_core::provider::{StopReason, Usage};
+
+    use crate::budget::Budget;
+    use crate::policy::LoopPolicy;
+    use crate::testing::Script;
+
+    #[test]
+    fn each_request_call_and_hook_of_an_agent_is_counted() {
+        let usage = |output| {
+            Some(Usage {
+                output,
+                ..Usage::default()
+            })
+        };
+        let receipt = |fuel| Receipt {
+            fuel,
+            ..Receipt::default()
+        };
+        let mut used = Used::default();
+        let finished = |not_run| Event::CallFinished {
+            id: "1".into(),
+            tool: "t".into(),
+            content: vec![Content::text("four")],
+            structured: None,
+            error: None,
+            receipt: Some(receipt(100)),
+            not_run,
+        };
+        for event in [
+            Event::StepFinished {
+                step: 1,
+                message: toolcell_core::Message::assistant("x"),
+                stop: StopReason::Complete,
+                usage: usage(1),
+            },
+            Event::Compacted {
+                removed: 1,
+                replacement: Vec::new(),
+                usage: usage(2),
+            },
+            Event::SummaryFailed {
+                reason: String::new(),
+                usage: usage(4),
+            },
+            Event::StepInterrupted {
+                step: 2,
+                message: None,
+                reason: String::new(),
+                usage: usage(8),
+            },
+            Event::HookFinished {
+                hook: "h".into(),
+                moment: "after_turn".into(),
+                receipt: receipt(7),
+            },
+            finished(false),
+            finished(true),
+        ] {
+            used.note(&event);
+        }
+        assert_eq!((used.own.steps, used.own.usage.output), (2, 15));
+        assert_eq!((used.own.calls, used.own.bytes, used.calls.fuel), (1, 4, 107));
+    }
+
+    #[test]
+    fn a_call_of_an_agent_uses_at_most_its_budget() {
+        let policy = LoopPolicy {
+            budget: Budget {
+                fuel: Some(9),
+                wall_ms: Some(5),
+                prices: Some(Prices::default()),
+                ..Budget::default()
+            },
+            ..LoopPolicy::default()
+        };
+        let agent = Agent::builder(Script::new([])).policy(policy).build().unwrap();
+        let tool = agent.as_tool("helper", "Helps").unwrap();
+        let most = RemainingBudget {
+            fuel: Some(9),
+            ..RemainingBudget::default()
+        };
+        assert_eq!(tool.max_use(), most);
+    }
+}

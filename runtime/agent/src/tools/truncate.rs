@@ -207,4 +207,27 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn parts_beyond_the_room_are_left_out_and_the_others_take_theirs() {
+        let blob = |bytes: usize| {
+            Content::Blob(Blob {
+                media_type: String::new(),
+                data: vec![0; bytes],
+            })
+        };
+        let kept = |room, sizes: &[usize]| -> Vec<bool> {
+            let parts = within(sizes.iter().map(|bytes| blob(*bytes)).collect(), room);
+            parts
+                .iter()
+                .map(|part| matches!(part, Content::Blob(_)))
+                .collect()
+        };
+        assert_eq!(kept(None, &[1_000]), [true]);
+        assert_eq!(kept(Some(10), &[10]), [true]);
+        assert_eq!(kept(Some(10), &[11]), [false]);
+        assert_eq!(kept(Some(10), &[6, 5, 4]), [true, false, true]);
+        let long = Content::text("x".repeat(100));
+        assert_eq!(within(vec![long.clone()], Some(1)), [long]);
+    }
 }

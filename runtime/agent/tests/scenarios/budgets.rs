@@ -586,8 +586,8 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
     }
 }
 
-/// A hook that reserves fuel at each call and uses none.
-struct Frugal(AtomicU64);
+/// A hook that reserves fuel at each call, uses none and keeps its context.
+struct Frugal(AtomicU64, Mutex<Vec<HookContext>>);
 
 impl Hook for Frugal {
     fn name(&self) -> &str {
@@ -607,6 +607,7 @@ impl Hook for Frugal {
         if left.fuel == Some(10) && left.wall_ms.is_some() && left.calls.is_none() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
+        self.1.lock().unwrap().push(cx.clone());
         Box::pin(std::future::ready(Ok(Verdict::Continue)))
     }
 }
@@ -614,7 +615,7 @@ impl Hook for Frugal {
 #[tokio::test(start_paused = true)]
 async fn what_a_hook_reserved_and_did_not_use_is_there_for_calls() {
     let tool = Greedy::new(20);
-    let hook = Arc::new(Frugal(AtomicU64::new(0)));
+    let hook = Arc::new(Frugal(AtomicU64::new(0), Mutex::default()));
     let script = Script::new([calls(3, &json!({})), Say::Text("Done.")]);
     let mut session = agent(&script)
         .tool(tool.clone())

@@ -537,6 +537,93 @@ async fn w05_w09_hooks_choose_what_is_summarised_and_what_replaces_it() {
     assert_eq!(roles, [false, false, false, true]);
 }
 
+/// A hook that looks at summaries and fails at one point, if at any.
+struct Summaries {
+    is_guard: bool,
+    fails_at: Option<HookPoint>,
+}
+
+impl Summaries {
+    fn look<'a>(&self, point: HookPoint) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(std::future::ready(match self.fails_at {
+            Some(failing) if failing == point => Err(HookError("no".into())),
+            _ => Ok(()),
+        }))
+    }
+}
+
+impl Hook for Summaries {
+    fn name(&self) -> &str {
+        "summaries"
+    }
+
+    fn is_guard(&self) -> bool {
+        self.is_guard
+    }
+
+    fn before_summary<'a>(
+        &'a self,
+        _messages: &'a mut Vec<Message>,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.look(HookPoint::BeforeSummary)
+    }
+
+    fn after_summary<'a>(
+        &'a self,
+        _replaced: &'a [Message],
+        _messages: &'a mut Vec<Message>,
+        _cx: &'a HookContext,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        self.look(HookPoint::AfterSummary)
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_fails_keeps_a_summary_out_and_others_do_not() {
+    use HookPoint::{AfterSummary, BeforeSummary};
+    for (is_guard, fails_at, is_asked, is_replaced) in [
+        (true, None, true, true),
+        (false, None, true, true),
+        (false, Some(BeforeSummary), true, true),
+        (false, Some(AfterSummary), true, true),
+        (true, Some(BeforeSummary), false, false),
+        (true, Some(AfterSummary), true, false),
+    ] {
+        let mut answers = vec![call("1", "t", &json!({})), Say::Text("Done.".into())];
+        if is_asked {
+            answers.insert(1, Say::Text("The summary.".into()));
+        }
+        let script = Script::new(answers);
+        let policy = LoopPolicy {
+            context: ContextPolicy {
+                summarise_at: Some(1_000),
+                keep_rounds: 0,
+                ..ContextPolicy::default()
+            },
+            ..LoopPolicy::default()
+        };
+        let heard = RecordedEvents::default();
+        let mut session = agent(&script)
+            .tool(tool("t", |_| Ok("x".repeat(8_000))))
+            .hook(Arc::new(Summaries { is_guard, fails_at }))
+            .policy(policy)
+            .build()
+            .unwrap()
+            .session();
+        session
+            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .await
+            .unwrap();
+        script.assert_played();
+        let case = format!("{is_guard} {fails_at:?}");
+        let compacted = |event: &Event| matches!(event, Event::Compacted { .. });
+        let failed = |event: &Event| matches!(event, Event::SummaryFailed { reason, .. } if reason.contains("summaries"));
+        assert_eq!(heard.all().iter().any(compacted), is_replaced, "{case}");
+        assert_eq!(heard.all().iter().any(failed), !is_replaced, "{case}");
+    }
+}
+
 #[tokio::test]
 async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_up() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,423 @@
+//! What follows from one answer and its calls: which are looked at, refused, started and counted.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toolcell_core::event::{ReminderKind, TurnOutcome};
+use toolcell_core::message::CallRequest;
+use toolcell_core::place::PlaceKind;
+use toolcell_core::provider::{Completion, ProviderInfo, StopReason, Usage};
+use toolcell_core::{ArgumentPlace, Content, Event, Message, Part, ToolError};
+
+use super::*;
+use crate::approval::{ApprovalRule, FlowGuard, Verdict};
+use crate::policy::{ErrorVisibility, Repeats};
+
+/// A machine with the state of one session.
+struct Session {
+    machine: Machine,
+    state: LoopState,
+}
+
+impl Session {
+    fn new(machine: Machine) -> Self {
+        let mut session = Self {
+            machine,
+            state: LoopState::new("s"),
+        };
+        session.step(Input::Begin {
+            message: Message::user("go"),
+            provider: ProviderInfo {
+                provider: "p".into(),
+                model: "m".into(),
+            },
+            unanswered: false,
+        });
+        session.step(Input::Prompted {
+            message: None,
+            instructions: String::new(),
+        });
+        session
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Effect> {
+        self.machine.step(&mut self.state, input)
+    }
+
+    /// An answer with these calls, as identifier, tool and arguments.
+    fn answer(&mut self, calls: &[(&str, &str, &str)], stop: StopReason, cut: &[&str]) -> Vec<Effect> {
+        let parts = calls.iter().map(|(id, name, arguments)| {
+            Part::Call(CallRequest {
+                id: (*id).into(),
+                name: (*name).into(),
+                arguments: (*arguments).into(),
+                opaque: Value::Null,
+            })
+        });
+        let completion = Completion {
+            parts: parts.collect(),
+            stop,
+            usage: Some(Usage {
+                input: 1_000,
+                ..Usage::default()
+            }),
+        };
+        let cut = cut.iter().map(|&name| name.to_owned()).collect();
+        self.step(Input::Answered { completion, cut })
+    }
+
+    fn prepared(&mut self, id: &str, arguments: Value) -> Vec<Effect> {
+        self.step(Input::Prepared {
+            id: id.into(),
+            arguments: Ok(arguments),
+        })
+    }
+
+    fn returned(&mut self, id: &str, outcome: CallOutcome) -> Vec<Effect> {
+        let id = id.into();
+        self.step(Input::Returned { id, outcome })
+    }
+}
+
+fn with_policy(policy: LoopPolicy) -> Session {
+    Session::new(Machine {
+        policy,
+        ..Machine::default()
+    })
+}
+
+fn denying(tool: &str) -> Approvals {
+    Approvals {
+        rules: vec![ApprovalRule::tool(tool, Verdict::Deny)],
+        flow: FlowGuard::Off,
+        ..Approvals::default()
+    }
+}
+
+fn said(text: &str) -> CallOutcome {
+    CallOutcome {
+        content: vec![Content::text(text)],
+        ..CallOutcome::default()
+    }
+}
+
+fn failed(text: &str) -> CallOutcome {
+    CallOutcome {
+        error: Some(ToolError::Failed { message: text.into() }),
+        ..CallOutcome::default()
+    }
+}
+
+/// Identifiers of calls that are looked at, run and ended.
+fn of_calls(effects: &[Effect]) -> Vec<String> {
+    let of_call = |effect: &Effect| match effect {
+        Effect::Prepare { id, .. } => Some(format!("prepare {id}")),
+        Effect::Run { id, .. } => Some(format!("run {id}")),
+        Effect::Emit(Event::CallFinished { id, not_run, .. }) => {
+            Some(format!("{} {id}", if *not_run { "refuse" } else { "end" }))
+        }
+        _ => None,
+    };
+    effects.iter().filter_map(of_call).collect()
+}
+
+fn events(effects: Vec<Effect>) -> impl Iterator<Item = Event> {
+    effects.into_iter().filter_map(|effect| match effect {
+        Effect::Emit(event) => Some(event),
+        _ => None,
+    })
+}
+
+#[test]
+fn only_the_last_call_of_an_answer_that_was_cut_is_refused() {
+    let calls = [("a", "t", "{\"x\":"), ("b", "t", "{\"x\":")];
+    for (stop, cut, expected) in [
+        (StopReason::MaxTokens, &[][..], ["refuse b", "prepare a"]),
+        (StopReason::MaxTokens, &["c"][..], ["prepare a", "prepare b"]),
+        (StopReason::Complete, &[][..], ["prepare a", "prepare b"]),
+    ] {
+        let mut found = of_calls(&with_policy(LoopPolicy::default()).answer(&calls, stop, cut));
+        let mut expected = expected.map(str::to_owned);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+    let whole = [("a", "t", "{}")];
+    let effects = with_policy(LoopPolicy::default()).answer(&whole, StopReason::MaxTokens, &[]);
+    assert_eq!(of_calls(&effects), ["prepare a"]);
+}
+
+#[test]
+fn an_identifier_is_used_once_in_a_session() {
+    let mut session = with_policy(LoopPolicy::default());
+    session.answer(&[("a", "t", "{}"), ("a", "t", "{}")], StopReason::Complete, &[]);
+    let ids: Vec<String> = session.state.call_ids.iter().cloned().collect();
+    assert_eq!((ids.len(), ids[0].as_str()), (2, "a"));
+    for id in &ids {
+        session.prepared(id, json!({}));
+    }
+    for id in &ids {
+        session.returned(id, said("x"));
+    }
+    session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+    assert_eq!(session.state.call_ids.len(), 3);
+}
+
+#[test]
+fn reminders_stay_in_the_conversation_where_errors_do() {
+    for (error_visibility, expected) in [
+        (ErrorVisibility::Stored, true),
+        (ErrorVisibility::Ephemeral, false),
+    ] {
+        let mut session = with_policy(LoopPolicy {
+            error_visibility,
+            ..LoopPolicy::default()
+        });
+        let effects = session.answer(&[], StopReason::Complete, &[]);
+        let stored = events(effects).find_map(|event| match event {
+            Event::Reminder {
+                kind: ReminderKind::EmptyAnswer,
+                stored,
+                ..
+            } => Some(stored),
+            _ => None,
+        });
+        assert_eq!(stored, Some(expected));
+    }
+}
+
+#[test]
+fn only_the_same_error_in_a_row_counts_up() {
+    let mut session = with_policy(LoopPolicy::default());
+    let times = |session: &Session| {
+        let turn = session.state.turn.as_ref().unwrap();
+        turn.failing.as_ref().map(|(_, times)| *times)
+    };
+    session.answer(
+        &[
+            ("a", "t", "{}"),
+            ("b", "t", "{}"),
+            ("c", "t", "{}"),
+            ("d", "t", "{}"),
+        ],
+        StopReason::Complete,
+        &[],
+    );
+    for id in ["a", "b", "c", "d"] {
+        session.prepared(id, json!({}));
+    }
+    session.returned("a", failed("one"));
+    session.returned("b", failed("one"));
+    assert_eq!(times(&session), Some(2));
+    session.returned("c", failed("other"));
+    assert_eq!(times(&session), Some(1));
+    session.returned("d", said("fine"));
+    assert_eq!(times(&session), None);
+}
+
+#[test]
+fn a_refused_call_lets_the_next_one_begin() {
+    let one_at_a_time = LoopPolicy {
+        concurrency: 1,
+        ..LoopPolicy::default()
+    };
+    let mut session = Session::new(Machine {
+        policy: one_at_a_time,
+        approvals: denying("no"),
+        ..Machine::default()
+    });
+    let calls = [("a", "no", "{}"), ("b", "yes", "{}")];
+    let effects = session.answer(&calls, StopReason::Complete, &[]);
+    assert_eq!(of_calls(&effects), ["prepare a"]);
+    let effects = session.prepared("a", json!({}));
+    assert_eq!(of_calls(&effects), ["refuse a", "prepare b"]);
+}
+
+#[test]
+fn an_exclusive_call_begins_when_those_before_it_have_ended() {
+    let exclusive = ToolFacts {
+        exclusive: true,
+        ..ToolFacts::default()
+    };
+    let machine = |approvals| Machine {
+        approvals,
+        tools: BTreeMap::from([("alone".to_owned(), exclusive)]),
+        ..Machine::default()
+    };
+    let calls = [("a", "plain", "{}"), ("b", "alone", "{}"), ("c", "plain", "{}")];
+    let mut session = Session::new(machine(Approvals::default()));
+    session.answer(&calls, StopReason::Complete, &[]);
+    assert!(of_calls(&session.prepared("c", json!({}))).is_empty());
+    assert!(of_calls(&session.prepared("b", json!({}))).is_empty());
+    assert_eq!(of_calls(&session.prepared("a", json!({}))), ["run a"]);
+    assert_eq!(of_calls(&session.returned("a", said("x"))), ["end a", "run b"]);
+    assert_eq!(of_calls(&session.returned("b", said("x"))), ["end b", "run c"]);
+    // One that is refused holds nothing up.
+    let mut session = Session::new(machine(denying("plain")));
+    session.answer(&calls, StopReason::Complete, &[]);
+    session.prepared("b", json!({}));
+    let effects = session.prepared("a", json!({}));
+    assert_eq!(of_calls(&effects), ["refuse a", "run b"]);
+}
+
+#[test]
+fn only_a_tool_for_plans_that_succeeds_changes_the_plan() {
+    let planner = ToolFacts {
+        control: Some(Control::UpdatePlan),
+        ..ToolFacts::default()
+    };
+    let plan = Some(json!({"goal": "g", "steps": []}));
+    for (tool, error, is_changed) in [
+        ("update_plan", None, true),
+        ("update_plan", Some(ToolError::invalid("no")), false),
+        ("other", None, false),
+    ] {
+        let mut session = Session::new(Machine {
+            tools: BTreeMap::from([("update_plan".to_owned(), planner)]),
+            ..Machine::default()
+        });
+        session.answer(&[("a", tool, "{}")], StopReason::Complete, &[]);
+        session.prepared("a", json!({}));
+        let outcome = CallOutcome {
+            structured: plan.clone(),
+            error,
+            ..CallOutcome::default()
+        };
+        session.returned("a", outcome);
+        assert_eq!(session.state.plan.is_some(), is_changed, "{tool}");
+    }
+}
+
+#[test]
+fn repeated_calls_end_a_turn_only_where_that_is_set() {
+    for (stop, ends) in [(0, false), (3, true)] {
+        let mut session = with_policy(LoopPolicy {
+            repeats: Repeats { warn: 0, stop },
+            ..LoopPolicy::default()
+        });
+        let mut has_closed = false;
+        for n in 0..3 {
+            let id = format!("c{n}");
+            session.answer(&[(&id, "t", "{}")], StopReason::Complete, &[]);
+            session.prepared(&id, json!({}));
+            let effects = session.returned(&id, said("same"));
+            has_closed |= events(effects).any(|event| matches!(event, Event::Closing { .. }));
+        }
+        assert_eq!(has_closed, ends, "{stop}");
+    }
+}
+
+#[test]
+fn what_a_session_used_includes_the_time_of_its_open_turn() {
+    let mut session = with_policy(LoopPolicy::default());
+    session.state.turn.as_mut().unwrap().wall_ms = 70;
+    assert_eq!(session.state.spent().wall_ms, 70);
+}
+
+#[test]
+fn what_is_beside_the_conversation_counts_until_a_provider_counted_it() {
+    let mut session = with_policy(LoopPolicy::default());
+    let before = session.state.tokens();
+    assert_eq!(session.state.request_tokens(100), before + 100);
+    session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+    let after = session.state.tokens();
+    assert!(after >= 1_000, "{after}");
+    assert_eq!(session.state.request_tokens(100), after);
+}
+
+#[test]
+fn a_rule_judges_where_the_arguments_of_a_call_lead() {
+    let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", "private/*");
+    let places = Places::new(|_, arguments| {
+        let path = arguments["path"].as_str().unwrap_or_default();
+        vec![ArgumentPlace {
+            pointer: "/path".into(),
+            kind: PlaceKind::Path,
+            plain: format!("/{path}"),
+            named: Some(format!("/work/{path}")),
+            real: Some(format!("/work/{}", path.replace("link", "private"))),
+        }]
+    });
+    for (path, expected) in [("link/key", "refuse a"), ("notes/key", "run a")] {
+        let mut session = Session::new(Machine {
+            approvals: Approvals {
+                rules: vec![rule.clone()],
+                flow: FlowGuard::Off,
+                base: Some("/work".into()),
+            },
+            places: places.clone(),
+            ..Machine::default()
+        });
+        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+        let effects = session.prepared("a", json!({ "path": path }));
+        assert_eq!(of_calls(&effects)[0], expected, "{path}");
+    }
+}
+
+#[test]
+fn calls_that_did_not_begin_keep_their_arguments() {
+    let policy = LoopPolicy {
+        concurrency: 2,
+        ..LoopPolicy::default()
+    };
+    let mut session = with_policy(policy);
+    let calls = [
+        ("a", "t", "{}"),
+        ("b", "t", "{}"),
+        ("c", "t", "{}"),
+        ("d", "t", "{\"raw\":1}"),
+    ];
+    session.answer(&calls, StopReason::Complete, &[]);
+    for (id, n) in [("a", 1), ("b", 2), ("c", 3)] {
+        session.prepared(id, json!({ "n": n }));
+    }
+    let effects = session.step(Input::Stop {
+        outcome: TurnOutcome::Cancelled,
+        partial: String::new(),
+        ended: BTreeMap::new(),
+    });
+    let started: Vec<(String, Value)> = events(effects)
+        .filter_map(|event| match event {
+            Event::CallStarted { id, arguments, .. } => Some((id, arguments)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        ("c".to_owned(), json!({"n": 3})),
+        ("d".to_owned(), json!("{\"raw\":1}")),
+    ];
+    assert_eq!(started, expected);
+}
+
+#[test]
+fn a_request_that_was_stopped_says_why() {
+    for (outcome, expected) in [
+        (TurnOutcome::Cancelled, "cancelled"),
+        (TurnOutcome::Deadline { ms: 7 }, "not finished after 7 ms"),
+        (
+            TurnOutcome::HostFailed {
+                message: "disk".into(),
+            },
+            "disk",
+        ),
+        (
+            TurnOutcome::Budget {
+                reason: "fuel".into(),
+            },
+            "fuel",
+        ),
+        (TurnOutcome::ToolsFailed, "stopped"),
+    ] {
+        let mut session = with_policy(LoopPolicy::default());
+        let effects = session.step(Input::Stop {
+            outcome,
+            partial: String::new(),
+            ended: BTreeMap::new(),
+        });
+        let reason = events(effects).find_map(|event| match event {
+            Event::StepInterrupted { reason, .. } => Some(reason),
+            _ => None,
+        });
+        assert_eq!(reason.as_deref(), Some(expected));
+    }
+}
