@@ -125,6 +125,50 @@ fn what_a_tool_says_is_inert_for_people_and_verbatim_as_json() {
 }
 
 #[test]
+fn what_is_printed_as_json_is_inert() {
+    let evil = "\u{9b}2J\u{7f}\u{202e}exe.txt \u{2066}a\u{200b}b \u{e0041} e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}";
+    let person = Person::new();
+    let probe = Probe {
+        description: evil.into(),
+        ..Probe::default()
+    };
+    person.probe("echo.wasm", &probe);
+    person.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"allow\" }]\n");
+    let arguments = json!({ "x": evil });
+    let calls = json!([{ "name": "probe", "arguments": arguments }]);
+    let script = json!({ "steps": [{ "calls": calls }, { "text": evil }] });
+    person.file("script.json", script.to_string());
+    let arguments = arguments.to_string();
+    let commands: [&[&str]; 6] = [
+        &["call", "echo.wasm", &arguments, "--json"],
+        &["tool", "inspect", "echo.wasm", "--json"],
+        &["policy", "explain", "--tool", "echo.wasm", "--json"],
+        &[
+            "run",
+            evil,
+            "--provider",
+            "scripted",
+            "--model",
+            "script.json",
+            "--tool",
+            "echo.wasm",
+            "--json",
+        ],
+        &["session", "list", "--json"],
+        &["session", "export", "last"],
+    ];
+    for command in commands {
+        let seen = person.run(command).ended(0);
+        let is_obeyed =
+            |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200b}\u{e0041}".contains(c);
+        assert!(!seen.stdout.contains(is_obeyed), "{command:?}: {:?}", seen.stdout);
+    }
+    let call = person.run(commands[0]).ended(0).json();
+    let text: Value = serde_json::from_str(call["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text["x"], evil, "{call}");
+}
+
+#[test]
 fn an_error_of_a_tool_is_inert_for_people() {
     let body = "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $error (i32.const 3) (i32.const 3000) (i32.const 4))";
     let person = Person::new();

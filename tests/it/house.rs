@@ -219,6 +219,32 @@ fn libraries_read_no_environment_and_never_print() {
     }
 }
 
+/// What is printed as JSON is escaped there.
+#[test]
+fn json_is_printed_in_one_place() {
+    // Streams for the user, which a screen lays out; whether it is a terminal and how wide; a script; an identifier.
+    let others = [
+        "ui/render/json.rs",
+        "ui/render/held.rs",
+        "ui/terminal/size.rs",
+        "environment.rs",
+        "commands/completions.rs",
+        "commands/session.rs",
+    ];
+    let source = root().join("runtime/cli/src");
+    for path in rust_files(&source) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let is_other = others.iter().any(|other| path == source.join(other));
+        let prints = ["stdout()", "println!", "print!(", "to_writer"];
+        let is_own = |line: &&str| line.contains("eprintln!") && path.ends_with("main.rs");
+        let found = (text.lines().filter(|line| !is_own(line)))
+            .find(|line| prints.iter().any(|print| line.contains(print)));
+        assert!(is_other || found.is_none(), "{}: {found:?}", path.display());
+    }
+    let session = std::fs::read_to_string(source.join("commands/session.rs")).expect("a source file");
+    assert_eq!(session.matches("stdout()").count(), 1, "the identifier of a fork");
+}
+
 pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut open = vec![folder.to_owned()];

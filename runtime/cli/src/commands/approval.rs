@@ -1,6 +1,5 @@
 //! `toolcell approval`: calls that a person allowed for always.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -9,6 +8,7 @@ use crate::approval::saved_approvals::{self, Remembered};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
+use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
 /// See and take back what you allowed for always when you were asked.
@@ -56,10 +56,7 @@ impl Approval {
         let (file, all) = read(environment)?;
         match self {
             Self::List(List { json: true }) => {
-                let mut out = std::io::stdout().lock();
-                serde_json::to_writer_pretty(&mut out, &all).map_err(std::io::Error::from)?;
-                writeln!(out)?;
-                out.flush()?;
+                print_pretty(&all)?;
             }
             Self::List(List { json: false }) => list(&all, console)?,
             Self::Forget(Forget { number, .. }) => {

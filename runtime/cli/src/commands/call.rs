@@ -1,6 +1,6 @@
 //! `toolcell call`: one call of one tool.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::sync::Arc;
 
 use clap::Args;
@@ -19,6 +19,7 @@ use crate::flags::PolicyFlags;
 use crate::scratch::overlay::Scratch;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
+use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, content, receipt};
 use crate::ui::terminal::{FAINT, text};
 
@@ -76,7 +77,7 @@ impl Call {
                 "tool": self.tool, "content": [], "structured": null, "error": error, "receipt": null,
             });
             // Standard error has it as well.
-            let _ = writeln!(std::io::stdout(), "{object}");
+            let _ = print_line(&object);
         }
         ended
     }
@@ -147,9 +148,7 @@ impl Call {
                 "error": outcome.result.as_ref().err().map(error_object),
                 "receipt": outcome.receipt,
             });
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "{object}")?;
-            return out.flush();
+            return print_line(&object);
         }
         console.write(|s| {
             if let Ok(output) = &outcome.result {

@@ -1,6 +1,6 @@
 //! `toolcell config`: what is configured, by whom, and whether it can be used.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
+use crate::ui::render::json::{print_line, print_pretty};
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Text, WARN, text};
 use anstyle::Style;
 
@@ -68,9 +69,7 @@ impl Config {
         match self {
             Self::Check(command) => command.run(overrides, environment, console),
             Self::Schema(_) => {
-                let mut out = io::stdout().lock();
-                writeln!(out, "{:#}", schema::json_schema())?;
-                out.flush()?;
+                print_pretty(&schema::json_schema())?;
                 Ok(Exit::Ok)
             }
         }
@@ -98,9 +97,7 @@ impl Check {
                 .into_iter()
                 .map(|(key, value, origin)| (key, json!({ "value": value, "from": origin.to_string() })))
                 .collect();
-            let mut out = io::stdout().lock();
-            writeln!(out, "{}", json!({ "settings": settings }))?;
-            out.flush()?;
+            print_line(&json!({ "settings": settings }))?;
         } else {
             console.write(|s| print(s, &settings, &rows, environment))?;
         }

@@ -1,6 +1,6 @@
 //! `toolcell policy explain`: what tools could do together.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -16,6 +16,7 @@ use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
 use anstyle::Style;
 
@@ -117,9 +118,7 @@ impl Explain {
                 "combinations": paths,
                 "guard": format!("{:?}", settings.flow.value).to_lowercase(),
             });
-            let mut out = io::stdout().lock();
-            writeln!(out, "{object}")?;
-            out.flush()?;
+            print_line(&object)?;
         } else {
             console.write(|s| print(s, &rows, &paths, &settings))?;
         }

@@ -1,9 +1,8 @@
 //! `toolcell run`: one turn of the loop.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::agent::setup::AgentFlags;
 use crate::config::Overrides;
@@ -12,6 +11,7 @@ use crate::error::{Exit, Failure};
 use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner};
 use crate::ui::render::Console;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::text;
 
 /// Longest prompt from standard input, in bytes.
@@ -115,7 +115,7 @@ impl Run {
             let mut line = failure.to_json();
             line.insert("type".into(), "not_started".into());
             // Standard error has it as well.
-            let _ = writeln!(std::io::stdout(), "{}", Value::Object(line));
+            let _ = print_line(&line);
         }
         failure
     }

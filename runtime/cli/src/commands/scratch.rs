@@ -1,6 +1,5 @@
 //! `toolcell scratch`: what tools changed with `--scratch`.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -11,6 +10,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay::{self, Changed};
 use crate::ui::render::Console;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::text;
 
 /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
@@ -194,8 +194,6 @@ fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
             })
         })
         .collect();
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::Value::Array(changes))?;
-    out.flush()?;
+    print_line(&changes)?;
     Ok(Exit::Ok)
 }

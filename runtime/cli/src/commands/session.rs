@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{EventSink as _, SessionStore};
@@ -19,6 +18,7 @@ use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner, store_failure};
 use crate::ui::hints::AllowHints;
 use crate::ui::render::Console;
+use crate::ui::render::json::{self, print_line};
 use crate::ui::render::turn::TurnView;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, inert_line, text};
 
@@ -176,9 +176,7 @@ impl List {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let all = store.list().await.map_err(store_failure)?;
         if self.json {
-            let mut out = io::stdout().lock();
-            writeln!(out, "{}", json!(all))?;
-            out.flush()?;
+            print_line(&all)?;
             return Ok(Exit::Ok);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -292,9 +290,9 @@ impl Export {
     async fn run(self, store: &dyn SessionStore) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?;
         let lines = store.export(&id).await.map_err(store_failure)?;
-        let mut out = io::stdout().lock();
-        out.write_all(lines.as_bytes())?;
-        out.flush()?;
+        for line in lines.lines() {
+            json::print(line)?;
+        }
         Ok(Exit::Ok)
     }
 }

@@ -1,6 +1,6 @@
 //! `toolcell tool calibrate`: limits from what a tool really uses.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,6 +19,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::ui::escape;
+use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, receipt};
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, text};
 
@@ -176,15 +177,13 @@ impl Calibrate {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), json!(value)))
                 .collect();
-            let mut out = io::stdout().lock();
             let object = json!({
                 "answered": answered,
                 "failed": failed,
                 "used": { "fuel": most.fuel, "wall_us": most.wall_us, "memory": most.memory, "output": most.output },
                 "proposed": proposed,
             });
-            writeln!(out, "{object}")?;
-            return out.flush();
+            return print_line(&object);
         }
         console.write(|s| {
             s.err.styled(

@@ -1,7 +1,7 @@
 //! `toolcell tool inspect`: what a component is, what its imports prove, and what it says of its tools or of itself as a
 //! hook.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 use clap::Args;
@@ -21,6 +21,7 @@ use crate::flags::PolicyFlags;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
 
 /// Show what a component can do: its tools or what it does as a hook, its imports in plain words, its size and digest.
@@ -71,9 +72,7 @@ impl Inspect {
         };
         let report = Report::new(&wanted, &inspected, &others, environment);
         if self.json {
-            let mut out = io::stdout().lock();
-            writeln!(out, "{}", report.json())?;
-            out.flush()?;
+            print_line(&report.json())?;
         } else {
             console.write(|s| report.print(s))?;
         }

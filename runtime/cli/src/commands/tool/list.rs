@@ -1,7 +1,5 @@
 //! `toolcell tool list`: every tool that is known by name.
 
-use std::io::Write as _;
-
 use clap::Args;
 use serde_json::json;
 
@@ -10,6 +8,7 @@ use crate::config::{self, ComponentSource, Overrides, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
+use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
 
 /// List the tools that ship with Toolcell and those of the configuration.
@@ -66,9 +65,7 @@ impl List {
                     })
                 })
                 .collect();
-            let mut out = std::io::stdout().lock();
-            writeln!(out, "{}", serde_json::Value::Array(array))?;
-            out.flush()?;
+            print_line(&array)?;
         } else {
             console.write(|s| {
                 for (tool, component) in &listed {

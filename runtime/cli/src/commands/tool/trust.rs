@@ -1,7 +1,5 @@
 //! `toolcell tool trust`, `trusted` and `forget`: components of projects that may run.
 
-use std::io::Write as _;
-
 use clap::Args;
 
 use crate::components::loader::ComponentLoader;
@@ -11,6 +9,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
+use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
 /// Let a component run that this project brings (`project:NAME`).
@@ -110,10 +109,7 @@ impl Trusted {
     pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let all = read(environment)?;
         if self.json {
-            let mut out = std::io::stdout().lock();
-            serde_json::to_writer_pretty(&mut out, &all).map_err(std::io::Error::from)?;
-            writeln!(out)?;
-            out.flush()?;
+            print_pretty(&all)?;
             return Ok(Exit::Ok);
         }
         if all.is_empty() {

@@ -14,6 +14,7 @@ pub(crate) mod console;
 pub(crate) mod content;
 pub(crate) mod failure;
 pub(crate) mod held;
+pub(crate) mod json;
 pub(crate) mod lines;
 pub(crate) mod receipt;
 pub(crate) mod turn;

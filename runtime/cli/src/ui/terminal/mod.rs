@@ -23,7 +23,7 @@ mod text;
 mod typed;
 
 pub(crate) use exhibit::Exhibit;
-pub(crate) use foreign::escape::{inert_line, is_hidden};
+pub(crate) use foreign::escape::{MAX_MARKS, inert_line, is_hidden, is_mark, is_unsafe};
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
 pub(crate) use question::{Answer, Asking, Choice, Fact, Question};

@@ -62,6 +62,11 @@ pub(crate) fn is_hidden(c: char) -> bool {
     )
 }
 
+/// Whether a character must not reach a terminal as it is: one that controls, hides, reorders, or has no agreed glyph.
+pub(crate) fn is_unsafe(c: char) -> bool {
+    c.is_control() || is_hidden(c) || is_odd(c)
+}
+
 /// Whether terminals and fonts disagree about a character, or have none for it.
 fn is_odd(c: char) -> bool {
     !c.is_ascii()
