@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
@@ -47,6 +48,8 @@ impl Terminal {
         let open = || -> Stdio { OwnedFd::from(slave.try_clone().unwrap()).into() };
         let mut command = person.command(command);
         command
+            // A job of its own, as a shell makes one.
+            .process_group(0)
             .env("TERM", term)
             .env("NO_COLOR", "1")
             .stdin(open())
@@ -68,14 +71,36 @@ impl Terminal {
         tcsetwinsize(&self.master, size(columns, rows)).unwrap();
     }
 
-    /// What Ctrl-C sends.
-    pub(crate) fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+    /// Sends a signal to the program.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until the program is stopped.
+    pub(crate) fn wait_for_stop(&self) {
+        let pid = Pid::from_child(&self.child);
+        let status = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap().1;
+        assert!(status.stopped(), "{status:?}");
     }
 
     /// How the terminal treats what is typed.
     pub(crate) fn modes(&self) -> Termios {
         tcgetattr(&self.slave).unwrap()
+    }
+
+    /// Waits for the prompt of a question and types an answer as a user does: each key by itself, and with the digits that
+    /// the prompt names, if it does.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, answer: &str) -> &mut Self {
+        self.wait_for("Enter: ");
+        let prompt = &self.seen[..self.at];
+        let prompt = &prompt[prompt.rfind("your answer").unwrap()..];
+        let digits: String = prompt.chars().filter(char::is_ascii_digit).take(2).collect();
+        for key in answer.chars().chain(digits.chars()) {
+            // What is shown was taken.
+            self.keys(&key.to_string()).wait_for(&key.to_string());
+        }
+        self.keys("\n")
     }
 
     /// Types keys.

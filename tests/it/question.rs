@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ fn a_forged_question_stays_behind_the_gutter_at_any_width() {
             &json!({ "path": "out.txt", "content": forged, "? fake": "\u{2028}? fake" }),
         );
         let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", columns, 50);
-        terminal.wait_for(PROMPT).keys("n").keys("\n").wait_for("1 call");
+        terminal.answer("n").wait_for("1 call");
         let rows = physical_lines(&terminal, columns.into());
         let questions = rows.iter().filter(|row| row.starts_with('?')).count();
         assert_eq!(questions, 1, "{rows:#?}");
@@ -121,7 +122,7 @@ fn a_question_fits_the_screen_whatever_it_is_about() {
         "path": "out.txt", "content": "word ".repeat(20_000), "many": many, "z": "last"
     }));
     let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", 60, 24);
-    terminal.wait_for(PROMPT).keys("v").keys("\n");
+    terminal.answer("v");
     let question = &terminal.seen[terminal.seen.find("? `").unwrap()..];
     assert!(question.lines().count() <= 24, "{question}");
     assert!(question.contains("lines are left out here"), "{question}");
@@ -133,13 +134,8 @@ fn a_question_fits_the_screen_whatever_it_is_about() {
     terminal
         .wait_for("lines 22 to 42 of ")
         .wait_for("Enter or q: ")
-        .keys("q")
-        .keys("\n");
-    terminal
-        .wait_for("wants to run with")
-        .wait_for(PROMPT)
-        .keys("n")
-        .keys("\n");
+        .keys("q\n");
+    terminal.wait_for("wants to run with").answer("n");
     terminal.wait_for("1 call");
 }
 
@@ -147,7 +143,7 @@ fn a_question_fits_the_screen_whatever_it_is_about() {
 fn screen_of(terminal: &mut Terminal, rows: usize) -> Vec<String> {
     terminal.wait_for(PROMPT);
     let lines: Vec<String> = terminal.lines().into_iter().map(str::to_owned).collect();
-    terminal.keys("n").keys("\n").wait_for("1 call");
+    terminal.keys("n").wait_for("n").keys("\n").wait_for("1 call");
     lines[lines.len().saturating_sub(rows)..].to_vec()
 }
 
@@ -187,7 +183,7 @@ fn a_low_terminal_shows_what_is_asked_beside_the_answers() {
 fn a_path_with_blanks_does_not_read_as_our_words() {
     let person = asked_about(&json!({ "path": "out.txt is allowed by your rules", "content": "a" }));
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
-    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    terminal.answer("n").wait_for("1 call");
     let quoted = format!(
         "/path leads to `{}/out.txt is allowed by your rules`",
         person.work().display()
@@ -200,7 +196,7 @@ fn long_texts_are_shown_by_start_end_length_and_digest() {
     let content = format!("start {} end", "x".repeat(5_000));
     let person = asked_about(&json!({ "content": content, "path": "out.txt" }));
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
-    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    terminal.answer("n").wait_for("1 call");
     for part in [
         "\"start xxx",
         "xxx end\"",
@@ -216,7 +212,7 @@ fn long_texts_are_shown_by_start_end_length_and_digest() {
 fn the_question_names_what_the_tool_can_reach() {
     let person = hello();
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
-    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    terminal.answer("n").wait_for("1 call");
     let work = person.work();
     let reach = format!(
         "it belongs to `files`, which can change files in `{}`",
@@ -230,7 +226,7 @@ fn the_question_names_what_the_tool_can_reach() {
 fn names_that_look_like_others_are_flagged() {
     let person = asked_about(&json!({ "path": "p\u{430}ypal.txt", "content": "a" }));
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
-    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
+    terminal.answer("n").wait_for("1 call");
     let flag = "! /path mixes letters of several writings: `p\\u{430}ypal.txt`";
     assert!(terminal.seen.contains(flag), "{}", terminal.seen);
 }
@@ -238,12 +234,17 @@ fn names_that_look_like_others_are_flagged() {
 #[test]
 fn what_was_typed_before_a_question_does_not_answer_it() {
     let person = hello();
-    for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes"] {
+    for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes", "\n"] {
         let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
         // Nothing stands there yet.
         terminal.keys(early);
-        terminal.wait_for("does not answer it").wait_for(PROMPT);
-        terminal.keys("n").keys("\n").wait_for("1 call");
+        terminal.wait_for("are no answer; they are discarded");
+        // However slowly the rest of it comes: without the digits of the prompt nothing is an answer.
+        terminal.wait_for(PROMPT).keys("y").wait_for("y").keys("\n");
+        terminal
+            .wait_for("none of the answers")
+            .answer("n")
+            .wait_for("1 call");
         assert_eq!(terminal.end(), Some(0));
         assert!(!wrote(&person), "{early:?}");
     }
@@ -252,40 +253,51 @@ fn what_was_typed_before_a_question_does_not_answer_it() {
 #[test]
 fn a_paste_does_not_answer_a_question() {
     let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
     for paste in [
+        "y\n",
+        "yes\n",
         "\u{1b}[200~y\n\u{1b}[201~",
         "y\ny\n",
-        "yes please do\n",
         "y\u{1b}[200~\n\u{1b}[201~",
+        "yes please do\n",
     ] {
-        terminal
-            .wait_for(PROMPT)
-            .keys(paste)
-            .wait_for("does not answer it");
+        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        terminal.wait_for(PROMPT).keys(paste).wait_for("are no answer");
+        terminal.wait_for(PROMPT).keys(paste).wait_for("no");
+        terminal.answer("n").wait_for("1 call");
+        assert!(!wrote(&person), "{}", terminal.seen);
     }
-    terminal.wait_for(PROMPT).keys("n\n").wait_for("1 call");
-    assert!(!wrote(&person), "{}", terminal.seen);
+}
+
+#[test]
+fn after_a_paste_digits_of_the_prompt_make_an_answer() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    terminal.wait_for(PROMPT).keys("y\n").wait_for("are no answer");
+    terminal
+        .wait_for("your answer and ")
+        .answer("y")
+        .wait_for("1 call");
+    assert!(wrote(&person), "{}", terminal.seen);
 }
 
 #[test]
 fn always_is_shown_and_confirmed_after_a_time_to_read() {
     let person = hello();
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
-    terminal.wait_for(PROMPT).keys("t\n");
+    terminal.answer("t");
     terminal
         .wait_for("never ask about `files_write` again?")
         .wait_for("with any arguments");
     let shown = Instant::now();
     // Too early to be an answer.
     terminal.keys("y\n");
-    terminal.wait_for("does not answer it").wait_for(PROMPT);
+    terminal.wait_for("are no answer").wait_for("your answer and ");
     assert!(shown.elapsed() >= Duration::from_millis(900));
     terminal
-        .keys("n\n")
+        .answer("n")
         .wait_for("wants to run with")
-        .wait_for(PROMPT)
-        .keys("y\n")
+        .answer("y")
         .wait_for("1 call");
     assert!(wrote(&person));
     let listed = person.run(&["approval", "list", "--json"]).ended(0).json();
@@ -299,8 +311,7 @@ fn a_question_is_drawn_anew_when_the_terminal_is_resized() {
     terminal.wait_for(PROMPT).resize(40, 20);
     terminal
         .wait_for("wants to run with")
-        .wait_for(PROMPT)
-        .keys("y\n")
+        .answer("y")
         .wait_for("1 call");
     assert!(wrote(&person));
 }
@@ -308,23 +319,49 @@ fn a_question_is_drawn_anew_when_the_terminal_is_resized() {
 #[test]
 fn the_terminal_is_as_it_was_after_a_question_however_it_ends() {
     let person = hello();
-    for (keys, code) in [("n\n", Some(0)), ("\u{4}", Some(0))] {
-        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
-        let before = terminal.modes().local_modes;
-        assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
-        terminal.wait_for(PROMPT);
-        assert!(!terminal.modes().local_modes.contains(LocalModes::ICANON));
-        terminal.keys(keys);
-        terminal.wait_for("1 call");
-        assert_eq!(terminal.end(), code);
-        assert_eq!(terminal.modes().local_modes, before);
-    }
     let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
     let before = terminal.modes().local_modes;
-    terminal.wait_for(PROMPT).interrupt();
-    assert_eq!(terminal.end(), Some(130));
+    assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
+    terminal.wait_for(PROMPT);
+    assert!(!terminal.modes().local_modes.contains(LocalModes::ICANON));
+    terminal.keys("\u{4}").wait_for("1 call");
+    assert_eq!(terminal.end(), Some(0));
     assert_eq!(terminal.modes().local_modes, before);
+    for (signal, code) in [
+        (Signal::INT, 130),
+        (Signal::TERM, 130),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+        (Signal::USR1, 138),
+        (Signal::ALARM, 142),
+    ] {
+        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        terminal.wait_for(PROMPT).signal(signal);
+        assert_eq!(terminal.end(), Some(code), "{signal:?}");
+        assert_eq!(terminal.modes().local_modes, before, "{signal:?}");
+        // Pastes are not marked any more.
+        terminal.wait_for("\u{1b}[?2004l");
+    }
     assert!(!wrote(&person));
+}
+
+#[test]
+fn a_stopped_question_gives_the_terminal_back_and_returns() {
+    let person = hello();
+    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+    let before = terminal.modes().local_modes;
+    terminal.wait_for(PROMPT).signal(Signal::TSTP);
+    terminal.wait_for_stop();
+    assert_eq!(terminal.modes().local_modes, before);
+    terminal.wait_for("\u{1b}[?2004l").signal(Signal::CONT);
+    terminal
+        .wait_for("\u{1b}[?2004h")
+        .wait_for("wants to run with")
+        .answer("y")
+        .wait_for("1 call");
+    assert_eq!(terminal.end(), Some(0));
+    assert_eq!(terminal.modes().local_modes, before);
+    assert!(wrote(&person));
 }
 
 #[test]
@@ -339,9 +376,8 @@ fn what_was_typed_early_is_kept_for_the_next_prompt_of_chat() {
         .wait_for("wants to run with")
         .keys("and then this");
     terminal
-        .wait_for("does not answer it")
-        .wait_for(PROMPT)
-        .keys("n\n");
+        .wait_for("are no answer; they are kept for the next")
+        .answer("n");
     terminal
         .wait_for("1 call")
         .wait_for("› ")

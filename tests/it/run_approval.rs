@@ -138,11 +138,14 @@ mod at_a_terminal {
     fn run_command(person: &Person, command: &[&str], answers: &[&str]) -> (String, Option<i32>) {
         let mut terminal = Terminal::start(person, command, "dumb", 100, 40);
         for answer in answers {
-            if terminal.wait_for_any(&[", then Enter: ", " 1 call · "]) == 1 {
-                let code = terminal.end();
-                return (terminal.seen.clone(), code);
-            }
-            terminal.keys(answer);
+            match terminal.wait_for_any(&["your answer", "  pattern, then Enter: ", " 1 call · "]) {
+                0 => terminal.answer(answer),
+                1 => terminal.keys(&format!("{answer}\n")),
+                _ => {
+                    let code = terminal.end();
+                    return (terminal.seen.clone(), code);
+                }
+            };
         }
         terminal.wait_for(" 1 call · ");
         let code = terminal.end();
@@ -153,7 +156,7 @@ mod at_a_terminal {
     fn the_question_shows_exactly_what_will_run_and_escapes_it() {
         let person = asking();
         person.file("script.json", script("\u{1b}[2J\u{202e}hello"));
-        let (seen, code) = run(&person, &["n\n"]);
+        let (seen, code) = run(&person, &["n"]);
         assert_eq!(code, Some(0));
         assert!(seen.contains(r"\u001b[2J\u{202e}hello"), "{seen}");
         assert!(seen.contains("\"path\": \"out.txt\""), "{seen}");
@@ -174,7 +177,7 @@ mod at_a_terminal {
         person.file("script.json", json!({ "steps": steps }).to_string());
         let mut command = RUN;
         command[7] = "evil.wasm";
-        let (seen, _) = run_command(&person, &command, &["n\n"]);
+        let (seen, _) = run_command(&person, &command, &["n"]);
         let question = &seen[seen.find("wants to run with").unwrap()..];
         for part in [
             "! the description of `probe` has 1 hidden or control characters",
@@ -188,11 +191,11 @@ mod at_a_terminal {
     fn yes_holds_once_and_always_holds_for_these_arguments() {
         let person = asking();
         let out = person.work().join("out.txt");
-        let (seen, _) = run(&person, &["y\n"]);
+        let (seen, _) = run(&person, &["y"]);
         assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello", "{seen}");
         std::fs::remove_file(&out).unwrap();
 
-        let (seen, _) = run(&person, &["a\n", "y\n"]);
+        let (seen, _) = run(&person, &["a", "y"]);
         assert!(seen.contains("wants to run with"), "{seen}");
         std::fs::remove_file(&out).unwrap();
         let (seen, _) = run(&person, &[]);
@@ -202,7 +205,7 @@ mod at_a_terminal {
 
         // Other arguments are another question.
         person.file("script.json", script("other"));
-        let (seen, _) = run(&person, &["n\n"]);
+        let (seen, _) = run(&person, &["n"]);
         assert!(seen.contains("wants to run with"), "{seen}");
         assert!(!out.exists());
     }
@@ -212,7 +215,7 @@ mod at_a_terminal {
         let person = asking();
         let out = person.work().join("out.txt");
         // Nothing for the path; for the content first a pattern that does not match it.
-        let typed = ["p\n", "bye*\n", "h*\n", "\n", "y\n"];
+        let typed = ["p", "bye*", "h*", "", "y"];
         let (seen, code) = run(&person, &typed);
         assert_eq!(code, Some(0), "{seen}");
         assert!(seen.contains("does not match"), "{seen}");
@@ -220,7 +223,7 @@ mod at_a_terminal {
         for (content, asked) in [("house", false), ("mouse", true)] {
             std::fs::remove_file(&out).unwrap();
             person.file("script.json", script(content));
-            let (seen, _) = run(&person, &["y\n"]);
+            let (seen, _) = run(&person, &["y"]);
             assert_eq!(seen.contains("wants to run with"), asked, "{seen}");
             assert_eq!(std::fs::read_to_string(&out).unwrap(), content);
         }
@@ -237,15 +240,20 @@ mod at_a_terminal {
             json!([])
         );
         person.file("script.json", script("house"));
-        let (seen, _) = run(&person, &["n\n"]);
+        let (seen, _) = run(&person, &["n"]);
         assert!(seen.contains("wants to run with"), "{seen}");
     }
 
     #[test]
     fn the_end_of_input_is_no() {
         let person = asking();
+        let mut terminal = Terminal::start(&person, &RUN, "dumb", 100, 40);
         // Ctrl-D on an empty line.
-        let (seen, code) = run(&person, &["\u{4}"]);
+        terminal
+            .wait_for(", then Enter: ")
+            .keys("\u{4}")
+            .wait_for("1 call");
+        let (code, seen) = (terminal.end(), &terminal.seen);
         assert_eq!(code, Some(0), "{seen}");
         assert!(!person.work().join("out.txt").exists());
     }

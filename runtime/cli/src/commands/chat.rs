@@ -78,6 +78,7 @@ impl Chat {
         };
         let mut lines = Lines::new(environment, console)?;
         if lines.is_terminal() {
+            console.keep_typed();
             console.note("/help shows what can be said; Ctrl-D leaves");
         }
         let mut last = Exit::Ok;

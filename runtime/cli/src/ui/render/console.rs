@@ -1,6 +1,7 @@
 //! Standard output for data, standard error for everything else, and a line about what takes long.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ struct Questions {
     turn: Mutex<()>,
     /// What was typed and answered none, for the next prompt.
     typed: Mutex<String>,
+    /// Whether there is a next prompt.
+    keeps_typed: AtomicBool,
     held: Held,
     size: Size,
     colour: bool,
@@ -83,6 +86,7 @@ impl Console {
         let asking = Questions {
             turn: Mutex::default(),
             typed: Mutex::default(),
+            keeps_typed: AtomicBool::new(false),
             held: held.clone(),
             size: Size::of_error(environment),
             colour: wants_colour(environment, terminals.stderr),
@@ -126,7 +130,14 @@ impl Console {
         let questions = &self.asking;
         let _turn = questions.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let _pause = self.pause()?;
-        let mut asking = Asking::open(questions.size, questions.colour, questions.is_dumb, is_withdrawn)?;
+        let keeps_typed = questions.keeps_typed.load(Ordering::Relaxed);
+        let mut asking = Asking::open(
+            questions.size,
+            questions.colour,
+            questions.is_dumb,
+            keeps_typed,
+            is_withdrawn,
+        )?;
         let answer = ask(&mut asking);
         let typed = asking.close();
         questions
@@ -135,6 +146,11 @@ impl Console {
             .unwrap_or_else(PoisonError::into_inner)
             .push_str(&typed);
         answer
+    }
+
+    /// From now on a prompt follows questions, and [`take_typed`](Self::take_typed) is called for it.
+    pub(crate) fn keep_typed(&self) {
+        self.asking.keeps_typed.store(true, Ordering::Relaxed);
     }
 
     /// What was typed while questions were asked and answered none of them.

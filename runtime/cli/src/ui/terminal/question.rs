@@ -4,25 +4,25 @@
 //! is asked, what it can reach, and what the answers mean. All of it fits on the screen at once, so that no part of it can
 //! be scrolled out, and while it stands there nothing else is written. When the terminal is resized it is drawn anew.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Stderr, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unicode_width::UnicodeWidthChar as _;
 
 use super::exhibit::Exhibit;
+use super::keyboard::{Keyboard, resumptions};
 use super::screen::{FAINT, NAME, STRONG, Screen, WARN};
 use super::size::Size;
 use super::text::{Name, Text, text};
-use super::typed::{Keyboard, MAX_KEYS, Typed, Watch};
+use super::typed::{KeyReader, MAX_TYPED, Pace, Typed, Watch, as_text};
 
 /// Time for which a question stands on the screen before it can be answered, where the answer holds for longer than once.
 pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
 
 /// Fewest lines for what a question is about, on however low a terminal.
 const MIN_LINES: usize = 4;
-
-/// Most bytes of a line that come at once where any text can be typed.
-const MAX_LINE_AT_ONCE: usize = 256;
 
 /// Most characters of a name in what stands below a question, the first of these with which all of it fits on the screen.
 const LONGEST: [usize; 4] = [400, 120, 60, 30];
@@ -74,6 +74,15 @@ pub(crate) struct Choice {
     pub(crate) means: &'static str,
 }
 
+/// What is prompted for.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// One of the answers to a question.
+    Answer,
+    /// Text that decides nothing, with this prompt.
+    Text(&'static str),
+}
+
 /// What the user said.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -86,21 +95,30 @@ pub(crate) enum Answer {
 }
 
 /// The terminal while questions are asked.
+///
+/// Once anything was typed that is no answer, further keys may belong to it. From then on an answer has to contain digits
+/// that appear with the prompt, so that it cannot have been typed, copied or scripted before.
 pub(crate) struct Asking<'a> {
     err: Screen<Stderr>,
     size: Size,
-    keyboard: Keyboard,
+    keys: KeyReader<Keyboard>,
     is_withdrawn: &'a dyn Fn() -> bool,
     /// What was typed and is no answer.
     aside: String,
-    marks_pastes: bool,
+    /// Whether a prompt follows at which it appears again.
+    keeps_typed: bool,
+    /// Whether something was typed that is no answer.
+    needs_digits: bool,
 }
 
 struct Waiting<'a> {
     is_withdrawn: &'a dyn Fn() -> bool,
     size: Size,
     drawn: Option<(usize, usize)>,
-    out: Stderr,
+    resumptions: u64,
+    screen: &'a mut Screen<Stderr>,
+    keeps_typed: bool,
+    is_early: bool,
     echoed: Vec<char>,
 }
 
@@ -109,7 +127,13 @@ impl Watch for Waiting<'_> {
         if (self.is_withdrawn)() {
             return Some(Typed::Withdrawn);
         }
-        (self.size.now() != self.drawn).then_some(Typed::Resized)
+        let is_same = self.size.now() == self.drawn && resumptions() == self.resumptions;
+        (!is_same).then_some(Typed::Redraw)
+    }
+
+    fn early(&mut self) {
+        self.is_early = true;
+        let _ = note_aside(self.screen, self.keeps_typed);
     }
 
     fn echo(&mut self, c: Option<char>) {
@@ -133,15 +157,14 @@ impl Watch for Waiting<'_> {
                 "\u{8} \u{8}".repeat(width)
             }
         };
-        let _ = self
-            .out
-            .write_all(shown.as_bytes())
-            .and_then(|()| self.out.flush());
+        let out = self.screen.inner();
+        let _ = out.write_all(shown.as_bytes()).and_then(|()| out.flush());
     }
 }
 
 impl<'a> Asking<'a> {
-    /// Takes the terminal over. `is_withdrawn` says when nobody waits for an answer any more.
+    /// Takes the terminal over. `is_withdrawn` says when nobody waits for an answer any more, and `keeps_typed` whether a
+    /// prompt follows for what is typed and is no answer.
     ///
     /// # Errors
     /// When standard input is no terminal.
@@ -149,18 +172,18 @@ impl<'a> Asking<'a> {
         size: Size,
         colour: bool,
         is_dumb: bool,
+        keeps_typed: bool,
         is_withdrawn: &'a dyn Fn() -> bool,
     ) -> io::Result<Self> {
-        let mut asking = Self {
+        Ok(Self {
             err: Screen::new(io::stderr(), colour, size),
             size,
-            keyboard: Keyboard::open()?,
+            keys: KeyReader::new(Keyboard::open(!is_dumb)?),
             is_withdrawn,
             aside: String::new(),
-            marks_pastes: !is_dumb,
-        };
-        asking.mark_pastes(true)?;
-        Ok(asking)
+            keeps_typed,
+            needs_digits: false,
+        })
     }
 
     /// Asks, and waits for one of the answers.
@@ -169,25 +192,36 @@ impl<'a> Asking<'a> {
         while attempts < ATTEMPTS {
             attempts += 1;
             let has_more = self.draw(question)?;
-            let typed = self.typed("  your answer, then Enter: ", question.is_lasting, MAX_KEYS)?;
+            let reading = if question.is_lasting {
+                READING_TIME
+            } else {
+                Duration::ZERO
+            };
+            let (typed, digits) = self.typed(Wanted::Answer, reading)?;
             match typed {
                 Typed::Line(line) => {
-                    let line = line.trim();
+                    let answer = match &digits {
+                        Some(digits) => line.trim().strip_suffix(digits.as_str()),
+                        None => Some(line.trim()),
+                    };
                     let is_chosen = |choice: &&Choice| {
-                        line == choice.word || line.chars().eq(std::iter::once(choice.key))
+                        answer.is_some_and(|answer| {
+                            answer == choice.word || answer.chars().eq(std::iter::once(choice.key))
+                        })
                     };
                     if let Some(choice) = question.choices.iter().find(is_chosen) {
                         return Ok(Answer::Key(choice.key));
                     }
-                    if let (true, "v", Some(exhibit)) = (has_more, line, &question.exhibit) {
+                    if let (true, Some("v"), Some(exhibit)) = (has_more, answer, &question.exhibit) {
                         self.page(exhibit)?;
                         attempts = 0;
                     } else {
                         self.err.line("  this is none of the answers")?;
+                        self.needs_digits = true;
                     }
                 }
-                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
-                Typed::Resized => attempts -= 1,
+                Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
+                Typed::Redraw => attempts -= 1,
                 Typed::End | Typed::Withdrawn => return Ok(Answer::Nothing),
             }
         }
@@ -198,10 +232,13 @@ impl<'a> Asking<'a> {
     pub(crate) fn line(&mut self, question: Text) -> io::Result<Answer> {
         for _ in 0..ATTEMPTS {
             self.err.line(question.clone())?;
-            match self.typed("  pattern, then Enter: ", false, MAX_LINE_AT_ONCE)? {
+            match self
+                .typed(Wanted::Text("  pattern, then Enter: "), Duration::ZERO)?
+                .0
+            {
                 Typed::Line(line) => return Ok(Answer::Line(line)),
-                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
-                Typed::Resized => {}
+                Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
+                Typed::Redraw => {}
                 Typed::End | Typed::Withdrawn => return Ok(Answer::Nothing),
             }
         }
@@ -213,48 +250,58 @@ impl<'a> Asking<'a> {
         self.err.line(text)
     }
 
-    /// Gives the terminal back. What was typed and is no answer.
-    pub(crate) fn close(mut self) -> String {
-        let _ = self.mark_pastes(false);
+    /// Gives the terminal back. Returns what was typed and is no answer, where a prompt follows for it.
+    pub(crate) fn close(self) -> String {
         self.aside
     }
 
-    /// Sets aside what was typed before, asks, and waits for a line.
-    fn typed(&mut self, prompt: &'static str, is_lasting: bool, most: usize) -> io::Result<Typed> {
+    /// Sets aside what was typed before, prompts, and waits for a line. Returns the digits that an answer has to end with.
+    fn typed(&mut self, wanted: Wanted, reading: Duration) -> io::Result<(Typed, Option<String>)> {
         self.err.flush()?;
-        let earliest = Instant::now() + if is_lasting { READING_TIME } else { Duration::ZERO };
         let mut waiting = Waiting {
             is_withdrawn: self.is_withdrawn,
             size: self.size,
             drawn: self.size.now(),
-            out: io::stderr(),
+            resumptions: resumptions(),
+            screen: &mut self.err,
+            keeps_typed: self.keeps_typed,
+            is_early: false,
             echoed: Vec::new(),
         };
-        let (before, end) = self.keyboard.drain(earliest, &mut waiting);
-        if !before.trim().is_empty() {
-            self.set_aside(&before)?;
+        let (before, end) = self.keys.drain(reading, &mut waiting);
+        if waiting.is_early {
+            self.needs_digits = true;
+            set_aside(&mut self.aside, self.keeps_typed, &before);
         }
         if let Some(end) = end {
-            return Ok(end);
+            return Ok((end, None));
         }
-        self.err.styled(STRONG, prompt)?;
-        self.err.flush()?;
-        let typed = self.keyboard.line(most, &mut waiting);
+        let digits = self.needs_digits.then(digits);
+        let (prompt, pace) = match (wanted, &digits) {
+            (Wanted::Answer, None) => (Text::from("  your answer, then Enter: "), Pace::KeyByKey),
+            (Wanted::Answer, Some(digits)) => (
+                text!(
+                    "  your answer and {} (y{}), then Enter: ",
+                    Name(digits),
+                    Name(digits)
+                ),
+                Pace::Line,
+            ),
+            (Wanted::Text(prompt), _) => (prompt.into(), Pace::Line),
+        };
+        waiting.screen.styled(STRONG, prompt)?;
+        waiting.screen.flush()?;
+        let typed = self.keys.line(pace, &mut waiting);
         self.err.end_line()?;
         self.err.flush()?;
-        Ok(typed)
+        Ok((typed, digits))
     }
 
-    fn set_aside(&mut self, text: &str) -> io::Result<()> {
-        let text = super::typed::as_text(text.as_bytes());
-        if self.aside.len() + text.len() <= super::typed::MAX_TYPED {
-            self.aside.push_str(&text);
-        }
-        self.err.styled(
-            FAINT,
-            "  what was typed before the question stood here, or pasted, does not answer it and is kept for the next prompt",
-        )?;
-        self.err.end_line()
+    /// Sets aside what came at once.
+    fn set_aside_pasted(&mut self, pasted: &str) -> io::Result<()> {
+        self.needs_digits = true;
+        set_aside(&mut self.aside, self.keeps_typed, pasted);
+        note_aside(&mut self.err, self.keeps_typed)
     }
 
     /// Draws the question. Whether something of what it is about is left out.
@@ -355,25 +402,44 @@ impl<'a> Asking<'a> {
             if end >= lines.len() {
                 return Ok(());
             }
-            match self.typed("  Enter or q: ", false, MAX_KEYS)? {
+            match self.typed(Wanted::Text("  Enter or q: "), Duration::ZERO)?.0 {
                 Typed::Line(line) if line.trim() == "q" => return Ok(()),
                 Typed::Line(_) => at = end,
-                Typed::Pasted(pasted) => self.set_aside(&pasted)?,
-                Typed::Resized => at = 0,
+                Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
+                Typed::Redraw => at = 0,
                 Typed::End | Typed::Withdrawn => return Ok(()),
             }
         }
     }
+}
 
-    /// Has the terminal mark what is pasted (bracketed paste), so that it is told from what is typed.
-    fn mark_pastes(&mut self, on: bool) -> io::Result<()> {
-        if self.marks_pastes {
-            let out = self.err.inner();
-            out.write_all(if on { b"\x1b[?2004h" } else { b"\x1b[?2004l" })?;
-            out.flush()?;
-        }
-        Ok(())
+/// Two digits that nobody can know before they appear.
+fn digits() -> String {
+    let random = RandomState::new().build_hasher().finish();
+    (10 + random % 90).to_string()
+}
+
+/// Sets text aside for the next prompt, if there is one.
+fn set_aside(aside: &mut String, is_kept: bool, text: &str) {
+    let text = as_text(text.as_bytes());
+    if is_kept && !text.trim().is_empty() && aside.len() + text.len() <= MAX_TYPED {
+        aside.push_str(&text);
     }
+}
+
+/// Says what becomes of keys that are no answer.
+fn note_aside(screen: &mut Screen<Stderr>, is_kept: bool) -> io::Result<()> {
+    screen.end_open_line()?;
+    screen.styled(
+        FAINT,
+        if is_kept {
+            "  keys from before the prompt, or several at once, are no answer; they are kept for the next message"
+        } else {
+            "  keys from before the prompt, or several at once, are no answer; they are discarded"
+        },
+    )?;
+    screen.end_line()?;
+    screen.flush()
 }
 
 impl Question {

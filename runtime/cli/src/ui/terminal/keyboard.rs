@@ -1,0 +1,223 @@
+//! Standard input while a question stands on the terminal: keys come one by one and are not echoed.
+//!
+//! The terminal is what it was before as soon as the question ends, however it ends: by an answer, by the end of the process,
+//! by a signal that ends it, and while it is stopped (Ctrl-Z). No program can do that for SIGKILL, and for crashes of the
+//! process itself (SIGSEGV and its kin): then `stty sane` does.
+
+#[cfg(not(unix))]
+pub(crate) use other::{Keyboard, restore, resumptions};
+#[cfg(unix)]
+pub(crate) use unix::{Keyboard, restore, resumptions};
+
+#[cfg(unix)]
+mod signals;
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{self, Write as _};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::time::{Duration, Instant};
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+
+    use crate::ui::terminal::typed::KeySource;
+
+    /// The terminal that a question took over.
+    struct Taken {
+        /// How it was before.
+        before: Termios,
+        /// Whether it was told to mark pastes.
+        marks_pastes: bool,
+    }
+
+    static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+
+    /// Number of times that the process was stopped in a question and continued.
+    static RESUMPTIONS: AtomicU64 = AtomicU64::new(0);
+
+    /// Standard input as a source of keys. Ctrl-C still makes a signal. Dropping it makes the terminal what it was.
+    pub(crate) struct Keyboard {
+        opened: Instant,
+    }
+
+    fn taken() -> MutexGuard<'static, Option<Taken>> {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    impl Taken {
+        /// Has keys come one by one. Nothing that was typed is thrown away.
+        fn apply(&self) -> io::Result<()> {
+            let mut keys = self.before.clone();
+            keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL;
+            keys.special_codes[SpecialCodeIndex::VMIN] = 1;
+            keys.special_codes[SpecialCodeIndex::VTIME] = 0;
+            tcsetattr(io::stdin(), OptionalActions::Now, &keys)?;
+            self.mark_pastes(true);
+            Ok(())
+        }
+
+        fn give_back(&self) {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+            self.mark_pastes(false);
+        }
+
+        /// Has the terminal mark what is pasted (bracketed paste), so that it is told from what is typed.
+        fn mark_pastes(&self, on: bool) {
+            if self.marks_pastes {
+                let mut out = io::stderr();
+                let _ = out
+                    .write_all(if on { b"\x1b[?2004h" } else { b"\x1b[?2004l" })
+                    .and_then(|()| out.flush());
+            }
+        }
+    }
+
+    /// Makes the terminal what it was before a question, where the process ends in the middle of one.
+    pub(crate) fn restore() {
+        if let Some(taken) = taken().take() {
+            taken.give_back();
+        }
+    }
+
+    /// Makes the terminal what it was while the process is stopped. Whether a question stands on it.
+    pub(super) fn suspend() -> bool {
+        let taken = taken();
+        if let Some(taken) = &*taken {
+            taken.give_back();
+        }
+        taken.is_some()
+    }
+
+    /// Takes the terminal over again after the process was stopped, if a question stands on it.
+    pub(super) fn resume() {
+        if let Some(taken) = &mut *taken() {
+            match tcgetattr(io::stdin()) {
+                // Whoever used it in the meantime may have changed it.
+                Ok(now) if now.local_modes.contains(LocalModes::ICANON) => taken.before = now,
+                _ => {}
+            }
+            let _ = taken.apply();
+            RESUMPTIONS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Number of times that the process was stopped in a question and continued.
+    pub(crate) fn resumptions() -> u64 {
+        RESUMPTIONS.load(Ordering::Relaxed)
+    }
+
+    impl Drop for Keyboard {
+        fn drop(&mut self) {
+            restore();
+        }
+    }
+
+    impl Keyboard {
+        /// Takes the terminal over.
+        ///
+        /// # Errors
+        /// When standard input is no terminal.
+        pub(crate) fn open(marks_pastes: bool) -> io::Result<Self> {
+            super::signals::listen();
+            let before = tcgetattr(io::stdin())?;
+            let taken = Taken { before, marks_pastes };
+            let mut place = self::taken();
+            taken.apply()?;
+            *place = Some(taken);
+            Ok(Self {
+                opened: Instant::now(),
+            })
+        }
+    }
+
+    impl KeySource for Keyboard {
+        fn now(&self) -> Duration {
+            self.opened.elapsed()
+        }
+
+        fn read(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>> {
+            let stdin = io::stdin();
+            // Shorter than a second.
+            let time = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(time.subsec_nanos()),
+            };
+            loop {
+                match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&time)) {
+                    Ok(0) => return Ok(None),
+                    Ok(_) => break,
+                    // A signal does not shorten the time.
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let mut bytes = vec![0; 4096];
+            match rustix::io::read(&stdin, &mut bytes) {
+                Ok(length) => {
+                    bytes.truncate(length);
+                    Ok(Some(bytes))
+                }
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Where keys cannot be read one by one, lines are.
+#[cfg(not(unix))]
+mod other {
+    use std::io;
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+    use std::time::{Duration, Instant};
+
+    use crate::ui::terminal::typed::KeySource;
+
+    pub(crate) struct Keyboard {
+        opened: Instant,
+        lines: Receiver<Vec<u8>>,
+    }
+
+    pub(crate) fn restore() {}
+
+    pub(crate) fn resumptions() -> u64 {
+        0
+    }
+
+    impl Keyboard {
+        pub(crate) fn open(_: bool) -> io::Result<Self> {
+            let (sender, lines) = channel();
+            // It ends with the process, or with the first line that nobody waits for.
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                while io::stdin().read_line(&mut line).is_ok_and(|length| length > 0) {
+                    let bytes = format!("{}\n", line.trim_end_matches(['\r', '\n'])).into_bytes();
+                    line.clear();
+                    if sender.send(bytes).is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(Self {
+                opened: Instant::now(),
+                lines,
+            })
+        }
+    }
+
+    impl KeySource for Keyboard {
+        fn now(&self) -> Duration {
+            self.opened.elapsed()
+        }
+
+        fn read(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>> {
+            match self.lines.recv_timeout(time) {
+                Ok(line) => Ok(Some(line)),
+                Err(RecvTimeoutError::Timeout) => Ok(None),
+                Err(RecvTimeoutError::Disconnected) => Ok(Some(Vec::new())),
+            }
+        }
+    }
+}
