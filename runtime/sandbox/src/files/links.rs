@@ -354,3 +354,20 @@ fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
         _ => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_counts_as_nothing() {
+        for (kind, is_nothing) in [
+            (io::ErrorKind::NotFound, true),
+            (io::ErrorKind::NotADirectory, true),
+            (io::ErrorKind::PermissionDenied, false),
+            (io::ErrorKind::Other, false),
+        ] {
+            assert_eq!(nothing::<()>(kind.into()).is_ok(), is_nothing, "{kind}");
+        }
+    }
+}

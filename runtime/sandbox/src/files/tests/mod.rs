@@ -6,6 +6,7 @@ mod fuzz;
 mod guest;
 mod links;
 mod listing;
+mod operations;
 mod overlay;
 mod quota;
 mod rights;
