@@ -211,18 +211,18 @@ fn a_setting_that_the_provider_does_not_know_or_cannot_use_is_refused_with_its_p
      hint: it is for `vertex`; take it out, or name the provider
     "#);
     insta::assert_snapshot!(refused("[provider]\ntemperature = 2.5\n", &[]), @r"
-    error: the temperature cannot be used
-      why: in ~/.config/toolcell/config.toml, line 2, column 15
+    error: the user configuration `~/.config/toolcell/config.toml` cannot be used
+      why: `2.5` is no temperature: it lies between 0 and 2
+           │ in ~/.config/toolcell/config.toml, line 2, column 15
            │   2 | temperature = 2.5
            │     |               ^^^
-     hint: a temperature lies between 0 and 2
     ");
     insta::assert_snapshot!(refused("[provider]\nmax_output_tokens = 0\n", &[]), @r"
-    error: an answer cannot have 0 tokens
-      why: in ~/.config/toolcell/config.toml, line 2, column 21
+    error: the user configuration `~/.config/toolcell/config.toml` cannot be used
+      why: an answer cannot have 0 tokens; allow at least 1
+           │ in ~/.config/toolcell/config.toml, line 2, column 21
            │   2 | max_output_tokens = 0
            │     |                     ^
-     hint: allow at least 1
     ");
     // What a file says of its own provider does not disturb another one that a flag chooses.
     let person = Person::new();

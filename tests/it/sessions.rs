@@ -11,7 +11,8 @@ use toolcell_agent::{Agent, FnTool};
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::message::CallRequest;
 use toolcell_core::{Content, Message, Part, SessionStore as _};
-use toolcell_providers::openai::{OpenAi, Options};
+use toolcell_providers::Connection;
+use toolcell_providers::openai::OpenAi;
 use toolcell_providers::scripted::{Script, Scripted};
 use toolcell_store::SqliteStore;
 
@@ -105,11 +106,10 @@ async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() 
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let asked = Arc::new(AtomicUsize::new(0));
     let server = tokio::spawn(serve(listener, asked.clone()));
-    let mut options = Options::new("m");
-    options.base_url = url;
+    let model = Connection::new("m").with_base_url(url);
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(dir.path().join("sessions.sqlite")).unwrap());
-    let agent = Agent::builder(OpenAi::new(options).unwrap())
+    let agent = Agent::builder(OpenAi::new(model).unwrap())
         .tool(echo())
         .store(store.clone())
         .build()

@@ -13,6 +13,9 @@
 //!
 //! What requests cost by a table of the user's prices is in [`price`].
 //!
+//! The five providers over HTTP are one [`HttpProvider`] that differs in its protocol: a [`Connection`] says what is asked
+//! and how it is reached, and the type of a protocol what only that one knows.
+//!
 //! All options are plain values. Nothing here reads the environment (the one exception is the system's certificate
 //! store, where `SSL_CERT_FILE` and `SSL_CERT_DIR` name another), and nothing is printed. Keys are kept in [`ApiKey`] and
 //! are cut out of every error.
@@ -44,6 +47,6 @@ pub mod text_calls;
 mod token;
 
 pub use error::SetupError;
-pub use http::{HttpOptions, RetryPolicy};
+pub use http::{Connection, HttpOptions, HttpProvider, RetryPolicy};
 pub use key::ApiKey;
 pub use token::{Token, TokenSource};

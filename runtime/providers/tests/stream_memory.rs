@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use toolcell_core::provider::{Delta, Request};
 use toolcell_core::{Part, Provider};
-use toolcell_providers::ApiKey;
-use toolcell_providers::openai::{OpenAi, Options};
+use toolcell_providers::Connection;
+use toolcell_providers::openai::OpenAi;
 
 /// Bytes of the answer, and of each of its deltas.
 const ANSWER: usize = 8 << 20;
@@ -45,11 +45,12 @@ async fn serve(listener: TcpListener) {
 #[tokio::test]
 async fn a_long_answer_costs_a_few_times_its_size() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut options = Options::new("m");
-    options.base_url = format!("http://{}", listener.local_addr().unwrap());
-    options.api_key = Some(ApiKey::new("sk-planted-0123456789"));
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let connection = Connection::new("m")
+        .with_base_url(url)
+        .with_key("sk-planted-0123456789");
     tokio::spawn(serve(listener));
-    let provider = OpenAi::new(options).unwrap();
+    let provider = OpenAi::new(connection).unwrap();
     peak();
     let before = peak();
     let mut stream = provider.stream(Request::default());

@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let component = std::fs::read("tools/prebuilt/text.wasm")?;
     let text = sandbox.load("text", &component).await?;
 
-    // A real model: `OpenAi::new(openai::Options::new("gpt-5").with_key(key))?`.
+    // A real model: `OpenAi::new(Connection::new("gpt-5").with_key(key))?`.
     let agent = Agent::builder(Offline::new())
         .tools(text.tools(Policy::granting(["read=."])?))
         .instructions("Answer in one sentence.")

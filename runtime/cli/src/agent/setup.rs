@@ -8,8 +8,7 @@ use toolcell_agent::budget::Budget;
 use toolcell_agent::{Agent, BuildError, Hook, LoopPolicy, preset};
 use toolcell_core::{SessionStore, Tool};
 
-use crate::agent::model::{self, ProviderName, ToolCalls};
-use crate::agent::{prices, subagents};
+use crate::agent::{model, prices, subagents};
 use crate::approval::project_rules;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::components::data_flow;
@@ -20,6 +19,7 @@ use crate::components::selection;
 use crate::components::tool_lint;
 use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
+use crate::config::provider::ProviderFlags;
 use crate::config::units::Span;
 use crate::config::user_files::user_file_shown;
 use crate::config::{self, Overrides, Settings};
@@ -64,30 +64,8 @@ pub(crate) struct AgentFlags {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 struct ModelFlags {
-    /// Which kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
-    #[arg(long, value_name = "NAME")]
-    provider: Option<ProviderName>,
-
-    /// Name of the model; for `scripted`, the file with its turns.
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
-
-    /// Where the provider listens, such as `http://localhost:11434/v1`.
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-
-    /// The environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY].
-    #[arg(long, value_name = "VARIABLE")]
-    api_key_env: Option<String>,
-
-    /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
-    /// calling: `hermes`, `labels`, `tool-tag`, `action` [default: native].
-    #[arg(long, value_name = "WAY")]
-    tool_calls: Option<ToolCalls>,
-
-    /// How much the model shall reason, in the provider's words, such as `low` or `high`.
-    #[arg(long, value_name = "EFFORT")]
-    reasoning: Option<String>,
+    #[command(flatten)]
+    provider: ProviderFlags,
 
     /// Requests to the model in one turn [default: 50].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -129,12 +107,7 @@ impl AgentFlags {
         overrides.flow = self.flow;
         overrides.budget.clone_from(&self.budget);
         let model = &self.model;
-        overrides.provider = model.provider;
-        overrides.model.clone_from(&model.model);
-        overrides.base_url.clone_from(&model.base_url);
-        overrides.api_key_env.clone_from(&model.api_key_env);
-        overrides.tool_calls = model.tool_calls;
-        overrides.reasoning.clone_from(&model.reasoning);
+        overrides.provider = model.provider.0.clone();
         overrides.max_steps = model.max_steps;
         overrides.deadline = model.deadline.map(|span| span.0);
         overrides.preset.clone_from(&model.preset);

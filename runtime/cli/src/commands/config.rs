@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::agent::model;
-use crate::config::layers::VARIABLES;
+use crate::config::layers;
 use crate::config::user_files::{USER_FILE, user_file};
 use crate::config::{self, AgentSettings, Origin, Overrides, Settings, hooks, limits, schema};
 use crate::environment::Environment;
@@ -39,7 +39,7 @@ Environment variables:
 {}
 
 A build with the feature `otel` (`cargo build --release --features otel`) also reads OTEL_EXPORTER_OTLP_ENDPOINT and the other
-standard variables of OpenTelemetry, and sends traces and metrics there; nothing that anybody said is among them.", variables()))]
+standard variables of OpenTelemetry, and sends traces and metrics there; nothing that anybody said is among them.", variables_help()))]
 pub(crate) struct Check {
     /// Print one JSON object.
     #[arg(long)]
@@ -47,9 +47,11 @@ pub(crate) struct Check {
 }
 
 /// The variables, one a line, for the help.
-fn variables() -> String {
-    let lines = VARIABLES.map(|(name, what)| format!("  {name:21} {what}"));
-    lines.join("\n")
+fn variables_help() -> String {
+    let lines = layers::variables()
+        .into_iter()
+        .map(|(name, what)| format!("  {name:21} {what}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Print the JSON Schema of the configuration file, for editors.
@@ -121,7 +123,7 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
         )),
         None => rows.push((
             "loop.max_steps".into(),
-            model::default_max_steps().to_string(),
+            config::settings::default_max_steps().to_string(),
             Origin::Default,
         )),
     }

@@ -119,8 +119,7 @@ fn of_table(
             fail(format!("the agent `{key}` cannot have 0 steps"), steps.span()).hint("allow at least 1"),
         );
     }
-    let mut provider = ProviderSettings::default();
-    provider.set(&table.provider, source)?;
+    let provider = ProviderSettings::of_table(&table.provider, source);
     let mut own_budget = SourcedBudget::default();
     for (budget, origin) in budget::of_table(&table.budget, source) {
         own_budget.set(budget, origin);

@@ -32,19 +32,23 @@ use crate::ui::terminal::text;
 pub(crate) const PROJECT_FILE: &str = "toolcell.toml";
 
 /// Every variable that Toolcell reads, and what it sets.
-pub(crate) const VARIABLES: [(&str, &str); 8] = [
-    ("TOOLCELL_CONFIG", "the person's configuration file"),
-    ("TOOLCELL_PROVIDER", "provider.name"),
-    ("TOOLCELL_MODEL", "provider.model"),
-    ("TOOLCELL_BASE_URL", "provider.base_url"),
-    ("TOOLCELL_API_KEY_ENV", "provider.api_key_env"),
-    ("TOOLCELL_MAX_STEPS", "loop.max_steps"),
-    ("TOOLCELL_DEADLINE", "loop.deadline"),
-    (
-        "TOOLCELL_LOG",
-        "what is logged to standard error, such as `debug`",
-    ),
-];
+pub(crate) fn variables() -> Vec<(&'static str, String)> {
+    let provider = ProviderSettings::SPECS
+        .iter()
+        .filter_map(|spec| Some((spec.variable?, format!("provider.{}", spec.key))));
+    let fixed = |name, what: &str| (name, what.to_owned());
+    std::iter::once(fixed("TOOLCELL_CONFIG", "the user's configuration file"))
+        .chain(provider)
+        .chain([
+            fixed("TOOLCELL_MAX_STEPS", "loop.max_steps"),
+            fixed("TOOLCELL_DEADLINE", "loop.deadline"),
+            fixed(
+                "TOOLCELL_LOG",
+                "what is logged to standard error, such as `debug`",
+            ),
+        ])
+        .collect()
+}
 
 /// Reads every layer.
 ///
@@ -151,7 +155,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     } = file;
     settings.deny = deny_lines(deny, source, &environment.cwd);
     settings.secrets.clone_from(secrets);
-    settings.provider.set(provider, source)?;
+    settings.provider = ProviderSettings::of_table(provider, source);
     settings.log = log_settings(log, source, environment);
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
     set(&mut settings.preset, turn.preset.as_ref(), source);
@@ -244,7 +248,7 @@ fn check_preset(preset: Option<&Sourced<String>>) -> Result<(), Failure> {
 }
 
 fn check_variables(environment: &Environment) -> Result<(), Failure> {
-    let known: Vec<&str> = VARIABLES.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = variables().into_iter().map(|(name, _)| name).collect();
     match environment
         .names_with_prefix("TOOLCELL_")
         .find(|name| !known.contains(name))
@@ -277,11 +281,7 @@ fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result
             origin: Origin::Variable(name),
         }))
     }
-    let provider = &mut settings.provider;
-    provider.name = value(environment, "TOOLCELL_PROVIDER")?.or(provider.name.take());
-    provider.model = value(environment, "TOOLCELL_MODEL")?.or(provider.model.take());
-    provider.base_url = value(environment, "TOOLCELL_BASE_URL")?.or(provider.base_url.take());
-    provider.api_key_env = value(environment, "TOOLCELL_API_KEY_ENV")?.or(provider.api_key_env.take());
+    settings.provider.read_variables(environment)?;
     settings.max_steps = value(environment, "TOOLCELL_MAX_STEPS")?.or(settings.max_steps.take());
     settings.deadline = value::<Span>(environment, "TOOLCELL_DEADLINE")?
         .map(|deadline| Sourced {
@@ -289,9 +289,9 @@ fn apply_variables(settings: &mut Settings, environment: &Environment) -> Result
             origin: deadline.origin,
         })
         .or(settings.deadline.take());
-    settings.variables = VARIABLES
-        .iter()
-        .map(|(name, _)| *name)
+    settings.variables = variables()
+        .into_iter()
+        .map(|(name, _)| name)
         .filter(|name| environment.var(name).is_some())
         .collect();
     Ok(())
@@ -305,24 +305,7 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
         hooks,
         ..
     } = settings;
-    if let Some(name) = overrides.provider {
-        provider.name = Some(Sourced::flag("--provider", name));
-    }
-    if let Some(model) = &overrides.model {
-        provider.model = Some(Sourced::flag("--model", model.clone()));
-    }
-    if let Some(base_url) = &overrides.base_url {
-        provider.base_url = Some(Sourced::flag("--base-url", base_url.clone()));
-    }
-    if let Some(name) = &overrides.api_key_env {
-        provider.api_key_env = Some(Sourced::flag("--api-key-env", name.clone()));
-    }
-    if let Some(tool_calls) = overrides.tool_calls {
-        provider.tool_calls = Some(Sourced::flag("--tool-calls", tool_calls));
-    }
-    if let Some(effort) = &overrides.reasoning {
-        provider.reasoning = Some(Sourced::flag("--reasoning", effort.clone()));
-    }
+    provider.overlay(&overrides.provider);
     if let Some(max_steps) = overrides.max_steps {
         settings.max_steps = Some(Sourced::flag("--max-steps", max_steps));
     }

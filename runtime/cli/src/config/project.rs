@@ -23,12 +23,11 @@ use super::forbid::{
 use super::limits::{self, NamedLimit};
 use super::names::TakenNames;
 use super::parse::Parsed;
-use super::settings::{GrantLine, Overrides, Settings, ToolSettings};
+use super::settings::{GrantLine, Overrides, Settings, ToolSettings, default_max_steps};
 use super::source::{Origin, Source, Sourced};
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use super::units::Span;
 use super::user_files::user_file_shown;
-use crate::agent::model::default_max_steps;
 use crate::config::grants::ResolvedGrant;
 use crate::environment::Environment;
 use crate::error::Failure;

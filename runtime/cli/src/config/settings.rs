@@ -17,7 +17,6 @@ use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
 use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
-use crate::agent::model::{ProviderName, ToolCalls};
 use crate::components::builtin::{self, Shipped};
 use crate::config::grants::{self, FlagGrant, ResolvedGrant};
 use crate::config::own_directories::own_places;
@@ -138,18 +137,8 @@ pub(crate) struct GrantLine {
 pub(crate) struct Overrides {
     /// `--config`
     pub(crate) config: Option<PathBuf>,
-    /// `--provider`
-    pub(crate) provider: Option<ProviderName>,
-    /// `--model`
-    pub(crate) model: Option<String>,
-    /// `--base-url`
-    pub(crate) base_url: Option<String>,
-    /// `--api-key-env`
-    pub(crate) api_key_env: Option<String>,
-    /// `--tool-calls`
-    pub(crate) tool_calls: Option<ToolCalls>,
-    /// `--reasoning`
-    pub(crate) reasoning: Option<String>,
+    /// `--provider`, `--model` and the other flags of the provider
+    pub(crate) provider: ProviderSettings,
     /// `--max-steps`
     pub(crate) max_steps: Option<u32>,
     /// `--deadline`
@@ -168,6 +157,11 @@ pub(crate) struct Overrides {
     pub(crate) limits: Vec<FlagLimit>,
     /// `--budget`
     pub(crate) budget: Vec<NamedBudget>,
+}
+
+/// Requests to the model in one turn, where nothing else is set.
+pub(crate) fn default_max_steps() -> u32 {
+    toolcell_agent::LoopPolicy::default().max_steps
 }
 
 impl Settings {

@@ -1,22 +1,19 @@
 //! The body of a Messages request.
 
-use std::sync::atomic::Ordering;
-
 use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
-use super::{Anthropic, CacheTime, WIRE};
+use super::{CacheTime, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
 /// Longest identifier of a call that is sent.
 const MAX_ID_BYTES: usize = 64;
 
 /// The body for a request. The same request gives the same bytes.
-pub(super) fn body(request: &Request, provider: &Anthropic) -> Value {
-    let limit = provider.max_output_tokens.load(Ordering::Relaxed);
+pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<CacheTime>) -> Value {
     let mut body = json!({
-        "model": provider.info.model,
+        "model": model,
         "max_tokens": request.max_output_tokens.unwrap_or(limit),
         "messages": messages(request),
         "stream": true,
@@ -60,7 +57,7 @@ pub(super) fn body(request: &Request, provider: &Anthropic) -> Value {
             "schema": schema::closed(wanted.as_value()),
         });
     }
-    if let Some(time) = provider.cache {
+    if let Some(time) = cache {
         mark(&mut body, time);
     }
     body

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 
-use super::WIRE;
+use super::{Schemas, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
 /// What stands for the signature of a call that another model made; the service takes it for any.
@@ -14,14 +14,14 @@ use crate::{fallback_text, opaque, sanitize, schema};
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The body for a request. The same request gives the same bytes.
-pub(super) fn body(request: &Request, model: &str, lowers: bool) -> Value {
+pub(super) fn body(request: &Request, model: &str, schemas: Schemas) -> Value {
     let mut body = json!({"contents": contents(request, takes_files_in_results(model))});
     if !request.instructions.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.instructions}]});
     }
     // An empty list of declarations is refused.
     if !request.tools.is_empty() {
-        let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, lowers)).collect();
+        let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, schemas)).collect();
         body["tools"] = json!([{"functionDeclarations": declarations}]);
         let config = match &request.tool_choice {
             ToolChoice::Auto => None,
@@ -68,9 +68,9 @@ fn takes_files_in_results(model: &str) -> bool {
     version.is_some_and(|version| version >= 3)
 }
 
-fn declaration(tool: &ToolSpec, lowers: bool) -> Value {
+fn declaration(tool: &ToolSpec, schemas: Schemas) -> Value {
     let mut declaration = json!({"name": tool.name, "description": tool.description});
-    if !lowers {
+    if schemas == Schemas::Json {
         declaration["parametersJsonSchema"] = schema::plain_root(tool.input.as_value());
     } else if let Some(parameters) = schema::gemini(tool.input.as_value()) {
         declaration["parameters"] = parameters;

@@ -9,40 +9,25 @@ use rustls::RootCertStore;
 use url::Url;
 
 use super::HttpOptions;
+use super::protocol::Header;
 use crate::{ApiKey, SetupError};
 
 /// A base URL that was checked.
 #[derive(Debug, Clone)]
-pub(crate) struct Endpoint {
+pub(super) struct Endpoint {
     base: String,
-    pub(crate) host: String,
+    pub(super) host: String,
 }
 
 impl Endpoint {
-    /// Refuses to go on without a key where the provider itself listens, which answers nobody without one.
-    pub(crate) fn check_key(
-        &self,
-        is_own: bool,
-        provider: &str,
-        key: Option<&ApiKey>,
-    ) -> Result<(), SetupError> {
-        if is_own && key.is_none() {
-            return Err(SetupError::MissingKey {
-                provider: provider.into(),
-                host: self.host.clone(),
-            });
-        }
-        Ok(())
-    }
-
     /// The URL of a path below the base.
-    pub(crate) fn at(&self, path: &str) -> String {
+    pub(super) fn at(&self, path: &str) -> String {
         format!("{}/{path}", self.base)
     }
 }
 
 /// Checks a base URL: `http` or `https`, with a host, without user, query and fragment.
-pub(crate) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
+pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     let refused = |reason: &str| {
         // A password in the URL does not belong into an error.
         let shown = match Url::parse(base_url) {
@@ -79,7 +64,7 @@ pub(crate) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
 }
 
 /// A header from text; `secret` values are not shown by `Debug` and not kept in HTTP/2 tables.
-pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<(HeaderName, HeaderValue), SetupError> {
+pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<Header, SetupError> {
     let refused = || SetupError::Header { name: name.into() };
     let header: HeaderName = name.parse().map_err(|_| refused())?;
     let mut value: HeaderValue = value.parse().map_err(|_| refused())?;
@@ -88,7 +73,7 @@ pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<(HeaderNam
 }
 
 /// The header of a key or token that is sent as `Authorization: Bearer` (RFC 6750).
-pub(crate) fn bearer(key: &ApiKey) -> Result<(HeaderName, HeaderValue), SetupError> {
+pub(crate) fn bearer(key: &ApiKey) -> Result<Header, SetupError> {
     header("authorization", &format!("Bearer {}", key.expose()), true)
 }
 

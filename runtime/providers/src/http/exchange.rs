@@ -1,13 +1,13 @@
-//! One request to a model with its retries, as every wire does it.
+//! One request to a model with its retries, as every provider does it.
 //!
-//! A [`Protocol`] says what to send and how to read the answer; everything else is here: time limits, retries before the
-//! first delta, the end of the stream, and errors without secrets.
+//! A [`Protocol`] says what to send and how to read the answer; what happens between is here: time limits, retries before
+//! the first delta, the end of the stream, and errors without secrets.
 
 use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
@@ -15,6 +15,8 @@ use toolcell_core::{ProviderError, Redactor};
 
 use super::client::{chain, client, refuses_tls};
 use super::failure::{bounded, of_response};
+use super::protocol::{Decoder, Header, Progress, Protocol};
+use super::provider::Exchange;
 use super::retry::Failure;
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
@@ -42,68 +44,14 @@ const LINGER: Duration = Duration::from_secs(5);
 const MAX_ADAPTATIONS: u32 = 8;
 
 /// What goes over the wire.
-pub(crate) struct Outgoing {
-    pub(crate) url: String,
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) body: Value,
-}
-
-/// How far a decoder has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// More must come.
-    Open,
-    /// The answer is complete; what may follow is of little worth.
-    Settled,
-    /// The wire's end marker was read.
-    Done,
-}
-
-/// Reads the events of one answer.
-pub(crate) trait Decoder: Send {
-    /// Takes one event.
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure>;
-
-    /// Everything was read and the answer is complete.
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure>;
-}
-
-/// One request of one provider.
-pub(crate) trait Protocol: Send + Sync {
-    type Decoder: Decoder;
-
-    const FRAMING: Framing;
-
-    /// What to send.
-    fn outgoing(&self) -> Outgoing;
-
-    /// A decoder for the answer.
-    fn decoder(&self) -> Self::Decoder;
-
-    /// An empty answer to be filled.
-    fn answer(&self) -> ResponseBuilder;
-
-    /// What must be there before each attempt, such as an access token.
-    ///
-    /// # Errors
-    /// When it is not there; the request is not sent.
-    fn prepare(&mut self) -> impl Future<Output = Result<(), ProviderError>> + Send {
-        std::future::ready(Ok(()))
-    }
-
-    /// What the request holds beside the key of the provider and must stand in no error.
-    fn secret(&self) -> Option<&ApiKey> {
-        None
-    }
-
-    /// Changes the request so that a server that refused it may accept it. `false` when there is nothing to change.
-    fn adapt(&mut self, _error: &ProviderError) -> bool {
-        false
-    }
+pub(super) struct Outgoing {
+    pub(super) url: String,
+    pub(super) headers: Vec<Header>,
+    pub(super) body: Value,
 }
 
 /// A provider's connection.
-pub(crate) struct Http {
+pub(super) struct Http {
     provider: String,
     client: reqwest::Client,
     options: HttpOptions,
@@ -112,7 +60,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(provider: &str, options: HttpOptions, key: Option<ApiKey>) -> Result<Self, SetupError> {
+    pub(super) fn new(provider: &str, options: HttpOptions, key: Option<ApiKey>) -> Result<Self, SetupError> {
         Ok(Self {
             provider: provider.into(),
             client: client(&options)?,
@@ -123,9 +71,9 @@ impl Http {
     }
 
     /// Sends a request, and again where that may help, and reads the answer.
-    pub(crate) async fn exchange<W: Protocol>(
+    pub(super) async fn exchange<P: Protocol>(
         &self,
-        mut wire: W,
+        mut exchange: Exchange<'_, P>,
         out: &mut Emitter,
     ) -> Result<Completion, ProviderError> {
         let deadline = self.options.deadline.map(|d| Instant::now() + d);
@@ -133,19 +81,19 @@ impl Http {
         let mut retries = 0;
         let mut adaptations = 0;
         loop {
-            wire.prepare().await?;
-            let redactor = match wire.secret() {
+            exchange.authorize().await?;
+            let redactor = match exchange.secret() {
                 None => self.redactor.clone(),
                 token => redactor(self.key.iter().chain(token), &self.options),
             };
-            let failure = match self.attempt(&wire, &redactor, deadline, out).await {
+            let failure = match self.attempt(&exchange, &redactor, deadline, out).await {
                 Ok(completion) => return Ok(completion),
-                Err(failure) => self.without_secrets(failure, wire.secret(), &redactor),
+                Err(failure) => self.without_secrets(failure, exchange.secret(), &redactor),
             };
             if out.has_emitted() {
                 return Err(failure.error);
             }
-            let pause = if adaptations < MAX_ADAPTATIONS && wire.adapt(&failure.error) {
+            let pause = if adaptations < MAX_ADAPTATIONS && exchange.adapt(&failure.error) {
                 adaptations += 1;
                 Duration::ZERO
             } else {
@@ -175,14 +123,14 @@ impl Http {
         }
     }
 
-    async fn attempt<W: Protocol>(
+    async fn attempt<P: Protocol>(
         &self,
-        wire: &W,
+        exchange: &Exchange<'_, P>,
         redactor: &Redactor,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, Failure> {
-        let Outgoing { url, headers, body } = wire.outgoing();
+        let Outgoing { url, headers, body } = exchange.outgoing().map_err(Failure::fatal)?;
         let body = serde_json::to_vec(&body).map_err(|e| {
             Failure::fatal(self.error(ProviderErrorKind::InvalidRequest, format!("it is no JSON: {e}")))
         })?;
@@ -217,22 +165,22 @@ impl Http {
             )));
         }
         // Asked for a stream, some servers answer in one piece all the same.
-        let whole = W::FRAMING == Framing::Sse && media_type.starts_with("application/json");
-        let answer = wire.answer().redacting(redactor.clone());
-        self.read(wire, answer, response, whole, deadline, out).await
+        let whole = P::FRAMING == Framing::Sse && media_type.starts_with("application/json");
+        let answer = exchange.answer().redacting(redactor.clone());
+        self.read(exchange, answer, response, whole, deadline, out).await
     }
 
-    async fn read<W: Protocol>(
+    async fn read<P: Protocol>(
         &self,
-        wire: &W,
+        exchange: &Exchange<'_, P>,
         mut answer: ResponseBuilder,
         mut response: reqwest::Response,
         whole: bool,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, Failure> {
-        let mut decoder = wire.decoder();
-        let mut reader = Reader::new(W::FRAMING);
+        let mut decoder = exchange.decoder();
+        let mut reader = Reader::new(P::FRAMING);
         let mut limits = StreamLimits::new(self.options.progress_timeout);
         let mut collected = Vec::new();
         let mut progress = Progress::Open;

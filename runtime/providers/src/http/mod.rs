@@ -1,14 +1,20 @@
 //! Everything that the wires share of HTTP: the client, retries, time limits, and errors in one shape.
 
 mod client;
+mod connection;
 mod exchange;
 mod failure;
 mod options;
+mod protocol;
+mod provider;
 mod retry;
 mod stream_limits;
 
-pub(crate) use client::{Endpoint, bearer, endpoint, header};
-pub(crate) use exchange::{Decoder, Http, Outgoing, Progress, Protocol, error_in_stream, malformed};
+pub(crate) use client::{bearer, header};
+pub use connection::Connection;
+pub(crate) use exchange::{error_in_stream, malformed};
 pub use options::HttpOptions;
+pub(crate) use protocol::{Decoder, Header, Progress, Protocol};
+pub use provider::HttpProvider;
 pub(crate) use retry::Failure;
 pub use retry::RetryPolicy;

@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
 use toolcell_core::{Content, Message, Part, ToolSpec};
 
-use super::{Ollama, WIRE};
+use super::{Chat, Thinking, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
 /// The body for a request. The same request gives the same bytes.
-pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
+pub(super) fn body(request: &Request, model: &str, thinking: Thinking, settings: &Chat) -> Value {
     let mut body = json!({
-        "model": provider.info.model,
+        "model": model,
         "messages": messages(request),
         "stream": true,
     });
@@ -29,7 +29,7 @@ pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
         body["tools"] = tools.into();
     }
     let mut options = Map::new();
-    if let Some(context) = provider.context {
+    if let Some(context) = settings.context {
         options.insert("num_ctx".into(), context.into());
     }
     if let Some(limit) = request.max_output_tokens {
@@ -41,7 +41,9 @@ pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
     if !options.is_empty() {
         body["options"] = options.into();
     }
-    if let Some(effort) = request.reasoning_effort.as_deref() {
+    if let Some(effort) = request.reasoning_effort.as_deref()
+        && thinking == Thinking::Asked
+    {
         body["think"] = match effort {
             "none" | "off" | "false" => false.into(),
             "true" | "on" => true.into(),
@@ -51,7 +53,7 @@ pub(super) fn body(request: &Request, provider: &Ollama) -> Value {
     if let Some(wanted) = &request.response_schema {
         body["format"] = wanted.as_value().clone();
     }
-    if let Some(keep_alive) = &provider.keep_alive {
+    if let Some(keep_alive) = &settings.keep_alive {
         body["keep_alive"] = json!(keep_alive);
     }
     body

@@ -12,7 +12,7 @@ const MAX_ID_BYTES: usize = 40;
 
 /// What a server understands beside the common part of the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect(u8);
+pub(crate) struct Dialect(u8);
 
 impl Dialect {
     /// `stream_options`, which asks for the usage.
@@ -32,14 +32,6 @@ impl Dialect {
         let common = Self::STREAM_OPTIONS.0 | Self::PARALLEL_CALLS.0 | Self::EFFORT.0 | Self::TEMPERATURE.0;
         let own = Self::COMPLETION_TOKENS.0 | Self::CACHE_KEY.0;
         Self(if is_openai { common | own } else { common })
-    }
-
-    pub(super) fn bits(self) -> u8 {
-        self.0
-    }
-
-    pub(super) fn from_bits(bits: u8) -> Self {
-        Self(bits)
     }
 
     fn has(self, what: Self) -> bool {

@@ -36,10 +36,11 @@ use scan::{Scanner, Seen};
 /// A provider whose model calls tools in text.
 ///
 /// ```
-/// use toolcell_providers::ollama::{Ollama, Options};
+/// use toolcell_providers::Connection;
+/// use toolcell_providers::ollama::Ollama;
 /// use toolcell_providers::text_calls::{TextCalls, TextFormat};
 ///
-/// let model = TextCalls::new(Ollama::new(Options::new("gemma3"))?, TextFormat::Hermes);
+/// let model = TextCalls::new(Ollama::new(Connection::new("gemma3"))?, TextFormat::Hermes);
 /// # Ok::<(), toolcell_providers::SetupError>(())
 /// ```
 #[derive(Debug)]

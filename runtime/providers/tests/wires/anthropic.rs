@@ -4,22 +4,18 @@ use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
-use toolcell_providers::anthropic::{Anthropic, CacheTime, Options};
-use toolcell_providers::{ApiKey, SetupError};
+use toolcell_providers::anthropic::{Anthropic, CacheTime, Messages};
+use toolcell_providers::{Connection, SetupError};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
-fn options(server: &Server) -> Options {
-    let mut options = Options::new("model-x");
-    options.base_url = server.url("");
-    options.api_key = Some(ApiKey::new("sk-ant-planted"));
-    options.http = http();
-    options
+fn at(server: &Server) -> Connection {
+    connection("model-x", server.url("")).with_key("sk-ant-planted")
 }
 
 fn model(server: &Server) -> Anthropic {
-    Anthropic::new(options(server)).unwrap()
+    Anthropic::new(at(server)).unwrap()
 }
 
 /// Events with their names, as the service sends them.
@@ -362,9 +358,9 @@ async fn a_message_of_the_person_after_results_joins_them_behind() {
 #[tokio::test]
 async fn what_the_service_refuses_is_not_sent() {
     let server = Server::start([events(&hello_events())]).await;
-    let mut options = options(&server);
-    options.cache = Some(CacheTime::OneHour);
-    options.betas = vec!["a-1".into(), "b-2".into()];
+    let mut protocol = Messages::default();
+    protocol.cache = Some(CacheTime::OneHour);
+    protocol.betas = vec!["a-1".into(), "b-2".into()];
     let mut request = request(vec![
         Message::User { content: vec![] },
         Message::Assistant {
@@ -386,7 +382,8 @@ async fn what_the_service_refuses_is_not_sent() {
     .into();
     request.tool_choice = ToolChoice::Tool(ToolName::new("t").unwrap());
     request.reasoning_effort = Some("2000".into());
-    play(&Anthropic::new(options).unwrap(), request).await.1.unwrap();
+    let provider = Anthropic::with(at(&server), protocol).unwrap();
+    play(&provider, request).await.1.unwrap();
     let body = server.body();
     assert_eq!(server.received()[0].header("anthropic-beta"), Some("a-1,b-2"));
     assert_eq!(
@@ -478,14 +475,10 @@ async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
 async fn a_stream_that_ends_early_is_truncated_at_every_event() {
     let whole = hello_events();
     for count in 0..whole.len() - 2 {
-        let mut options = options(&Server::start([]).await);
         let server = Server::start([events(&whole[..count])]).await;
-        options.base_url = server.url("");
-        options.http.retry.retries = 0;
-        let error = play(&Anthropic::new(options).unwrap(), hello())
-            .await
-            .1
-            .unwrap_err();
+        let mut once = at(&server);
+        once.http.retry.retries = 0;
+        let error = play(&Anthropic::new(once).unwrap(), hello()).await.1.unwrap_err();
         assert_eq!(error.kind, ProviderErrorKind::Truncated, "after {count} events");
     }
     let server = Server::start([events(&whole[..whole.len() - 1])]).await;
@@ -585,10 +578,9 @@ async fn events_that_make_no_sense_do_not_break_the_answer() {
 #[test]
 fn a_missing_key_is_refused_only_where_one_is_needed() {
     assert!(matches!(
-        Anthropic::new(Options::new("model-x")),
+        Anthropic::new(Connection::new("model-x")),
         Err(SetupError::MissingKey { .. })
     ));
-    let mut options = Options::new("local");
-    options.base_url = "http://localhost:11434".into();
-    assert!(Anthropic::new(options).is_ok());
+    let local = Connection::new("local").with_base_url("http://localhost:11434");
+    assert!(Anthropic::new(local).is_ok());
 }

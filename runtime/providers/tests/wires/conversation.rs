@@ -11,7 +11,7 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{
     Blob, Content, Link, Message, Part, Provider, ProviderError, Schema, ToolName, ToolSpec,
 };
-use toolcell_providers::{HttpOptions, RetryPolicy};
+use toolcell_providers::{Connection, HttpOptions, RetryPolicy};
 
 pub(crate) fn tool(name: &str, description: &str, schema: Value) -> ToolSpec {
     ToolSpec {
@@ -132,6 +132,13 @@ pub(crate) fn rich(reasoning: Part) -> Request {
 }
 
 /// Quick retries, and limits that a test never waits for.
+/// A model at a server of these tests.
+pub(crate) fn connection(model: &str, url: impl Into<String>) -> Connection {
+    let mut connection = Connection::new(model).with_base_url(url);
+    connection.http = http();
+    connection
+}
+
 pub(crate) fn http() -> HttpOptions {
     let mut options = HttpOptions::default();
     options.retry = RetryPolicy {

@@ -7,22 +7,18 @@ use insta::assert_json_snapshot;
 use serde_json::json;
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
-use toolcell_providers::gemini::{Access, Gemini, Options, vertex_base_url};
-use toolcell_providers::{ApiKey, SetupError, Token, TokenSource};
+use toolcell_providers::gemini::{Access, Gemini, GenerateContent, vertex_base_url};
+use toolcell_providers::{ApiKey, Connection, SetupError, Token, TokenSource};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
-fn options(server: &Server, model: &str) -> Options {
-    let mut options = Options::new(model);
-    options.base_url = server.url("/v1beta");
-    options.api_key = Some(ApiKey::new("AIza-planted"));
-    options.http = http();
-    options
+fn at(server: &Server, model: &str) -> Connection {
+    connection(model, server.url("/v1beta")).with_key("AIza-planted")
 }
 
 fn model(server: &Server) -> Gemini {
-    Gemini::new(options(server, "gemini-3-pro")).unwrap()
+    Gemini::new(at(server, "gemini-3-pro")).unwrap()
 }
 
 const HELLO: &[&str] = &[
@@ -129,10 +125,7 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
         json!([{"text": "So it is."}, {"text": "", "thoughtSignature": "c2lnLXQ="}])
     );
     let other = Server::start([Reply::sse("data: [DONE]\n\n")]).await;
-    let mut options = toolcell_providers::openai::Options::new("m");
-    options.base_url = other.url("/v1");
-    options.http = http();
-    let openai = toolcell_providers::openai::OpenAi::new(options).unwrap();
+    let openai = toolcell_providers::openai::OpenAi::new(connection("m", other.url("/v1"))).unwrap();
     let _ = play(&openai, again).await;
     assert!(!other.received()[0].body.to_string().contains("c2lnLXQ="));
 }
@@ -148,7 +141,7 @@ async fn a_conversation_of_another_model_goes_out() {
     request.response_schema = Some(std::sync::Arc::new(
         Schema::parse(r#"{"type":"object"}"#).unwrap(),
     ));
-    let provider = Gemini::new(options(&server, "models/gemini-2.5-flash")).unwrap();
+    let provider = Gemini::new(at(&server, "models/gemini-2.5-flash")).unwrap();
     play(&provider, request).await.1.unwrap();
     assert_json_snapshot!(server.body(), @r#"
     {
@@ -392,23 +385,28 @@ async fn errors_are_told_by_kind() {
 #[tokio::test]
 async fn vertex_takes_a_token() {
     let server = Server::start([Reply::events(HELLO)]).await;
-    let mut options = Options::vertex("gemini-3-pro", "p1", "europe-west4");
     assert_eq!(
-        options.base_url,
+        vertex_base_url("p1", "europe-west4"),
         "https://europe-west4-aiplatform.googleapis.com/v1/projects/p1/locations/europe-west4/publishers/google"
     );
     assert_eq!(
         vertex_base_url("p1", "global"),
         "https://aiplatform.googleapis.com/v1/projects/p1/locations/global/publishers/google"
     );
-    assert!(matches!(
-        Gemini::new(options.clone()),
-        Err(SetupError::MissingKey { .. })
-    ));
-    assert_eq!(options.access, Access::Token);
-    options.base_url = server.url("/v1/projects/p1/locations/l/publishers/google");
-    options.api_key = Some(ApiKey::new("ya29.planted"));
-    play(&Gemini::new(options).unwrap(), hello()).await.1.unwrap();
+    let vertex = GenerateContent::vertex();
+    assert_eq!(vertex.access, Access::Token);
+    let keyless = Connection::new("gemini-3-pro").with_base_url(vertex_base_url("p1", "global"));
+    assert_eq!(
+        Gemini::with(keyless, vertex).unwrap_err(),
+        SetupError::MissingKey {
+            provider: "vertex".into(),
+            host: "aiplatform.googleapis.com".into()
+        }
+    );
+    let url = server.url("/v1/projects/p1/locations/l/publishers/google");
+    let connection = connection("gemini-3-pro", url).with_key("ya29.planted");
+    let provider = Gemini::with(connection, vertex).unwrap();
+    play(&provider, hello()).await.1.unwrap();
     let received = &server.received()[0];
     assert_eq!(received.header("authorization"), Some("Bearer ya29.planted"));
     assert!(
@@ -422,10 +420,9 @@ async fn vertex_takes_a_token() {
 fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    let mut options = Options::vertex("gemini-3-pro", "p", "l");
-    options.base_url = server.url("/v1/projects/p/locations/l/publishers/google");
-    options.http = http();
-    options.tokens = Some(TokenSource::new(move || {
+    let url = server.url("/v1/projects/p/locations/l/publishers/google");
+    let mut connection = connection("gemini-3-pro", url);
+    connection.tokens = Some(TokenSource::new(move || {
         let number = count.fetch_add(1, Ordering::Relaxed);
         async move {
             match number {
@@ -437,7 +434,10 @@ fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
             }
         }
     }));
-    (Gemini::new(options).unwrap(), asked)
+    (
+        Gemini::with(connection, GenerateContent::vertex()).unwrap(),
+        asked,
+    )
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use toolcell_core::ProviderError;
 use toolcell_core::provider::{Delta, ProviderErrorKind};
-use toolcell_providers::openai::{OpenAi, Options};
-use toolcell_providers::{ApiKey, HttpOptions};
+use toolcell_providers::HttpOptions;
+use toolcell_providers::openai::OpenAi;
 
 use crate::conversation::*;
 use crate::loopback::{CERTIFICATE, Reply, Server};
@@ -303,11 +303,9 @@ async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
 #[tokio::test]
 async fn requests_go_through_a_proxy_that_is_named() {
     let proxy = Server::start([Reply::events(HELLO)]).await;
-    let mut options = Options::new("gpt-x");
-    options.base_url = "http://model.invalid/v1".into();
-    options.http = http();
-    options.http.proxy = Some(proxy.url(""));
-    play(&OpenAi::new(options).unwrap(), hello()).await.1.unwrap();
+    let mut connection = connection("gpt-x", "http://model.invalid/v1");
+    connection.http.proxy = Some(proxy.url(""));
+    play(&OpenAi::new(connection).unwrap(), hello()).await.1.unwrap();
     assert_eq!(
         proxy.received()[0].line,
         "POST http://model.invalid/v1/chat/completions HTTP/1.1"
@@ -318,14 +316,11 @@ async fn requests_go_through_a_proxy_that_is_named() {
 async fn a_server_is_spoken_to_only_when_somebody_vouches_for_its_certificate() {
     for vouched in [false, true] {
         let server = Server::start_tls([Reply::events(HELLO)]).await;
-        let mut options = Options::new("gpt-x");
-        options.base_url = server.https_url("/v1");
-        options.api_key = Some(ApiKey::new("sk-planted-secret"));
-        options.http = http();
+        let mut connection = connection("gpt-x", server.https_url("/v1")).with_key("sk-planted-secret");
         if vouched {
-            options.http.root_certificates.push(CERTIFICATE.to_vec());
+            connection.http.root_certificates.push(CERTIFICATE.to_vec());
         }
-        let (deltas, end) = play(&OpenAi::new(options).unwrap(), hello()).await;
+        let (deltas, end) = play(&OpenAi::new(connection).unwrap(), hello()).await;
         assert_eq!(retries(&deltas), 0);
         if vouched {
             assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);

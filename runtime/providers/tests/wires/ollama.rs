@@ -4,17 +4,15 @@ use insta::assert_json_snapshot;
 use serde_json::json;
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice};
 use toolcell_core::{Message, Part};
-use toolcell_providers::ollama::{Ollama, Options};
+use toolcell_providers::ollama::{Chat, Ollama};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
 fn model(server: &Server) -> Ollama {
-    let mut options = Options::new("llama3.2");
-    options.base_url = server.url("");
-    options.http = http();
-    options.keep_alive = Some("10m".into());
-    Ollama::new(options).unwrap()
+    let mut chat = Chat::default();
+    chat.keep_alive = Some("10m".into());
+    Ollama::with(connection("llama3.2", server.url("")), chat).unwrap()
 }
 
 fn lines(lines: &[&str]) -> Reply {

@@ -4,18 +4,16 @@ use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
-use toolcell_providers::openai::{OPENAI_BASE_URL, OpenAi, Options, ToolSchemas};
-use toolcell_providers::{ApiKey, HttpOptions, SetupError};
+use toolcell_providers::openai::{ChatCompletions, OpenAi, ToolSchemas};
+use toolcell_providers::{Connection, HttpOptions, SetupError};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
 pub(crate) fn model(server: &Server, http: HttpOptions) -> OpenAi {
-    let mut options = Options::new("gpt-x");
-    options.base_url = server.url("/v1");
-    options.api_key = Some(ApiKey::new("sk-planted-secret"));
-    options.http = http;
-    OpenAi::new(options).unwrap()
+    let mut connection = connection("gpt-x", server.url("/v1")).with_key("sk-planted-secret");
+    connection.http = http;
+    OpenAi::new(connection).unwrap()
 }
 
 pub(crate) const HELLO: &[&str] = &[
@@ -610,13 +608,12 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"weather","arguments":"{\"city\":\"Rome\",\"unit\":null}"}}]},"finish_reason":"tool_calls"}]}"#,
     ])])
     .await;
-    let mut options = Options::new("gpt-x");
-    options.base_url = server.url("/v1");
-    options.tool_schemas = ToolSchemas::Strict;
-    options.http = http();
+    let mut strict = ChatCompletions::default();
+    strict.tool_schemas = ToolSchemas::Strict;
+    let provider = OpenAi::with(connection("gpt-x", server.url("/v1")), strict).unwrap();
     let mut request = hello();
     request.tools = vec![weather()].into();
-    let end = play(&OpenAi::new(options).unwrap(), request).await.1.unwrap();
+    let end = play(&provider, request).await.1.unwrap();
     assert_eq!(
         calls(&end),
         [("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned())]
@@ -647,16 +644,14 @@ async fn an_identifier_that_a_server_does_not_take_is_mended_in_call_and_result_
 #[test]
 fn a_missing_key_is_refused_only_where_one_is_needed() {
     assert_eq!(
-        OpenAi::new(Options::new("gpt-x")).unwrap_err(),
+        OpenAi::new(Connection::new("gpt-x")).unwrap_err(),
         SetupError::MissingKey {
             provider: "openai".into(),
             host: "api.openai.com".into()
         }
     );
-    let mut options = Options::new("llama3.2");
-    assert_eq!(options.base_url, OPENAI_BASE_URL);
-    options.base_url = "http://localhost:11434/v1".into();
-    assert!(OpenAi::new(options).is_ok());
+    let local = Connection::new("llama3.2").with_base_url("http://localhost:11434/v1");
+    assert!(OpenAi::new(local).is_ok());
 }
 
 #[tokio::test]

@@ -4,24 +4,21 @@ use insta::assert_json_snapshot;
 use serde_json::{Value, json};
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason, ToolChoice, Usage};
 use toolcell_core::{Message, Part, Schema, ToolName};
-use toolcell_providers::ApiKey;
 use toolcell_providers::openai::ToolSchemas;
-use toolcell_providers::responses::{OpenAiResponses, Options};
+use toolcell_providers::responses::{OpenAiResponses, Responses};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
 
-fn options(server: &Server) -> Options {
-    let mut options = Options::new("gpt-x");
-    options.base_url = server.url("/v1");
-    options.api_key = Some(ApiKey::new("sk-planted"));
-    options.project = Some("proj_1".into());
-    options.http = http();
-    options
+fn model(server: &Server) -> OpenAiResponses {
+    let mut protocol = Responses::default();
+    protocol.project = Some("proj_1".into());
+    with(server, protocol)
 }
 
-fn model(server: &Server) -> OpenAiResponses {
-    OpenAiResponses::new(options(server)).unwrap()
+fn with(server: &Server, protocol: Responses) -> OpenAiResponses {
+    let connection = connection("gpt-x", server.url("/v1")).with_key("sk-planted");
+    OpenAiResponses::with(connection, protocol).unwrap()
 }
 
 fn events(events: &[&str]) -> Reply {
@@ -365,8 +362,8 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
         COMPLETED,
     ])])
     .await;
-    let mut options = options(&server);
-    options.tool_schemas = ToolSchemas::Strict;
+    let mut strict = Responses::default();
+    strict.tool_schemas = ToolSchemas::Strict;
     let mut request = hello();
     let open = tool(
         "open",
@@ -374,10 +371,7 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
         json!({"type": "object", "additionalProperties": true}),
     );
     request.tools = vec![weather(), open].into();
-    let end = play(&OpenAiResponses::new(options).unwrap(), request)
-        .await
-        .1
-        .unwrap();
+    let end = play(&with(&server, strict), request).await.1.unwrap();
     assert_eq!(
         calls(&end),
         [("weather".to_owned(), r#"{"city":"Rome"}"#.to_owned())]
@@ -450,11 +444,10 @@ async fn a_response_that_failed_is_an_error_by_its_code() {
 async fn a_stream_that_ends_before_the_response_is_complete_is_truncated() {
     let whole = hello_events();
     for count in 0..whole.len() {
-        let mut options = options(&Server::start([]).await);
         let server = Server::start([events(&whole[..count])]).await;
-        options.base_url = server.url("/v1");
-        options.http.retry.retries = 0;
-        let end = play(&OpenAiResponses::new(options).unwrap(), hello()).await.1;
+        let mut once = connection("gpt-x", server.url("/v1"));
+        once.http.retry.retries = 0;
+        let end = play(&OpenAiResponses::new(once).unwrap(), hello()).await.1;
         assert_eq!(
             end.unwrap_err().kind,
             ProviderErrorKind::Truncated,

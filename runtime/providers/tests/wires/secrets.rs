@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolcell_core::Provider;
 use toolcell_core::provider::Delta;
-use toolcell_providers::{ApiKey, HttpOptions, anthropic, gemini, ollama, openai, responses};
+use toolcell_providers::{Connection, HttpOptions, anthropic, gemini, ollama, openai, responses};
 
 use crate::conversation::*;
 use crate::loopback::{Reply, Server};
@@ -21,23 +21,21 @@ fn options() -> HttpOptions {
 /// Every provider that speaks HTTP, with what its settings show of themselves.
 fn providers(url: &str) -> Vec<(Box<dyn Provider>, String)> {
     macro_rules! provider {
-        ($options:expr, $provider:path) => {{
-            let mut options = $options;
-            options.base_url = url.into();
-            options.api_key = Some(ApiKey::new(KEY));
-            options.http = self::options();
-            let shown = format!("{options:?}");
-            let provider = $provider(options).unwrap();
+        ($provider:path) => {{
+            let mut connection = Connection::new("m").with_base_url(url).with_key(KEY);
+            connection.http = options();
+            let shown = format!("{connection:?}");
+            let provider = $provider(connection).unwrap();
             let shown = format!("{shown}{provider:?}");
             (Box::new(provider) as Box<dyn Provider>, shown)
         }};
     }
     vec![
-        provider!(openai::Options::new("m"), openai::OpenAi::new),
-        provider!(responses::Options::new("m"), responses::OpenAiResponses::new),
-        provider!(anthropic::Options::new("m"), anthropic::Anthropic::new),
-        provider!(gemini::Options::new("m"), gemini::Gemini::new),
-        provider!(ollama::Options::new("m"), ollama::Ollama::new),
+        provider!(openai::OpenAi::new),
+        provider!(responses::OpenAiResponses::new),
+        provider!(anthropic::Anthropic::new),
+        provider!(gemini::Gemini::new),
+        provider!(ollama::Ollama::new),
     ]
 }
 
@@ -248,10 +246,8 @@ async fn a_short_key_is_a_word_and_stays_in_answers() {
         ("ollama12", "ollama and [redacted:key]"),
     ] {
         let server = Server::start([Reply::events(&[answer])]).await;
-        let mut options = openai::Options::new("m");
-        options.base_url = server.url("");
-        options.api_key = Some(ApiKey::new(key));
-        let (_, end) = play(&openai::OpenAi::new(options).unwrap(), hello()).await;
+        let connection = Connection::new("m").with_base_url(server.url("")).with_key(key);
+        let (_, end) = play(&openai::OpenAi::new(connection).unwrap(), hello()).await;
         assert_eq!(end.unwrap().parts, [text(shown)]);
     }
 }

@@ -1,40 +1,29 @@
 //! Which model provider a name stands for, and which one is taken when nobody names one.
 
 mod connection;
-mod name;
+mod service;
 mod vertex;
 
 use std::sync::Arc;
 
 use toolcell_core::Provider;
-use toolcell_providers::anthropic::{self, Anthropic};
-use toolcell_providers::gemini::{self, Gemini};
+use toolcell_providers::anthropic::Anthropic;
+use toolcell_providers::gemini::{Gemini, GenerateContent};
 use toolcell_providers::offline::{self, Offline};
-use toolcell_providers::ollama::{self, Ollama};
-use toolcell_providers::openai::{self, OpenAi, ToolSchemas};
-use toolcell_providers::responses::{self, OpenAiResponses};
+use toolcell_providers::ollama::Ollama;
+use toolcell_providers::openai::{ChatCompletions, OpenAi, ToolSchemas};
+use toolcell_providers::responses::{OpenAiResponses, Responses};
 use toolcell_providers::scripted::Scripted;
-use toolcell_providers::{ApiKey, SetupError};
+use toolcell_providers::{ApiKey, Connection, SetupError};
 
 use self::connection::{http, is_loopback};
-use self::name::Wire;
-pub(crate) use self::name::{ProviderName, ToolCalls};
+use self::service::{OPENAI_KEY, Service};
 use crate::components::keyring::{self, Keyring};
+use crate::config::provider::ProviderName;
 use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Name, Own, Text, text};
-
-/// The variable that holds the key of OpenAI, and of servers that speak its wire.
-const OPENAI_KEY: &str = "OPENAI_API_KEY";
-
-/// A model at OpenAI that is asked when nobody names one.
-const OPENAI_MODEL: &str = "gpt-5-mini";
-
-/// Requests to the model in one turn, where nobody says otherwise.
-pub(crate) fn default_max_steps() -> u32 {
-    toolcell_agent::LoopPolicy::default().max_steps
-}
 
 /// A provider that is ready, and who chose it.
 pub(crate) struct Chosen {
@@ -67,13 +56,13 @@ pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (P
 pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
-    let provider: Arc<dyn Provider> = match (name, name.wire()) {
+    let provider: Arc<dyn Provider> = match (name, Service::of(name)) {
         (ProviderName::Scripted, _) => Arc::new(scripted(settings, environment)?),
-        (_, Some(wire)) => over_network(name, &wire, settings, environment)?,
+        (_, Some(service)) => over_network(name, &service, settings, environment)?,
         (_, None) => Arc::new(Offline::new()),
     };
     let provider = match &settings.tool_calls {
-        Some(way) => way.value.around(provider),
+        Some(way) => service::calling(provider, way.value),
         None => provider,
     };
     let model = provider.info().model.clone();
@@ -100,82 +89,77 @@ fn scripted(settings: &ProviderSettings, environment: &Environment) -> Result<Sc
 
 fn over_network(
     name: ProviderName,
-    wire: &Wire,
-    provider: &ProviderSettings,
+    service: &Service,
+    settings: &ProviderSettings,
     environment: &Environment,
 ) -> Result<Arc<dyn Provider>, Failure> {
-    let base_url = provider
-        .base_url
-        .as_ref()
-        .map_or(wire.base_url, |url| url.value.as_str());
-    let model = match (&provider.model, wire.model) {
+    let connection = connect(name, service, settings, environment)?;
+    let tool_schemas = match &settings.strict {
+        Some(Sourced { value: true, .. }) => ToolSchemas::Strict,
+        _ => ToolSchemas::Loose,
+    };
+    let provider: Result<Arc<dyn Provider>, SetupError> = match name {
+        ProviderName::Responses => {
+            let mut protocol = Responses::default();
+            protocol.tool_schemas = tool_schemas;
+            OpenAiResponses::with(connection, protocol).map(shared)
+        }
+        ProviderName::Anthropic => Anthropic::new(connection).map(shared),
+        ProviderName::Gemini => Gemini::new(connection).map(shared),
+        ProviderName::Vertex => Gemini::with(connection, GenerateContent::vertex()).map(shared),
+        ProviderName::Ollama => Ollama::new(connection).map(shared),
+        ProviderName::OpenAi | ProviderName::Scripted | ProviderName::Offline => {
+            let mut protocol = ChatCompletions::default();
+            protocol.tool_schemas = tool_schemas;
+            OpenAi::with(connection, protocol).map(shared)
+        }
+    };
+    provider.map_err(|error| cannot_set_up(name, service.key, error))
+}
+
+fn shared(provider: impl Provider + 'static) -> Arc<dyn Provider> {
+    Arc::new(provider)
+}
+
+/// The model and the way to it, which do not depend on the protocol.
+fn connect(
+    name: ProviderName,
+    service: &Service,
+    settings: &ProviderSettings,
+    environment: &Environment,
+) -> Result<Connection, Failure> {
+    let written_url = settings.base_url.as_ref().map(|url| url.value.as_str());
+    let model = match (&settings.model, service.model) {
         (Some(model), _) => model.value.as_str(),
-        (None, Some(model)) if provider.base_url.is_none() => model,
+        (None, Some(model)) if written_url.is_none() => model,
         (None, _) => {
-            let unnamed = match base_url {
-                "" => text!("no model is named for `{}`", name),
-                url => text!("no model is named for `{}` at `{}`", name, url),
+            let unnamed = match written_url.or(service.base_url) {
+                None => text!("no model is named for `{}`", name),
+                Some(url) => text!("no model is named for `{}` at `{}`", name, url),
             };
             return Err(Failure::new(Exit::Config, unnamed)
                 .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"));
         }
     };
-    let vertex = match name {
-        ProviderName::Vertex => Some(vertex::options(model, provider, environment)?),
-        _ => None,
+    let base_url = match written_url.or(service.base_url) {
+        Some(url) => url.to_owned(),
+        None => vertex::base_url(settings, environment)?,
     };
-    let base_url = vertex
+    let mut connection = Connection::new(model);
+    connection.tokens = settings
+        .token_command
         .as_ref()
-        .map_or(base_url, |options| options.base_url.as_str());
-    let key = match &provider.token_command {
-        Some(_) => None,
-        None => key(wire, provider, environment, base_url)?.map(ApiKey::new),
-    };
-    let http = http(environment, base_url);
-    let schemas = match &provider.strict {
-        Some(Sourced { value: true, .. }) => ToolSchemas::Strict,
-        _ => ToolSchemas::Loose,
-    };
-    let refused = |error| cannot_set_up(name, wire.key, error);
-    Ok(match name {
-        ProviderName::Responses => {
-            let mut options = responses::Options::new(model);
-            options.tool_schemas = schemas;
-            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
-            Arc::new(OpenAiResponses::new(options).map_err(refused)?)
-        }
-        ProviderName::Anthropic => {
-            let mut options = anthropic::Options::new(model);
-            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
-            Arc::new(Anthropic::new(options).map_err(refused)?)
-        }
-        ProviderName::Gemini => {
-            let mut options = gemini::Options::new(model);
-            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
-            Arc::new(Gemini::new(options).map_err(refused)?)
-        }
-        ProviderName::Vertex => {
-            let mut options = vertex.expect("made above for this provider");
-            (options.api_key, options.http) = (key, http);
-            Arc::new(Gemini::new(options).map_err(refused)?)
-        }
-        ProviderName::Ollama => {
-            let mut options = ollama::Options::new(model);
-            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
-            Arc::new(Ollama::new(options).map_err(refused)?)
-        }
-        _ => {
-            let mut options = openai::Options::new(model);
-            options.tool_schemas = schemas;
-            (options.base_url, options.api_key, options.http) = (base_url.into(), key, http);
-            Arc::new(OpenAi::new(options).map_err(refused)?)
-        }
-    })
+        .map(|command| vertex::of_command(&command.value.0));
+    if connection.tokens.is_none() {
+        connection.api_key = key(service, settings, environment, &base_url)?.map(ApiKey::new);
+    }
+    connection.http = http(environment, &base_url);
+    Ok(connection.with_base_url(base_url))
 }
 
 /// The key, from the variable or the account in the keyring that the person named, or from the usual variable.
 fn key(
-    wire: &Wire,
+    service: &Service,
     provider: &ProviderSettings,
     environment: &Environment,
     base_url: &str,
@@ -201,7 +185,7 @@ fn key(
         (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
         // The usual key is not sent in the clear to a server that the person did not name a key for.
         (None, None) if base_url.starts_with("https://") || is_loopback(base_url) => {
-            Ok(environment.var(wire.key).map(str::to_owned))
+            Ok(environment.var(service.key).map(str::to_owned))
         }
         (None, None) => Ok(None),
     }

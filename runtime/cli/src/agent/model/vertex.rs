@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::Command;
-use toolcell_providers::gemini::{Options, vertex_base_url};
+use toolcell_providers::gemini::vertex_base_url;
 use toolcell_providers::{ApiKey, Token, TokenSource};
 
 use crate::config::{ProviderSettings, Sourced};
@@ -25,42 +25,29 @@ const GLOBAL: &str = "global";
 /// How long the command may take that makes a token: it may ask a server.
 const COMMAND_TIME: Duration = Duration::from_secs(60);
 
-/// What the model of a project is reached with, without a token yet.
+/// The address of the models of a Google Cloud project.
 ///
 /// # Errors
-/// When nobody names the project.
-pub(super) fn options(
-    model: &str,
-    provider: &ProviderSettings,
-    environment: &Environment,
-) -> Result<Options, Failure> {
+/// When no project is named.
+pub(super) fn base_url(settings: &ProviderSettings, environment: &Environment) -> Result<String, Failure> {
     let of = |setting: &Option<Sourced<String>>, variable| {
         let written = setting.as_ref().map(|setting| setting.value.clone());
         written.or_else(|| environment.var(variable).map(str::to_owned))
     };
-    let location = of(&provider.location, LOCATION).unwrap_or_else(|| GLOBAL.to_owned());
-    let mut options = Options::vertex(model, "", &location);
-    options.base_url = match (&provider.base_url, of(&provider.project, PROJECT)) {
-        (Some(url), _) => url.value.clone(),
-        (None, Some(project)) => vertex_base_url(&project, &location),
-        (None, None) => {
-            return Err(
-                Failure::new(Exit::Config, "no project of Google Cloud is named for `vertex`").hint(text!(
-                    "name it: `[provider] project = \"…\"`, or export {}=…",
-                    PROJECT
-                )),
-            );
-        }
-    };
-    options.tokens = provider
-        .token_command
-        .as_ref()
-        .map(|command| of_command(&command.value));
-    Ok(options)
+    let location = of(&settings.location, LOCATION).unwrap_or_else(|| GLOBAL.to_owned());
+    match of(&settings.project, PROJECT) {
+        Some(project) => Ok(vertex_base_url(&project, &location)),
+        None => Err(
+            Failure::new(Exit::Config, "no project of Google Cloud is named for `vertex`").hint(text!(
+                "name it: `[provider] project = \"…\"`, or export {}=…",
+                PROJECT
+            )),
+        ),
+    }
 }
 
 /// Tokens that a command prints. How long they hold is not known; one that the service refuses is made again.
-fn of_command(command: &[String]) -> TokenSource {
+pub(super) fn of_command(command: &[String]) -> TokenSource {
     let command = command.to_vec();
     TokenSource::new(move || printed_by(command.clone()))
 }

@@ -298,7 +298,7 @@ own!(
     crate::config::units::Span,
     char,
     crate::config::source::Layer,
-    crate::agent::model::ProviderName,
+    crate::config::provider::ProviderName,
     toolcell_core::ToolName,
     toolcell_core::grant_risk::GrantRisk,
     toolcell_core::provider::ProviderErrorKind,

@@ -2,65 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error as _};
-use toolcell_core::Provider;
-use toolcell_providers::text_calls::{TextCalls, TextFormat};
-use toolcell_providers::{anthropic, gemini, ollama, openai};
 
-use super::{OPENAI_KEY, OPENAI_MODEL, vertex};
 use crate::ui::suggest::nearest;
-
-/// What the providers that are reached over a network have by default.
-pub(super) struct Wire {
-    /// The variable that usually holds the key.
-    pub(super) key: &'static str,
-    /// Where the provider itself listens; empty where that depends on more.
-    pub(super) base_url: &'static str,
-    /// The model that is asked there when nobody names one; `None` where somebody must.
-    pub(super) model: Option<&'static str>,
-}
-
-impl ProviderName {
-    /// The defaults of a provider that is reached over a network.
-    pub(super) fn wire(self) -> Option<Wire> {
-        Some(match self {
-            Self::OpenAi => Wire {
-                key: OPENAI_KEY,
-                base_url: openai::OPENAI_BASE_URL,
-                model: Some(OPENAI_MODEL),
-            },
-            Self::Responses => Wire {
-                key: OPENAI_KEY,
-                base_url: openai::OPENAI_BASE_URL,
-                model: Some(OPENAI_MODEL),
-            },
-            Self::Anthropic => Wire {
-                key: "ANTHROPIC_API_KEY",
-                base_url: anthropic::ANTHROPIC_BASE_URL,
-                model: None,
-            },
-            Self::Gemini => Wire {
-                key: "GEMINI_API_KEY",
-                base_url: gemini::GEMINI_BASE_URL,
-                model: None,
-            },
-            Self::Ollama => Wire {
-                key: "OLLAMA_API_KEY",
-                base_url: ollama::OLLAMA_BASE_URL,
-                model: None,
-            },
-            Self::Vertex => Wire {
-                key: vertex::TOKEN,
-                base_url: "",
-                model: None,
-            },
-            Self::Scripted | Self::Offline => return None,
-        })
-    }
-}
 
 /// The kinds of providers, by the names that people write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -155,8 +101,8 @@ impl ToolCalls {
         Self::Action,
     ];
 
-    /// The name, as people write it.
-    pub(crate) fn as_str(self) -> &'static str {
+    /// The name in the configuration and on the command line.
+    fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Watch => "watch",
@@ -166,18 +112,11 @@ impl ToolCalls {
             Self::Action => "action",
         }
     }
+}
 
-    /// A provider whose model calls tools in this way.
-    pub(super) fn around(self, provider: Arc<dyn Provider>) -> Arc<dyn Provider> {
-        let format = match self {
-            Self::Native => return provider,
-            Self::Watch => return Arc::new(TextCalls::watching(provider)),
-            Self::Hermes => TextFormat::Hermes,
-            Self::Labels => TextFormat::Labels,
-            Self::ToolTag => TextFormat::ToolTag,
-            Self::Action => TextFormat::Action,
-        };
-        Arc::new(TextCalls::new(provider, format))
+impl fmt::Display for ToolCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

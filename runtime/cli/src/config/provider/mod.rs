@@ -1,0 +1,315 @@
+//! `[provider]`: which model is asked, where it is, and what every request asks of it.
+
+mod name;
+mod setting;
+mod value;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolcell_agent::ModelSettings;
+use toolcell_agent::policy::Reasoning;
+
+use super::source::{Origin, Source, Sourced};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+pub(crate) use name::{ProviderName, ToolCalls};
+use setting::{Setting, SettingSpec, Written, declare_settings};
+pub(crate) use value::{OutputTokens, Temperature, TokenCommand};
+
+const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
+const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
+
+declare_settings! {
+    /// The model that is asked.
+    table ProviderTable;
+
+    /// The model that is asked, each setting with the place that decided it.
+    values ProviderSettings;
+
+    /// Kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
+    name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
+
+    /// Name of the model; for `scripted`, the file with its turns.
+    model: String, flag("--model", "MODEL"), variable("TOOLCELL_MODEL");
+
+    /// Address of the provider, such as `http://localhost:11434/v1`.
+    base_url: String, flag("--base-url", "URL"), variable("TOOLCELL_BASE_URL");
+
+    /// Environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY]. The key itself is
+    /// never written down.
+    api_key_env: String, flag("--api-key-env", "VARIABLE"), variable("TOOLCELL_API_KEY_ENV");
+
+    /// Account in the keyring of this system that holds the key (`toolcell secret set ACCOUNT`), where no variable is
+    /// named.
+    api_key_keyring: String;
+
+    /// For `vertex`: the Google Cloud project. Otherwise `GOOGLE_CLOUD_PROJECT` names it.
+    project: String, only_for(VERTEX);
+
+    /// For `vertex`: the location, such as `europe-west4`. Otherwise `GOOGLE_CLOUD_LOCATION` names it; `global` by
+    /// default.
+    location: String, only_for(VERTEX);
+
+    /// For `vertex`: the program that prints an access token, with its arguments, such as
+    /// `["gcloud", "auth", "print-access-token"]`. Run before the first request, and again when a token has expired.
+    token_command: TokenCommand, only_for(VERTEX);
+
+    /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
+    /// calling: `hermes`, `labels`, `tool-tag`, `action` [default: native].
+    tool_calls: ToolCalls, flag("--tool-calls", "WAY");
+
+    /// For `openai` and `responses`: the model is held to the schemas of tools, where they have a strict form.
+    strict: bool, only_for(OPENAI);
+
+    /// How much the model reasons, in the provider's words, such as `low` or `high`.
+    reasoning: String, flag("--reasoning", "EFFORT");
+
+    /// Sampling temperature, from 0 to 2.
+    temperature: Temperature;
+
+    /// Most tokens of one answer.
+    max_output_tokens: OutputTokens;
+}
+
+/// The flags of those settings that have one.
+#[derive(Debug, Default)]
+pub(crate) struct ProviderFlags(pub(crate) ProviderSettings);
+
+impl Args for ProviderFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(ProviderSettings::SPECS.iter().filter_map(SettingSpec::argument))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ProviderFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for (spec, setting) in self.0.all_mut() {
+            if let Some(flag) = spec.flag_name()
+                && let Some(text) = matches.get_one::<String>(flag)
+            {
+                setting
+                    .read(text, Origin::Flag(flag))
+                    .map_err(|why| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ProviderSettings {
+    /// Takes over what the environment sets.
+    ///
+    /// # Errors
+    /// When a variable has a value that the setting cannot have.
+    pub(super) fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
+        for (spec, setting) in self.all_mut() {
+            if let Some(name) = spec.variable
+                && let Some(text) = environment.var(name)
+            {
+                setting.read(text, Origin::Variable(name)).map_err(|why| {
+                    Failure::new(Exit::Config, text!("`{}={}` cannot be used", name, text)).why(why)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what the kind of provider has no use for: a setting that does nothing is a mistake. Not so where a variable
+    /// or a flag chose another provider than the file, which is about its own.
+    ///
+    /// # Errors
+    /// Names the setting.
+    pub(crate) fn check_for(&self, name: ProviderName) -> Result<(), Failure> {
+        let by_file = |origin: &Origin| matches!(origin, Origin::File(..));
+        let chosen_later = self.name.as_ref().is_some_and(|name| !by_file(&name.origin));
+        for (spec, setting) in self.all() {
+            let Some(origin) = setting.origin() else { continue };
+            let is_used = spec.providers.is_empty() || spec.providers.contains(&name);
+            if is_used || (chosen_later && by_file(origin)) {
+                continue;
+            }
+            let users: Vec<String> = spec.providers.iter().map(|name| format!("`{name}`")).collect();
+            return Err(Failure::new(
+                Exit::Config,
+                text!("the provider `{}` has no use for `{}`", name, spec.key),
+            )
+            .why(origin.point_at())
+            .hint(text!(
+                "it is for {}; take it out, or name the provider",
+                users.join(" and ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// What every request asks of the model.
+    pub(crate) fn model_settings(&self) -> ModelSettings {
+        ModelSettings {
+            max_output_tokens: self.max_output_tokens.as_ref().map(|tokens| tokens.value.0),
+            temperature: self.temperature.as_ref().map(|temperature| temperature.value.0),
+        }
+    }
+
+    /// How much the model shall reason, where the user set it.
+    pub(crate) fn reasoning(&self) -> Option<Reasoning> {
+        self.reasoning.as_ref().map(|effort| Reasoning::Always {
+            effort: effort.value.clone(),
+        })
+    }
+
+    /// The settings of a model beside this one. Nothing is taken over where another provider or another server is named:
+    /// a key is for one of them.
+    pub(crate) fn with(&self, own: &Self) -> Self {
+        if own.name.is_some() || own.base_url.is_some() {
+            return own.clone();
+        }
+        let mut both = self.clone();
+        // A variable goes before an account: one that is named here must not lose to one that is named there.
+        if own.api_key_env.is_some() || own.api_key_keyring.is_some() {
+            both.api_key_env = None;
+            both.api_key_keyring = None;
+        }
+        both.overlay(own);
+        both
+    }
+
+    /// Every setting but the name, with its value and who decided it.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static str, String, Origin)> {
+        self.all()
+            .filter(|(spec, _)| spec.key != "name")
+            .filter_map(|(spec, setting)| Some((spec.key, setting.shown()?, setting.origin()?.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::source::Layer;
+    use std::collections::BTreeMap;
+    use std::sync::OnceLock;
+
+    const ALL: &str = r#"
+        name = "vertex"
+        model = "m"
+        base_url = "https://example.com"
+        api_key_env = "KEY"
+        api_key_keyring = "account"
+        project = "p"
+        location = "global"
+        token_command = ["print", "token"]
+        tool_calls = "hermes"
+        strict = true
+        reasoning = "low"
+        temperature = 0.5
+        max_output_tokens = 1
+    "#;
+
+    fn of_file(text: &str) -> ProviderSettings {
+        let source = Arc::new(Source {
+            layer: Layer::User,
+            path: "/c.toml".into(),
+            shown: "c.toml".into(),
+            text: text.into(),
+            line_starts: OnceLock::new(),
+        });
+        ProviderSettings::of_table(&toml::from_str(text).unwrap(), &source)
+    }
+
+    /// Text of each setting, as a variable or a flag has it.
+    fn texts() -> BTreeMap<&'static str, String> {
+        let mut texts: BTreeMap<_, _> = of_file(ALL).rows().map(|(key, value, _)| (key, value)).collect();
+        texts.insert("name", "vertex".into());
+        texts
+    }
+
+    #[test]
+    fn every_setting_is_read_from_the_file_and_shown() {
+        let keys: Vec<&str> = of_file(ALL).rows().map(|(key, ..)| key).collect();
+        let declared: Vec<&str> = ProviderSettings::SPECS.iter().map(|spec| spec.key).collect();
+        assert_eq!(keys, declared[1..]);
+        let schema = schemars::schema_for!(ProviderTable);
+        let properties = schema.get("properties").unwrap().as_object().unwrap();
+        assert_eq!(properties.len(), declared.len());
+        assert!(declared.iter().all(|key| properties.contains_key(*key)));
+    }
+
+    #[test]
+    fn settings_are_read_from_their_variables_and_flags() {
+        let texts = texts();
+        let mut arguments = vec!["toolcell".to_owned()];
+        let mut variables = Vec::new();
+        for spec in ProviderSettings::SPECS {
+            let text = &texts[spec.key];
+            arguments.extend(spec.flag_name().map(|flag| format!("{flag}={text}")));
+            variables.extend(spec.variable.map(|name| (name, text.as_str())));
+        }
+        let command = ProviderFlags::augment_args(Command::new("toolcell"));
+        let matches = command.try_get_matches_from(arguments).unwrap();
+        let flags = ProviderFlags::from_arg_matches(&matches).unwrap().0;
+        let mut environment = ProviderSettings::default();
+        let cwd = std::path::Path::new("/");
+        environment
+            .read_variables(&Environment::for_tests(cwd, &variables))
+            .unwrap();
+        for (spec, setting) in flags.all() {
+            let expected = spec.flag_name().map(|_| texts[spec.key].clone());
+            assert_eq!(setting.shown(), expected, "{}", spec.key);
+        }
+        for (spec, setting) in environment.all() {
+            let expected = spec.variable.map(|_| texts[spec.key].clone());
+            assert_eq!(setting.shown(), expected, "{}", spec.key);
+        }
+    }
+
+    #[test]
+    fn later_layers_win_and_leave_the_rest() {
+        let mut settings = of_file("model = \"a\"\nstrict = true\n");
+        settings.overlay(&of_file("model = \"b\"\n"));
+        let rows: Vec<_> = settings.rows().map(|(key, value, _)| (key, value)).collect();
+        assert_eq!(rows, [("model", "b".to_owned()), ("strict", "true".to_owned())]);
+    }
+
+    #[test]
+    fn an_agent_takes_over_the_key_only_where_it_names_none() {
+        let main = of_file("model = \"a\"\napi_key_env = \"KEY\"\n");
+        let own = main.with(&of_file("api_key_keyring = \"account\"\n"));
+        assert!(own.api_key_env.is_none());
+        assert_eq!(own.model.map(|model| model.value).as_deref(), Some("a"));
+        let same = main.with(&of_file("model = \"b\"\n"));
+        assert!(same.api_key_env.is_some());
+        let elsewhere = main.with(&of_file("base_url = \"http://localhost:1\"\n"));
+        assert!(elsewhere.api_key_env.is_none() && elsewhere.model.is_none());
+    }
+
+    #[test]
+    fn numbers_are_taken_up_to_their_bounds() {
+        let read = |text: &str| toml::from_str::<ProviderTable>(text).is_ok();
+        for (text, is_taken) in [
+            ("temperature = 0.0", true),
+            ("temperature = 2", true),
+            ("temperature = -0.1", false),
+            ("temperature = 2.1", false),
+            ("temperature = nan", false),
+            ("max_output_tokens = 1", true),
+            ("max_output_tokens = \"4k\"", true),
+            ("max_output_tokens = 0", false),
+        ] {
+            assert_eq!(read(text), is_taken, "{text}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! One declaration of each setting of a provider. The key of the file, its JSON Schema, the environment variable, the flag
+//! and the row of `config check` follow from it.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::str::FromStr;
+
+use clap::Arg;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::ProviderName;
+use crate::config::source::{Origin, Sourced};
+
+/// A value of a table, with its place in the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Written<T>(Spanned<T>);
+
+impl<T: Clone> Written<T> {
+    pub(super) fn value(&self) -> T {
+        self.0.get_ref().clone()
+    }
+
+    pub(super) fn span(&self) -> Range<usize> {
+        self.0.span()
+    }
+}
+
+/// The schema of the value; its place is no part of the file.
+impl<T: JsonSchema> JsonSchema for Written<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> std::borrow::Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+/// Where one setting can be written beside the file, and for which providers it is.
+#[derive(Debug)]
+pub(crate) struct SettingSpec {
+    /// Key in the table.
+    pub(crate) key: &'static str,
+    /// Description, for the help and the schema.
+    description: &'static str,
+    /// Environment variable, if it has one.
+    pub(crate) variable: Option<&'static str>,
+    /// Flag with its dashes and the name of its value, if it has one.
+    flag: Option<(&'static str, &'static str)>,
+    /// Providers that have a use for it; empty means all.
+    pub(super) providers: &'static [ProviderName],
+    check: fn(&str) -> Result<(), String>,
+}
+
+impl SettingSpec {
+    pub(super) const fn new<T: FromStr<Err: Display>>(key: &'static str, description: &'static str) -> Self {
+        Self {
+            key,
+            description,
+            variable: None,
+            flag: None,
+            providers: &[],
+            check: check::<T>,
+        }
+    }
+
+    pub(super) const fn variable(mut self, name: &'static str) -> Self {
+        self.variable = Some(name);
+        self
+    }
+
+    pub(super) const fn flag(mut self, flag: &'static str, value: &'static str) -> Self {
+        self.flag = Some((flag, value));
+        self
+    }
+
+    pub(super) const fn only_for(mut self, providers: &'static [ProviderName]) -> Self {
+        self.providers = providers;
+        self
+    }
+
+    /// The flag with its dashes.
+    pub(super) fn flag_name(&self) -> Option<&'static str> {
+        self.flag.map(|(flag, _)| flag)
+    }
+
+    /// The flag as the command line has it.
+    pub(super) fn argument(&self) -> Option<Arg> {
+        let (flag, value) = self.flag?;
+        let check = self.check;
+        let argument = Arg::new(flag)
+            .long(flag.trim_start_matches('-'))
+            .value_name(value)
+            .help(self.description.trim().trim_end_matches('.'))
+            .value_parser(move |text: &str| check(text).map(|()| text.to_owned()));
+        Some(argument)
+    }
+}
+
+fn check<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {
+    text.parse::<T>().map(drop).map_err(|error| error.to_string())
+}
+
+/// A setting whatever the type of its value.
+pub(crate) trait Setting {
+    /// Who decided it; `None` where nobody did.
+    fn origin(&self) -> Option<&Origin>;
+
+    /// Its value as text.
+    fn shown(&self) -> Option<String>;
+
+    /// Reads it from a variable or a flag.
+    ///
+    /// # Errors
+    /// The reason why the text is no such value.
+    fn read(&mut self, text: &str, origin: Origin) -> Result<(), String>;
+}
+
+impl<T: FromStr<Err: Display> + Display> Setting for Option<Sourced<T>> {
+    fn origin(&self) -> Option<&Origin> {
+        self.as_ref().map(|setting| &setting.origin)
+    }
+
+    fn shown(&self) -> Option<String> {
+        self.as_ref().map(|setting| setting.value.to_string())
+    }
+
+    fn read(&mut self, text: &str, origin: Origin) -> Result<(), String> {
+        let value = text.parse().map_err(|error: T::Err| error.to_string())?;
+        *self = Some(Sourced { value, origin });
+        Ok(())
+    }
+}
+
+/// Declares the settings of a table: a struct for the file as it is written, and one for the values with the places that
+/// decided them. After the type of a value follow methods of [`SettingSpec`].
+macro_rules! declare_settings {
+    (
+        $(#[doc = $table_doc:literal])+
+        table $table:ident;
+        $(#[doc = $values_doc:literal])+
+        values $values:ident;
+        $(
+            $(#[doc = $doc:literal])+
+            $key:ident: $type:ty $(, $method:ident($($argument:expr),*))*;
+        )+
+    ) => {
+        $(#[doc = $table_doc])+
+        #[derive(Debug, Default, Deserialize, JsonSchema)]
+        #[serde(default, deny_unknown_fields)]
+        pub(crate) struct $table {
+            $(
+                $(#[doc = $doc])+
+                $key: Option<Written<$type>>,
+            )+
+        }
+
+        impl $table {
+            /// Where its first key stands; `None` when nothing is set.
+            pub(in crate::config) fn first_key(&self) -> Option<Range<usize>> {
+                [$(self.$key.as_ref().map(Written::span)),+]
+                    .into_iter()
+                    .flatten()
+                    .min_by_key(|span| span.start)
+            }
+        }
+
+        $(#[doc = $values_doc])+
+        #[derive(Debug, Clone, Default)]
+        pub(crate) struct $values {
+            $(
+                $(#[doc = $doc])+
+                pub(crate) $key: Option<Sourced<$type>>,
+            )+
+        }
+
+        impl $values {
+            /// The specification of each setting, in the order of their declaration.
+            pub(crate) const SPECS: &[SettingSpec] = &[$(
+                SettingSpec::new::<$type>(stringify!($key), concat!($($doc),+)) $(.$method($($argument),*))*
+            ),+];
+
+            /// What a table sets.
+            pub(in crate::config) fn of_table(table: &$table, source: &Arc<Source>) -> Self {
+                Self {
+                    $($key: table.$key.as_ref().map(|written| Sourced {
+                        value: written.value(),
+                        origin: Origin::File(source.clone(), written.span()),
+                    }),)+
+                }
+            }
+
+            /// Takes over what a later layer sets.
+            pub(in crate::config) fn overlay(&mut self, later: &Self) {
+                $(
+                    if later.$key.is_some() {
+                        self.$key.clone_from(&later.$key);
+                    }
+                )+
+            }
+
+            fn all(&self) -> impl Iterator<Item = (&'static SettingSpec, &dyn Setting)> {
+                Self::SPECS.iter().zip([$(&self.$key as &dyn Setting),+])
+            }
+
+            fn all_mut(&mut self) -> impl Iterator<Item = (&'static SettingSpec, &mut dyn Setting)> {
+                Self::SPECS.iter().zip([$(&mut self.$key as &mut dyn Setting),+])
+            }
+        }
+    };
+}
+pub(super) use declare_settings;
