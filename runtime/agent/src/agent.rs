@@ -14,7 +14,7 @@ use crate::budget::{Budget, Prices};
 use crate::context::prompt;
 use crate::context::{self, normalise};
 use crate::error::BuildError;
-use crate::hook::{Hook, Hooks};
+use crate::hook::{Hook, HookRunner};
 use crate::machine::{LoopState, Machine, Places, ToolFacts};
 use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
 use crate::session::Session;
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) instructions: Arc<str>,
     pub(crate) machine: Machine,
     pub(crate) model: ModelSettings,
-    pub(crate) hooks: Hooks,
+    pub(crate) hooks: HookRunner,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     pub(crate) values: BTreeMap<String, Value>,
@@ -90,7 +90,7 @@ impl Agent {
             approvals: Approvals::default(),
             approver: None,
             hooks: Vec::new(),
-            hook_timeout: Hooks::TIMEOUT,
+            hook_timeout: HookRunner::TIMEOUT,
             store: None,
             values: BTreeMap::new(),
         }
@@ -262,7 +262,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Time that one hook has at one moment, unless it says otherwise itself; 10 seconds unless set.
+    /// Time limit of one method of a hook that has none of its own ([`Hook::timeout`]); 10 seconds unless set.
     #[must_use]
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
         self.hook_timeout = timeout;
@@ -343,7 +343,7 @@ impl AgentBuilder {
                     overhead,
                 },
                 model: self.model,
-                hooks: Hooks::new(self.hooks, self.hook_timeout)?,
+                hooks: HookRunner::new(self.hooks, self.hook_timeout)?,
                 approver: self.approver,
                 store: self.store,
                 values: self.values,

@@ -1,12 +1,13 @@
 //! Vocabulary and seams of Toolcell.
 //!
 //! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and
-//! five traits ([`Tool`], [`Provider`], [`EventSink`], [`SessionStore`], [`KeyValueStore`]); it does no input or output, starts no task, reads no clock and no
+//! six traits ([`Tool`], [`Hook`], [`Provider`], [`EventSink`], [`SessionStore`], [`KeyValueStore`]); it does no input or output, starts no task, reads no clock and no
 //! environment.
 //!
 //! | concept | module |
 //! |---|---|
 //! | a tool, its description, one call and its answer | [`tool`], [`content`] |
+//! | code that looks on, changes and refuses | [`hook`] |
 //! | why a call has no answer | [`error`] |
 //! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
 //! | what no grant gives, and files that no tool changes | [`denial`], [`protected`] |
@@ -20,6 +21,7 @@
 //! | where sessions are kept, and what tools keep between calls | [`store`], [`keyvalue`] |
 
 pub mod event;
+pub mod hook;
 pub mod json;
 pub mod keyvalue;
 pub mod policy;
@@ -41,6 +43,7 @@ pub use denial::Denials;
 pub use error::{Limit, ToolError};
 pub use event::{Event, EventSink};
 pub use grant::Grant;
+pub use hook::{Hook, HookPoint, HookSpec};
 pub use keyvalue::{Bucket, KeyValueError, KeyValueStore};
 pub use message::{Message, Part};
 pub use place::{ArgumentPlace, PlaceKind};

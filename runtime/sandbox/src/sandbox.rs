@@ -477,10 +477,8 @@ impl Shared {
             footprint,
             bytes_in: 0,
         };
-        self.cells
-            .run(order, job)
-            .await
-            .map_err(|error| LoadError::Definitions { error })
+        let ended = self.cells.run(order, job).await;
+        ended.result.map_err(|error| LoadError::Definitions { error })
     }
 }
 

@@ -83,7 +83,9 @@ impl ComponentTool {
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();
-        match self.component.base.cells.run(order, Run { call }).await? {
+        let ended = self.component.base.cells.run(order, Run { call }).await;
+        cx.observer.receipt(ended.receipt);
+        match ended.result? {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
             Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
                 tell_people(&*cx.observer, for_people);

@@ -17,7 +17,7 @@ use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
 use crate::driver::spans;
-use crate::hook::{CallReport, Failure, FailurePhase, HookContext};
+use crate::hook::{CallReport, FailurePhase, FailureReport, HookTurn};
 use crate::machine::CallOutcome;
 use crate::policy::Control;
 use crate::tools::dispatch::{self, Attempt};
@@ -27,7 +27,7 @@ use crate::tools::results::{ReadResult, ResultStore};
 pub(super) struct Run {
     pub(super) inner: Arc<Inner>,
     pub(super) shelf: Arc<ResultStore>,
-    pub(super) cx: HookContext,
+    pub(super) hooks: HookTurn,
     pub(super) observer: Arc<Observer>,
     pub(super) account: Arc<Account>,
     pub(super) id: String,
@@ -113,7 +113,7 @@ impl Run {
             && readable
             && let Err(error) = self.shelf.keep(&self.id, whole).await
         {
-            self.cx.notify(
+            self.hooks.notify(
                 NoticeLevel::Warning,
                 format!(
                     "the whole result of `{}` is kept in memory alone: {error}",
@@ -171,13 +171,13 @@ impl Run {
             receipt: self.observer.peek_receipt(),
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
-        self.inner.hooks.after_call(&report, &self.cx).await;
+        self.inner.hooks.after_call(&report, &self.hooks).await;
         if let Some(error) = &report.error {
-            let failure = Failure {
+            let failure = FailureReport {
                 phase: FailurePhase::Call,
                 message: format!("{}: {error}", self.tool),
             };
-            self.inner.hooks.on_error(&failure, &self.cx).await;
+            self.inner.hooks.on_error(&failure, &self.hooks).await;
         }
     }
 }

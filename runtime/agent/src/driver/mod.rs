@@ -20,7 +20,7 @@ mod tasks;
 mod wait;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::error::AgentError;
-use crate::hook::HookContext;
+use crate::hook::HookTurn;
 use crate::machine::{CallOutcome, Effect, Input, LoopState};
 use crate::policy::LoopPolicy;
 use crate::report::{TurnRecorder, TurnReport};
@@ -86,7 +86,7 @@ pub(crate) struct Driver<'a> {
     /// Questions that wait until the one before is answered.
     questions: VecDeque<crate::approval::ApprovalRequest>,
     asking: bool,
-    hooks: HookContext,
+    hooks: HookTurn,
     /// What hooks shared when it was last looked at.
     shared: Map<String, Value>,
     record: TurnRecorder,
@@ -124,8 +124,7 @@ impl<'a> Driver<'a> {
             .map(|turn| turn.shared.clone())
             .unwrap_or_default();
         let account = Arc::new(Account::new(inner.clone(), caller, &state.spent()));
-        let values = Arc::new(Mutex::new(shared.clone()));
-        let hooks = HookContext::new(&state.session, values, notes.0.clone(), account.clone());
+        let hooks = HookTurn::new(&state.session, shared.clone(), notes.0.clone(), account.clone());
         Self {
             inner,
             state,

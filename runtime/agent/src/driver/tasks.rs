@@ -15,7 +15,7 @@ use crate::approval::Decision;
 use crate::context::messages;
 use crate::context::normalise;
 use crate::driver::spans;
-use crate::hook::{CallDraft, Failure, FailurePhase, HookContext, PromptDraft, Ruling};
+use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraft, Ruling};
 use crate::machine::{CallOutcome, Refusal};
 use crate::tools::dispatch;
 
@@ -59,14 +59,14 @@ pub(super) enum Done {
 impl Driver<'_> {
     pub(super) fn spawn_prompt(&mut self) {
         let inner = self.inner.clone();
-        let cx = self.hooks.clone();
+        let turn = self.hooks.clone();
         let mut history = self.state.messages.clone();
         let message = history.pop().map_or_else(|| Message::user(""), |m| (*m).clone());
         let limit = inner.machine.policy.context.summarise_at;
         let mut draft = PromptDraft::new(message, history, self.state.tokens(), limit);
         self.tasks.spawn(async move {
-            match inner.hooks.before_prompt(&mut draft, &cx).await {
-                Ruling::Continue => {
+            match inner.hooks.before_prompt(&mut draft, &turn).await {
+                Ruling::Proceed => {
                     let (message, instructions) = draft.into_parts();
                     Done::Prompted {
                         message,
@@ -80,9 +80,9 @@ impl Driver<'_> {
 
     pub(super) fn spawn_prepare(&mut self, id: String, tool: String, arguments: String) {
         let inner = self.inner.clone();
-        let cx = self.hooks.clone();
+        let turn = self.hooks.clone();
         self.tasks.spawn(async move {
-            match prepare(&inner, &cx, &id, &tool, &arguments).await {
+            match prepare(&inner, &turn, &id, &tool, &arguments).await {
                 Ok(arguments) => Done::Prepared { id, arguments },
                 Err((by, reason)) => Done::Aborted { by, reason },
             }
@@ -126,7 +126,7 @@ impl Driver<'_> {
         let call = Run {
             inner: self.inner.clone(),
             shelf: self.shelf.clone(),
-            cx: self.hooks.clone(),
+            hooks: self.hooks.clone(),
             observer,
             account: self.account.clone(),
             id,
@@ -153,9 +153,12 @@ impl Driver<'_> {
             return;
         }
         let inner = self.inner.clone();
-        let cx = self.hooks.clone();
+        let turn = self.hooks.clone();
         self.tasks.spawn(async move {
-            inner.hooks.on_error(&Failure { phase, message }, &cx).await;
+            inner
+                .hooks
+                .on_error(&FailureReport { phase, message }, &turn)
+                .await;
             Done::Reported
         });
     }
@@ -163,7 +166,7 @@ impl Driver<'_> {
     /// Hooks choose what is summarised; then the model is asked.
     pub(super) fn spawn_summary(&mut self, messages: usize, max_output: Option<u64>) {
         let inner = self.inner.clone();
-        let cx = self.hooks.clone();
+        let turn = self.hooks.clone();
         let messages = messages.min(self.state.messages.len());
         let replaced: Vec<Message> = self.state.messages[..messages]
             .iter()
@@ -172,7 +175,7 @@ impl Driver<'_> {
         let session: Arc<str> = self.state.session.as_str().into();
         self.tasks.spawn(async move {
             let mut chosen = replaced.clone();
-            if let Err(reason) = inner.hooks.before_summary(&mut chosen, &cx).await {
+            if let Err(reason) = inner.hooks.before_summary(&mut chosen, &turn).await {
                 return Done::SummaryFailed { reason, usage: None };
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
@@ -197,7 +200,7 @@ impl Driver<'_> {
 
     pub(super) fn spawn_summarised(&mut self, summary: Summary, completion: Completion) {
         let inner = self.inner.clone();
-        let cx = self.hooks.clone();
+        let turn = self.hooks.clone();
         let next_is_user = matches!(
             self.state.messages.get(summary.removed).map(AsRef::as_ref),
             Some(Message::User { .. })
@@ -219,7 +222,7 @@ impl Driver<'_> {
             let mut replacement = vec![Message::user(messages::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
             if let Err(reason) = hooks
-                .after_summary(&summary.replaced, &mut replacement, &cx)
+                .after_summary(&summary.replaced, &mut replacement, &turn)
                 .await
             {
                 return Done::SummaryFailed { reason, usage };
@@ -244,7 +247,7 @@ impl Driver<'_> {
 /// Hook and reason, when a hook aborts the turn.
 async fn prepare(
     inner: &Inner,
-    cx: &HookContext,
+    turn: &HookTurn,
     id: &str,
     tool: &str,
     arguments: &str,
@@ -252,22 +255,22 @@ async fn prepare(
     let (found, checked) = match dispatch::check(&inner.registry, tool, arguments) {
         Ok(found) => found,
         Err(refusal) => {
-            report_arguments(inner, cx, tool, &refusal.error).await;
+            report_arguments(inner, turn, tool, &refusal.error).await;
             return Ok(Err(refusal));
         }
     };
     let Value::Object(map) = checked.clone() else {
         return Ok(Ok(checked));
     };
-    let mut draft = CallDraft {
+    let mut pending = PendingCall {
         id: id.to_owned(),
         tool: tool.to_owned(),
         arguments: map,
         places: Vec::new(),
     };
     let places = |arguments: &Value| found.places(arguments);
-    match inner.hooks.before_call(&mut draft, places, cx).await {
-        Ruling::Continue => {}
+    match inner.hooks.before_call(&mut pending, places, turn).await {
+        Ruling::Proceed => {}
         Ruling::Cancel { reason, .. } => {
             return Ok(Err(Refusal {
                 arguments: checked,
@@ -276,14 +279,14 @@ async fn prepare(
         }
         Ruling::Abort { by, reason } => return Err((by, reason)),
     }
-    let changed = Value::Object(draft.arguments);
+    let changed = Value::Object(pending.arguments);
     if changed == checked {
         return Ok(Ok(checked));
     }
     Ok(match dispatch::fits(&found.spec().input, &changed) {
         Ok(()) => Ok(changed),
         Err(error) => {
-            report_arguments(inner, cx, tool, &error).await;
+            report_arguments(inner, turn, tool, &error).await;
             Err(Refusal {
                 arguments: changed,
                 error,
@@ -292,10 +295,10 @@ async fn prepare(
     })
 }
 
-async fn report_arguments(inner: &Inner, cx: &HookContext, tool: &str, error: &ToolError) {
-    let failure = Failure {
+async fn report_arguments(inner: &Inner, turn: &HookTurn, tool: &str, error: &ToolError) {
+    let failure = FailureReport {
         phase: FailurePhase::CallArguments,
         message: format!("{tool}: {error}"),
     };
-    inner.hooks.on_error(&failure, cx).await;
+    inner.hooks.on_error(&failure, turn).await;
 }

@@ -1,39 +1,37 @@
 //! The order in which hooks run.
 
-use std::sync::Arc;
-
-use super::Hook;
+use super::runner::Registered;
 use crate::error::BuildError;
 
-/// Sorts hooks by their wishes.
+/// Sorts hooks by their orders.
 ///
 /// # Errors
-/// When two have one name, or when the wishes form a circle.
-pub(super) fn sort(hooks: Vec<Arc<dyn Hook>>) -> Result<Vec<Arc<dyn Hook>>, BuildError> {
-    let orders: Vec<_> = hooks.iter().map(|hook| hook.order()).collect();
-    let position = |name: &str| hooks.iter().position(|hook| hook.name() == name);
+/// When two have one name, or when the orders form a circle.
+pub(super) fn sort(hooks: Vec<Registered>) -> Result<Vec<Registered>, BuildError> {
+    let position = |name: &str| hooks.iter().position(|hook| hook.spec.name == name);
     // `waits[i]` are the hooks that run before hook `i`.
     let mut waits: Vec<Vec<usize>> = vec![Vec::new(); hooks.len()];
     for (i, hook) in hooks.iter().enumerate() {
-        if position(hook.name()) != Some(i) {
+        if position(&hook.spec.name) != Some(i) {
             return Err(BuildError::DuplicateHook {
-                name: hook.name().to_owned(),
+                name: hook.spec.name.clone(),
             });
         }
-        for later in orders[i].before.iter().filter_map(|name| position(name)) {
+        let order = &hook.spec.order;
+        for later in order.before.iter().filter_map(|name| position(name)) {
             waits[later].push(i);
         }
-        waits[i].extend(orders[i].after.iter().filter_map(|name| position(name)));
+        waits[i].extend(order.after.iter().filter_map(|name| position(name)));
     }
     let mut placed: Vec<usize> = Vec::with_capacity(hooks.len());
     while placed.len() < hooks.len() {
         let next = (0..hooks.len())
             .filter(|i| !placed.contains(i) && waits[*i].iter().all(|w| placed.contains(w)))
-            .min_by_key(|i| (-i64::from(orders[*i].priority), hooks[*i].name()));
+            .min_by_key(|i| (-i64::from(hooks[*i].spec.order.priority), &hooks[*i].spec.name));
         let Some(next) = next else {
             let rest = (0..hooks.len()).filter(|i| !placed.contains(i));
             return Err(BuildError::HookCycle {
-                names: rest.map(|i| hooks[i].name().to_owned()).collect(),
+                names: rest.map(|i| hooks[i].spec.name.clone()).collect(),
             });
         };
         placed.push(next);
@@ -44,34 +42,33 @@ pub(super) fn sort(hooks: Vec<Arc<dyn Hook>>) -> Result<Vec<Arc<dyn Hook>>, Buil
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::{HookOrder, HookPoint};
+    use crate::hook::{Hook, HookOrder, HookSpec};
+    use std::sync::Arc;
+    use std::time::Duration;
 
-    struct Named(&'static str, HookOrder);
+    struct Named(HookSpec);
 
     impl Hook for Named {
-        fn name(&self) -> &str {
-            self.0
-        }
-
-        fn order(&self) -> HookOrder {
-            self.1.clone()
+        fn spec(&self) -> HookSpec {
+            self.0.clone()
         }
     }
 
-    fn hook(name: &'static str, priority: i32, before: &[&str], after: &[&str]) -> Arc<dyn Hook> {
+    fn hook(name: &str, priority: i32, before: &[&str], after: &[&str]) -> Registered {
         let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        Arc::new(Named(
-            name,
-            HookOrder {
+        let spec = HookSpec {
+            order: HookOrder {
                 priority,
                 before: names(before),
                 after: names(after),
             },
-        ))
+            ..HookSpec::new(name)
+        };
+        Registered::new(Arc::new(Named(spec)), Duration::ZERO)
     }
 
-    fn sorted(hooks: Vec<Arc<dyn Hook>>) -> Result<Vec<String>, BuildError> {
-        Ok(sort(hooks)?.iter().map(|hook| hook.name().to_owned()).collect())
+    fn sorted(hooks: Vec<Registered>) -> Result<Vec<String>, BuildError> {
+        Ok(sort(hooks)?.into_iter().map(|hook| hook.spec.name).collect())
     }
 
     #[test]
@@ -105,34 +102,5 @@ mod tests {
     fn two_hooks_of_one_name_are_refused() {
         let error = sorted(vec![hook("a", 0, &[], &[]), hook("a", 1, &[], &[])]).unwrap_err();
         assert_eq!(error, BuildError::DuplicateHook { name: "a".into() });
-    }
-
-    #[test]
-    fn a_hook_guards_nothing_and_uses_no_fuel_unless_it_says_so() {
-        let hook = hook("plain", 0, &[], &[]);
-        assert!(!hook.is_guard());
-        for point in [
-            HookPoint::BeforePrompt,
-            HookPoint::BeforeCall,
-            HookPoint::AfterTurn,
-        ] {
-            assert_eq!(hook.max_fuel(point), 0, "{point:?}");
-        }
-        assert_eq!(hook.timeout(), None);
-    }
-
-    #[test]
-    fn each_point_has_its_name_in_events() {
-        for (point, name) in [
-            (HookPoint::BeforePrompt, "before_prompt"),
-            (HookPoint::BeforeCall, "before_call"),
-            (HookPoint::AfterCall, "after_call"),
-            (HookPoint::BeforeSummary, "before_summary"),
-            (HookPoint::AfterSummary, "after_summary"),
-            (HookPoint::AfterTurn, "after_turn"),
-            (HookPoint::OnError, "on_error"),
-        ] {
-            assert_eq!(point.as_str(), name);
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! What runs at the same time stays within the budget together.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,8 +8,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
+use toolcell_core::tool::{LogLevel, LogLine, LogSource};
 use toolcell_core::{
     BoxFuture, CallContext, Content, Event, Message, Receipt, RemainingBudget, Tool, ToolCall, ToolError,
     ToolOutput, ToolSpec,
@@ -20,7 +22,7 @@ use toolcell_agent::Agent;
 use toolcell_agent::Session;
 use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::hook::{
-    CallDraft, CallReport, Hook, HookContext, HookError, HookPoint, TurnEnd, Verdict,
+    CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookPoint, HookSpec, PendingCall, TurnEnd,
 };
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
 
@@ -95,12 +97,19 @@ impl Tool for Greedy {
             let number = |name: &str| call.arguments.get(name).and_then(Value::as_u64);
             let limit = self.most.fuel.unwrap_or(0);
             let left = cx.observer.left().fuel.map_or(limit, |left| left.min(limit));
-            let _filing = Filing {
+            let filing = Filing {
                 cx,
                 fuel: left * number("share").unwrap_or(100) / 100,
                 used: self.used.clone(),
             };
             tokio::time::sleep(Duration::from_millis(number("ms").unwrap_or(1))).await;
+            for _ in 0..number("lines").unwrap_or(0) {
+                filing.cx.observer.log(LogLine {
+                    level: LogLevel::Info,
+                    source: LogSource::Stdout,
+                    message: "a flood".into(),
+                });
+            }
             match call.arguments.get("end").and_then(Value::as_str) {
                 Some("fail") => Err(ToolError::Failed { message: "no".into() }),
                 Some("panic") => panic!("out of luck"),
@@ -496,59 +505,47 @@ struct Hungry {
 }
 
 impl Hungry {
-    fn eat(&self, point: HookPoint, cx: &HookContext) {
+    fn eat(&self, point: HookPoint, cx: &HookContext) -> Effects {
         let fuel = cx.left().fuel.unwrap_or(u64::MAX).min(self.most);
         self.used.fetch_add(fuel, Ordering::SeqCst);
         self.told.lock().unwrap().push(point.as_str());
-        // A flood that fills whatever may be lost.
-        for _ in 0..2_000 {
-            cx.notify(NoticeLevel::Info, "hungry");
-        }
         let receipt = Receipt {
             fuel,
             ..Receipt::default()
         };
-        cx.receipt("hungry", point.as_str(), receipt);
+        Effects {
+            receipt: Some(Box::new(receipt)),
+            ..Effects::default()
+        }
     }
 }
 
 impl Hook for Hungry {
-    fn name(&self) -> &str {
-        "hungry"
-    }
-
-    fn max_fuel(&self, point: HookPoint) -> u64 {
-        match point {
-            HookPoint::BeforeCall | HookPoint::AfterCall | HookPoint::AfterTurn => self.most,
-            _ => 0,
+    fn spec(&self) -> HookSpec {
+        HookSpec {
+            points: [HookPoint::BeforeCall, HookPoint::AfterCall, HookPoint::AfterTurn].into(),
+            ..HookSpec::new("hungry")
         }
     }
 
-    fn before_call<'a>(
-        &'a self,
-        _call: &'a mut CallDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
-        self.eat(HookPoint::BeforeCall, cx);
-        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+    fn max_fuel(&self, _point: HookPoint) -> u64 {
+        self.most
     }
 
-    fn after_call<'a>(
-        &'a self,
-        _call: &'a CallReport,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        self.eat(HookPoint::AfterCall, cx);
-        Box::pin(std::future::ready(Ok(())))
+    fn before_call(&self, _call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
+        let answer = CallAnswer {
+            effects: self.eat(HookPoint::BeforeCall, &cx),
+            ..CallAnswer::default()
+        };
+        Box::pin(ready(Ok(answer)))
     }
 
-    fn after_turn<'a>(
-        &'a self,
-        _end: &'a TurnEnd,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        self.eat(HookPoint::AfterTurn, cx);
-        Box::pin(std::future::ready(Ok(())))
+    fn after_call(&self, _call: CallReport, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(ready(Ok(self.eat(HookPoint::AfterCall, &cx))))
+    }
+
+    fn after_turn(&self, _end: TurnEnd, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(ready(Ok(self.eat(HookPoint::AfterTurn, &cx))))
     }
 }
 
@@ -561,7 +558,9 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
             used: Arc::default(),
             told: Arc::default(),
         });
-        let script = Script::new([calls(3, &json!({})), Say::Text("Done.")]);
+        // A flood that fills whatever may be lost.
+        let flood = json!({ "lines": 2_000 });
+        let script = Script::new([calls(3, &flood), Say::Text("Done.")]);
         let heard = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool.clone())
@@ -590,25 +589,21 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
 struct Frugal(AtomicU64, Mutex<Vec<HookContext>>);
 
 impl Hook for Frugal {
-    fn name(&self) -> &str {
-        "frugal"
+    fn spec(&self) -> HookSpec {
+        HookSpec::new("frugal")
     }
 
     fn max_fuel(&self, _point: HookPoint) -> u64 {
         10
     }
 
-    fn before_call<'a>(
-        &'a self,
-        _call: &'a mut CallDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+    fn before_call(&self, _call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
         let left = cx.left();
         if left.fuel == Some(10) && left.wall_ms.is_some() && left.calls.is_none() {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
-        self.1.lock().unwrap().push(cx.clone());
-        Box::pin(std::future::ready(Ok(Verdict::Continue)))
+        self.1.lock().unwrap().push(cx);
+        Box::pin(ready(Ok(CallAnswer::default())))
     }
 }
 

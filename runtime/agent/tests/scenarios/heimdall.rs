@@ -1,16 +1,20 @@
 //! The preset `sequential` (design H): calls one after the other, text ends the turn.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
+use toolcell_core::Message;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{BoxFuture, Message};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, tool};
 use toolcell_agent::BuildError;
-use toolcell_agent::hook::{CallDraft, CallReport, Hook, HookContext, HookError, PromptDraft, Verdict};
+use toolcell_agent::hook::{
+    CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookSpec, PendingCall, Prompt,
+    PromptAnswer,
+};
 use toolcell_agent::preset;
 
 /// A call that was made: tool and arguments.
@@ -20,44 +24,29 @@ type Made = (String, Map<String, Value>);
 struct Watcher;
 
 impl Hook for Watcher {
-    fn name(&self) -> &str {
-        "watcher"
+    fn spec(&self) -> HookSpec {
+        HookSpec::new("watcher")
     }
 
-    fn before_prompt<'a>(
-        &'a self,
-        prompt: &'a mut PromptDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
-        Box::pin(async move {
-            prompt.context.push("The server is healthy.".into());
-            cx.set("database", json!("nornic"));
-            Ok(Verdict::Continue)
-        })
+    fn before_prompt(&self, _prompt: Prompt, _cx: HookContext) -> HookFuture<'_, PromptAnswer> {
+        Box::pin(ready(Ok(PromptAnswer {
+            context: vec!["The server is healthy.".into()],
+            effects: Effects::default().value("database", json!("nornic")),
+            ..PromptAnswer::default()
+        })))
     }
 
-    fn before_call<'a>(
-        &'a self,
-        call: &'a mut CallDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
-        Box::pin(async move {
-            if let Some(database) = cx.get("database") {
-                call.arguments.entry("database").or_insert(database);
-            }
-            Ok(Verdict::Continue)
-        })
+    fn before_call(&self, call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
+        let mut arguments = call.arguments;
+        if let Some(database) = cx.values.get("database") {
+            arguments.entry("database").or_insert(database.clone());
+        }
+        Box::pin(ready(Ok(CallAnswer::with_arguments(arguments))))
     }
 
-    fn after_call<'a>(
-        &'a self,
-        call: &'a CallReport,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            cx.notify(NoticeLevel::Info, format!("{} returned", call.tool));
-            Ok(())
-        })
+    fn after_call(&self, call: CallReport, _cx: HookContext) -> HookFuture<'_, Effects> {
+        let effects = Effects::default().notice(NoticeLevel::Info, format!("{} returned", call.tool));
+        Box::pin(ready(Ok(effects)))
     }
 }
 

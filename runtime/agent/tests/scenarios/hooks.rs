@@ -1,29 +1,30 @@
 //! Hooks: what they change, what they refuse, and what happens when they fail.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::{NoticeLevel, TurnOutcome};
+use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::ProviderErrorKind;
 use toolcell_core::tool::Hints;
-use toolcell_core::{BoxFuture, Event, Message, Tool};
+use toolcell_core::{BoxFuture, Content, Event, Message, Receipt, Tool};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
 use toolcell_agent::TurnReport;
 use toolcell_agent::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use toolcell_agent::hook::{
-    CallDraft, CallReport, Example, Failure, FailurePhase, Hook, HookContext, HookError, HookOrder,
-    HookPoint, PromptDraft, TurnEnd, Verdict,
+    CallAnswer, CallReport, Effects, Example, FailureReport, Hook, HookContext, HookError, HookFuture,
+    HookOrder, HookPoint, HookSpec, PendingCall, Prompt, PromptAnswer, Summary, SummaryAnswer, TurnEnd,
 };
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
 use toolcell_store::SqliteStore;
 
-type Ruled = Result<Verdict, HookError>;
-type Check = fn(&mut CallDraft, &HookContext) -> Ruled;
+type OnPrompt = fn(Prompt, &HookContext) -> Result<PromptAnswer, HookError>;
+type OnCall = fn(PendingCall, &HookContext) -> Result<CallAnswer, HookError>;
 
 /// A hook of which each test says what it does.
 #[derive(Default)]
@@ -31,101 +32,65 @@ struct Told {
     name: &'static str,
     guard: bool,
     priority: i32,
-    prompt: Option<fn(&mut PromptDraft, &HookContext) -> Ruled>,
-    call: Option<Check>,
+    prompt: Option<OnPrompt>,
+    call: Option<OnCall>,
     hang: bool,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Told {
-    fn note(&self, text: String) {
+    fn note(&self, text: String) -> HookFuture<'_, Effects> {
         self.seen.lock().unwrap().push(format!("{} {text}", self.name));
+        Box::pin(ready(Ok(Effects::default())))
     }
 }
 
 impl Hook for Told {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn order(&self) -> HookOrder {
-        HookOrder {
-            priority: self.priority,
-            ..HookOrder::default()
+    fn spec(&self) -> HookSpec {
+        HookSpec {
+            guard: self.guard,
+            order: HookOrder {
+                priority: self.priority,
+                ..HookOrder::default()
+            },
+            ..HookSpec::new(self.name)
         }
     }
 
-    fn is_guard(&self) -> bool {
-        self.guard
-    }
-
-    fn before_prompt<'a>(
-        &'a self,
-        prompt: &'a mut PromptDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+    fn before_prompt(&self, prompt: Prompt, cx: HookContext) -> HookFuture<'_, PromptAnswer> {
         Box::pin(async move {
-            self.note("before_prompt".into());
-            self.prompt.map_or(Ok(Verdict::Continue), |f| f(prompt, cx))
+            self.note("before_prompt".into()).await?;
+            self.prompt
+                .map_or(Ok(PromptAnswer::default()), |f| f(prompt, &cx))
         })
     }
 
-    fn before_call<'a>(
-        &'a self,
-        call: &'a mut CallDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
+    fn before_call(&self, call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
         Box::pin(async move {
-            self.note(format!("before {}", call.tool));
+            self.note(format!("before {}", call.tool)).await?;
             if self.hang {
                 std::future::pending::<()>().await;
             }
-            self.call.map_or(Ok(Verdict::Continue), |f| f(call, cx))
+            self.call.map_or(Ok(CallAnswer::default()), |f| f(call, &cx))
         })
     }
 
-    fn after_call<'a>(
-        &'a self,
-        call: &'a CallReport,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            let error = call.error.as_ref().map_or("ok", |error| error.kind());
-            let fuel = call.receipt.as_ref().map_or(0, |receipt| receipt.fuel);
-            self.note(format!(
-                "after {} {error} {fuel} {}",
-                call.tool,
-                text_of(&call.content)
-            ));
-            Ok(())
-        })
+    fn after_call(&self, call: CallReport, _cx: HookContext) -> HookFuture<'_, Effects> {
+        let error = call.error.as_ref().map_or("ok", |error| error.kind());
+        let fuel = call.receipt.as_ref().map_or(0, |receipt| receipt.fuel);
+        self.note(format!(
+            "after {} {error} {fuel} {}",
+            call.tool,
+            text_of(&call.content)
+        ))
     }
 
-    fn after_turn<'a>(
-        &'a self,
-        end: &'a TurnEnd,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            self.note(format!("after_turn {} {}", end.steps, end.text));
-            Ok(())
-        })
+    fn after_turn(&self, end: TurnEnd, _cx: HookContext) -> HookFuture<'_, Effects> {
+        self.note(format!("after_turn {} {}", end.steps, end.text))
     }
 
-    fn on_error<'a>(
-        &'a self,
-        failure: &'a Failure,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            let phase = match failure.phase {
-                FailurePhase::Model => "model",
-                FailurePhase::CallArguments => "arguments",
-                FailurePhase::Call => "call",
-            };
-            self.note(format!("on_error {phase}"));
-            Ok(())
-        })
+    fn on_error(&self, failure: FailureReport, _cx: HookContext) -> HookFuture<'_, Effects> {
+        self.note(format!("on_error {}", failure.phase.as_str()))
     }
 }
 
@@ -174,16 +139,18 @@ async fn h13_a_hook_adds_context_examples_and_instructions_and_sees_the_budget()
     let hook = Told {
         name: "guide",
         prompt: Some(|prompt, _| {
-            assert_eq!(prompt.original().text(), "Go");
-            assert_eq!(prompt.tokens().1, None);
-            prompt.context.push("It is Monday.".into());
-            prompt.instructions.push("Be kind.".into());
-            prompt.examples.push(Example {
-                says: "count to three".into(),
-                tool: "count".into(),
-                arguments: json!({"n": 3}),
-            });
-            Ok(Verdict::Continue)
+            assert_eq!(prompt.original, [Content::text("Go")]);
+            assert_eq!(prompt.token_limit, None);
+            Ok(PromptAnswer {
+                context: vec!["It is Monday.".into()],
+                instructions: vec!["Be kind.".into()],
+                examples: vec![Example {
+                    says: "count to three".into(),
+                    tool: "count".into(),
+                    arguments: Map::from_iter([("n".into(), json!(3))]),
+                }],
+                ..PromptAnswer::default()
+            })
         }),
         ..Told::default()
     };
@@ -205,11 +172,7 @@ async fn h13_a_hook_that_cancels_ends_the_turn_before_anything_is_sent() {
     let script = one_call();
     let hook = Told {
         name: "policy",
-        prompt: Some(|_, _| {
-            Ok(Verdict::Cancel {
-                reason: "no writes on Sunday".into(),
-            })
-        }),
+        prompt: Some(|_, _| Ok(PromptAnswer::cancel("no writes on Sunday"))),
         ..Told::default()
     };
     let (report, _) = run(&script, counted().0, hook).await;
@@ -228,9 +191,9 @@ async fn h14_arguments_that_a_hook_changed_are_the_ones_that_run() {
     let script = one_call();
     let hook = Told {
         name: "default",
-        call: Some(|call, _| {
+        call: Some(|mut call, _| {
             call.arguments.insert("n".into(), json!(7));
-            Ok(Verdict::Continue)
+            Ok(CallAnswer::with_arguments(call.arguments))
         }),
         ..Told::default()
     };
@@ -244,9 +207,9 @@ async fn h14_arguments_that_a_hook_changed_are_checked_again() {
     let script = one_call();
     let hook = Told {
         name: "wrong",
-        call: Some(|call, _| {
+        call: Some(|mut call, _| {
             call.arguments.insert("n".into(), json!("seven"));
-            Ok(Verdict::Continue)
+            Ok(CallAnswer::with_arguments(call.arguments))
         }),
         ..Told::default()
     };
@@ -261,16 +224,11 @@ async fn h14_arguments_that_a_hook_changed_are_checked_again() {
 
 #[tokio::test]
 async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
-    let cancel: fn(&mut CallDraft, &HookContext) -> _ = |_, _| {
-        Ok(Verdict::Cancel {
-            reason: "this user cannot delete".into(),
-        })
-    };
     let (tool, count) = counted();
     let script = one_call();
     let hook = Told {
         name: "rights",
-        call: Some(cancel),
+        call: Some(|_, _| Ok(CallAnswer::cancel("this user cannot delete"))),
         ..Told::default()
     };
     let (report, _) = run(&script, tool, hook).await;
@@ -287,11 +245,7 @@ async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
     let (tool, _) = counted();
     let hook = Told {
         name: "rights",
-        call: Some(|_, _| {
-            Ok(Verdict::Abort {
-                reason: "too risky".into(),
-            })
-        }),
+        call: Some(|_, _| Ok(CallAnswer::abort("too risky"))),
         ..Told::default()
     };
     let (report, _) = run(&one_call(), tool, hook).await;
@@ -308,9 +262,9 @@ async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_fails_panics_or_hangs_refuses_the_call_and_is_reported() {
-    let cases: [(Option<Check>, bool, &str); 3] = [
+    let cases: [(Option<OnCall>, bool, &str); 3] = [
         (
-            Some(|_, _| Err(HookError("no database".into()))),
+            Some(|_, _| Err(HookError::new("no database"))),
             false,
             "no database",
         ),
@@ -344,7 +298,7 @@ async fn a_guard_that_fails_before_the_prompt_ends_the_turn() {
     let hook = Told {
         name: "check",
         guard: true,
-        prompt: Some(|_, _| Err(HookError("no database".into()))),
+        prompt: Some(|_, _| Err(HookError::new("no database"))),
         ..Told::default()
     };
     let script = one_call();
@@ -408,8 +362,8 @@ async fn h15_h16_hooks_see_every_call_with_its_receipt_in_their_order_and_the_en
             "after metered failed 7 Error: bad day",
             "before metered",
             "before_prompt",
-            "on_error arguments",
             "on_error call",
+            "on_error call_arguments",
         ]
     );
     assert_eq!(of("second").len(), 6);
@@ -468,34 +422,27 @@ async fn a_failure_of_the_model_reaches_the_hooks() {
 struct KeepTwo;
 
 impl Hook for KeepTwo {
-    fn name(&self) -> &str {
-        "keep_two"
+    fn spec(&self) -> HookSpec {
+        HookSpec::new("keep_two")
     }
 
-    fn before_summary<'a>(
-        &'a self,
-        messages: &'a mut Vec<Message>,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            let kept = messages.split_off(messages.len() - 2);
-            cx.set("kept", serde_json::to_value(kept).unwrap());
-            Ok(())
-        })
+    fn before_summary(&self, mut messages: Vec<Message>, _cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        let kept = messages.split_off(messages.len() - 2);
+        let answer = SummaryAnswer {
+            messages: Some(messages),
+            effects: Effects::default().value("kept", serde_json::to_value(kept).unwrap()),
+        };
+        Box::pin(ready(Ok(answer)))
     }
 
-    fn after_summary<'a>(
-        &'a self,
-        replaced: &'a [Message],
-        messages: &'a mut Vec<Message>,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            assert_eq!(replaced.len(), 3);
-            let kept: Vec<Message> = serde_json::from_value(cx.get("kept").unwrap()).unwrap();
-            messages.extend(kept);
-            Ok(())
-        })
+    fn after_summary(&self, summary: Summary, cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        assert_eq!(summary.replaced.len(), 3);
+        let kept: Vec<Message> = serde_json::from_value(cx.values["kept"].clone()).unwrap();
+        let answer = SummaryAnswer {
+            messages: Some([summary.messages, kept].concat()),
+            ..SummaryAnswer::default()
+        };
+        Box::pin(ready(Ok(answer)))
     }
 }
 
@@ -544,37 +491,27 @@ struct Summaries {
 }
 
 impl Summaries {
-    fn look<'a>(&self, point: HookPoint) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(std::future::ready(match self.fails_at {
-            Some(failing) if failing == point => Err(HookError("no".into())),
-            _ => Ok(()),
+    fn look(&self, point: HookPoint) -> HookFuture<'_, SummaryAnswer> {
+        Box::pin(ready(match self.fails_at {
+            Some(failing) if failing == point => Err(HookError::new("no")),
+            _ => Ok(SummaryAnswer::default()),
         }))
     }
 }
 
 impl Hook for Summaries {
-    fn name(&self) -> &str {
-        "summaries"
+    fn spec(&self) -> HookSpec {
+        HookSpec {
+            guard: self.is_guard,
+            ..HookSpec::new("summaries")
+        }
     }
 
-    fn is_guard(&self) -> bool {
-        self.is_guard
-    }
-
-    fn before_summary<'a>(
-        &'a self,
-        _messages: &'a mut Vec<Message>,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
+    fn before_summary(&self, _messages: Vec<Message>, _cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
         self.look(HookPoint::BeforeSummary)
     }
 
-    fn after_summary<'a>(
-        &'a self,
-        _replaced: &'a [Message],
-        _messages: &'a mut Vec<Message>,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
+    fn after_summary(&self, _summary: Summary, _cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
         self.look(HookPoint::AfterSummary)
     }
 }
@@ -632,19 +569,22 @@ async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_u
     let agent_of = |answers: Vec<Say>, decision: Decision| {
         let hook = Told {
             name: "counter",
-            prompt: Some(|_, cx| {
-                cx.set("case", json!({"number": 7}));
-                Ok(Verdict::Continue)
+            prompt: Some(|_, _| {
+                Ok(PromptAnswer {
+                    effects: Effects::default().value("case", json!({"number": 7})),
+                    ..PromptAnswer::default()
+                })
             }),
             call: Some(|_, cx| {
-                let times = cx.get("calls").and_then(|n| n.as_u64()).unwrap_or(0);
-                cx.set("calls", json!(times + 1));
-                match cx.get("case") {
-                    Some(case) if case["number"] == 7 => Ok(Verdict::Continue),
-                    other => Ok(Verdict::Cancel {
-                        reason: format!("lost: {other:?} after {times}"),
-                    }),
-                }
+                let times = cx.values.get("calls").and_then(Value::as_u64).unwrap_or(0);
+                let answer = match cx.values.get("case") {
+                    Some(case) if case["number"] == 7 => CallAnswer::default(),
+                    other => CallAnswer::cancel(format!("lost: {other:?} after {times}")),
+                };
+                Ok(CallAnswer {
+                    effects: Effects::default().value("calls", json!(times + 1)),
+                    ..answer
+                })
             }),
             seen: seen.clone(),
             ..Told::default()
@@ -687,14 +627,19 @@ impl Approver for Always {
     }
 }
 
-/// A hook in a cell files what it used; here a native one does.
-fn hungry(_: &mut CallDraft, cx: &HookContext) -> Ruled {
-    let receipt = toolcell_core::Receipt {
+/// A hook in a cell returns what it used; here a native one does.
+fn hungry(_: PendingCall, _: &HookContext) -> Result<CallAnswer, HookError> {
+    let receipt = Receipt {
         fuel: 60,
-        ..toolcell_core::Receipt::default()
+        ..Receipt::default()
     };
-    cx.receipt("hungry", "before_call", receipt);
-    Ok(Verdict::Continue)
+    Ok(CallAnswer {
+        effects: Effects {
+            receipt: Some(Box::new(receipt)),
+            ..Effects::default()
+        },
+        ..CallAnswer::default()
+    })
 }
 
 #[tokio::test]
@@ -729,106 +674,5 @@ async fn the_fuel_of_hooks_counts_in_the_budget_of_the_session() {
         let ended = matches!(report.outcome, TurnOutcome::Budget { .. });
         assert_eq!(ended, fuel == 100, "{:?}", report.outcome);
         assert_eq!(session.state().spent().fuel, if ended { 120 } else { 180 });
-    }
-}
-
-/// A guard whose methods panic before they give a future, where they are asked.
-struct Broken(HookPoint, bool);
-
-impl Broken {
-    fn at(&self, point: HookPoint) {
-        assert!(self.0 != point, "broken");
-    }
-}
-
-impl Hook for Broken {
-    fn name(&self) -> &'static str {
-        "broken"
-    }
-
-    fn is_guard(&self) -> bool {
-        true
-    }
-
-    fn max_fuel(&self, point: HookPoint) -> u64 {
-        assert!(!self.1 || self.0 != point, "broken");
-        0
-    }
-
-    fn before_prompt<'a>(
-        &'a self,
-        _prompt: &'a mut PromptDraft,
-        cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
-        for _ in 0..2_000 {
-            cx.notify(NoticeLevel::Info, "a flood");
-        }
-        self.at(HookPoint::BeforePrompt);
-        Box::pin(std::future::ready(Ok(Verdict::Continue)))
-    }
-
-    fn before_call<'a>(
-        &'a self,
-        _call: &'a mut CallDraft,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<Verdict, HookError>> {
-        self.at(HookPoint::BeforeCall);
-        Box::pin(std::future::ready(Ok(Verdict::Continue)))
-    }
-
-    fn after_call<'a>(
-        &'a self,
-        _call: &'a CallReport,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        self.at(HookPoint::AfterCall);
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn after_turn<'a>(
-        &'a self,
-        _end: &'a TurnEnd,
-        _cx: &'a HookContext,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        self.at(HookPoint::AfterTurn);
-        Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-#[tokio::test]
-async fn a_panic_in_any_method_of_a_hook_is_reported() {
-    for point in [
-        HookPoint::BeforePrompt,
-        HookPoint::BeforeCall,
-        HookPoint::AfterCall,
-        HookPoint::AfterTurn,
-    ] {
-        for in_fuel in [false, true] {
-            let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
-            let heard = RecordedEvents::default();
-            let mut session = agent(&script)
-                .tool(tool("t", |_| Ok("ok".into())))
-                .hook(Arc::new(Broken(point, in_fuel)))
-                .build()
-                .unwrap()
-                .session();
-            let report = session
-                .run(Message::user("Go"), &heard, CancellationToken::new())
-                .await
-                .unwrap();
-            let failed = format!("the hook `broken` failed in `{}`: it panicked", point.as_str());
-            let is_told = |event: &Event| matches!(event, Event::Notice { text, .. } if *text == failed);
-            assert_eq!(
-                heard.all().iter().filter(|event| is_told(event)).count(),
-                1,
-                "{failed}"
-            );
-            let refused = report.calls.iter().any(|call| call.error.is_some());
-            assert_eq!(refused, point == HookPoint::BeforeCall);
-            assert_eq!(
-                matches!(report.outcome, TurnOutcome::Aborted { .. }),
-                point == HookPoint::BeforePrompt
-            );
-        }
     }
 }

@@ -12,6 +12,7 @@ mod calls;
 mod ends;
 mod forge;
 mod heimdall;
+mod hook_failures;
 mod hooks;
 mod limits;
 mod sessions;

@@ -12,7 +12,6 @@ use crate::agent::{model, prices, subagents};
 use crate::approval::project_rules;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::components::data_flow;
-use crate::components::hook::ComponentHook;
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::lock;
 use crate::components::selection;
@@ -21,7 +20,6 @@ use crate::config::budget::NamedBudget;
 use crate::config::file::FlowRule;
 use crate::config::provider::ProviderFlags;
 use crate::config::units::Span;
-use crate::config::user_files::user_file_shown;
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -149,10 +147,7 @@ impl AgentFlags {
         let hook_flow = data_flow::of_hooks(&hooks);
         let hooks: Vec<Arc<dyn Hook>> = hooks
             .into_iter()
-            .map(|hook| -> Arc<dyn Hook> {
-                let user_file = user_file_shown(environment);
-                Arc::new(ComponentHook::new(&hook.settings, hook.hook, user_file))
-            })
+            .map(|hook| -> Arc<dyn Hook> { Arc::new(hook.hook) })
             .collect();
         let mut approvals = terminal::rules(&settings, environment);
         let of_projects = project_rules::of(&loaded, &approvals.rules);

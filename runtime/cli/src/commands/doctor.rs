@@ -6,12 +6,11 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use toolcell_core::provider::{Request, ToolChoice};
-use toolcell_core::{Message, Provider};
+use toolcell_core::{Hook as _, Message, Provider};
 use toolcell_sandbox::{Protection, Sandbox};
 
 use crate::agent::model;
 use crate::components::builtin;
-use crate::components::hook::is_guard;
 use crate::components::loader::{self, ComponentLoader, LoadedHook};
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
@@ -161,10 +160,10 @@ fn configuration(settings: &Settings) -> Finding {
 
 /// When a hook is asked, and whether it guards.
 fn hook_words(loaded: &LoadedHook) -> String {
-    let spec = loaded.component.spec();
-    let moments: Vec<&str> = spec.moments.iter().map(|moment| moment.as_str()).collect();
-    let mut words = moments.join(", ");
-    if is_guard(&loaded.settings, spec) {
+    let spec = loaded.hook.spec();
+    let points: Vec<&str> = spec.points.iter().map(|point| point.as_str()).collect();
+    let mut words = points.join(", ");
+    if spec.guard {
         words.insert_str(0, "guards: ");
     }
     if !loaded.settings.component.enabled.value {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toolcell_core::hook::HookOrder;
 use toolcell_core::{Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
@@ -53,7 +54,7 @@ pub(crate) struct LoadedHook {
     pub(crate) settings: HookSettings,
     /// The component.
     pub(crate) component: HookComponent,
-    /// The hook under that policy.
+    /// The hook under that policy, with the name, guard and order of its settings where they have them.
     pub(crate) hook: CellHook,
 }
 
@@ -304,6 +305,20 @@ impl<'a> ComponentLoader<'a> {
         let hook = component
             .hook(policy, &self.secrets_of(of)?)
             .map_err(|e| unusable_secrets(&of.name, e))?;
+        let claimed = component.spec();
+        let names = |setting: &Option<Sourced<Vec<String>>>, claimed: &Vec<String>| {
+            setting.as_ref().map_or(claimed, |names| &names.value).clone()
+        };
+        let order = HookOrder {
+            priority: (settings.priority.as_ref()).map_or(claimed.order.priority, |p| p.value),
+            before: names(&settings.before, &claimed.order.before),
+            after: names(&settings.after, &claimed.order.after),
+        };
+        let guard = settings.guard.as_ref().map_or(claimed.guard, |guard| guard.value);
+        let hook = hook
+            .with_name(of.name.as_str())
+            .with_guard(guard)
+            .with_order(order);
         Ok(LoadedHook {
             settings,
             component,

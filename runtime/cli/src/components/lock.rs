@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toolcell_core::{Grant, ToolSpec};
+use toolcell_core::{Grant, Hook as _, ToolSpec};
 use toolcell_fs::Rules;
 use toolcell_sandbox::{Digest, Identity};
 
-use crate::components::hook::is_guard;
 use crate::components::loader::{Loaded, LoadedHook};
 use crate::config::ToolSettings;
 use crate::config::user_files;
@@ -194,13 +193,13 @@ impl LockedHook {
     fn of(loaded: &LoadedHook) -> Self {
         let component = &loaded.component;
         let (imports, grants) = reach(component.identity(), &loaded.settings.component);
-        let moments = component.spec().moments.iter();
+        let points = component.spec().points.iter();
         Self {
             digest: component.identity().digest().to_string(),
             imports,
             grants,
-            moments: moments.map(|moment| moment.as_str().to_owned()).collect(),
-            guard: is_guard(&loaded.settings, component.spec()),
+            moments: points.map(|point| point.as_str().to_owned()).collect(),
+            guard: loaded.hook.spec().guard,
         }
     }
 

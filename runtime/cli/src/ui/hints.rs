@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
+use toolcell_core::receipt::Denial;
 use toolcell_core::{Grant, Limit, Receipt, ToolError};
 use toolcell_sandbox::Ability;
 
@@ -113,6 +114,29 @@ impl AllowHints {
         }
         hints
     }
+
+    /// One sentence for each thing that a hook was denied, with the line of the user's configuration that would allow it,
+    /// or the denial that refused it.
+    pub(crate) fn of_hook(&self, hook: &str, receipt: &Receipt) -> Vec<String> {
+        let file = self.user_file.as_deref().unwrap_or("your own configuration");
+        let sentence = |denial: &Denial| {
+            let denied = format!("the hook `{hook}` was denied {} {}", denial.what, denial.target);
+            // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
+            let grant = denial
+                .allow_with
+                .as_ref()
+                .and_then(|line| line.parse::<Grant>().ok());
+            match (&denial.denied_by, grant) {
+                (Some(by), _) => format!("{denied}, by {by}"),
+                (None, Some(grant)) => format!(
+                    "{denied}; to allow it, in {file}: [hooks.{hook}] grants = [{}]",
+                    escape::toml(&grant.to_string())
+                ),
+                (None, None) => denied,
+            }
+        };
+        receipt.denials.iter().map(sentence).collect()
+    }
 }
 
 /// Knows what would raise the budget that ended a turn.
@@ -186,7 +210,6 @@ fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolcell_core::receipt::Denial;
 
     #[test]
     fn what_a_tool_says_is_denied_makes_no_hint() {
@@ -215,5 +238,36 @@ mod tests {
             ["no directory is granted to it; if it needs files here, allow it with --grant read=."]
         );
         assert_eq!(hints.of("x", &asked, None), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_denial_of_a_hook_names_the_line_that_would_allow_it() {
+        let hints = AllowHints {
+            tools: BTreeMap::new(),
+            user_file: Some("~/config.toml".into()),
+        };
+        let denial = |allow: Option<&str>, by: Option<&str>| Denial {
+            what: "http".into(),
+            target: "example.com:443".into(),
+            allow_with: allow.map(Into::into),
+            denied_by: by.map(Into::into),
+        };
+        let receipt = Receipt {
+            denials: vec![
+                denial(Some("http=example.com"), None),
+                denial(Some("no grant"), None),
+                denial(None, Some("deny=private (config.toml:1)")),
+            ],
+            ..Receipt::default()
+        };
+        let denied = "the hook `h` was denied http example.com:443";
+        assert_eq!(
+            hints.of_hook("h", &receipt),
+            [
+                format!("{denied}; to allow it, in ~/config.toml: [hooks.h] grants = [\"http=example.com\"]"),
+                denied.to_owned(),
+                format!("{denied}, by deny=private (config.toml:1)"),
+            ]
+        );
     }
 }

@@ -17,9 +17,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{KeyValueStore, Limit, Policy, Redactor, ToolError};
+use toolcell_core::{KeyValueStore, Limit, Policy, Receipt, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::bindings::{HookProvider, HookProviderPre, Provider, ProviderPre};
@@ -106,18 +106,27 @@ pub(crate) trait GuestCall: Send {
     fn bytes_out(done: &Self::Done) -> u64;
 }
 
+/// How a cell ended, and what it used.
+pub(crate) struct CellOutcome<T> {
+    pub(crate) result: Result<T, ToolError>,
+    pub(crate) receipt: Receipt,
+}
+
 impl CellRunner {
-    /// Runs a job in a cell of its own. Dropping the future ends the guest and everything that it waits for.
+    /// Runs a job in a cell of its own. Dropping the future ends the guest and everything that it waits for; its receipt
+    /// goes to the observer then.
     pub(crate) async fn run<J: GuestCall>(
         &self,
         order: CellRequest<'_, J::World>,
         job: J,
-    ) -> Result<J::Done, ToolError> {
+    ) -> CellOutcome<J::Done> {
         let wall = order.policy.limits.wall_time();
         let meter = Arc::new(CpuTimer::start());
-        // Filed whatever happens from here on, also when this future is dropped.
+        // There is a receipt whatever happens from here on, also when this future is dropped.
         let account = MemoryAccount::new(order.policy.limits.memory, self.memory.clone());
-        let filing = ReceiptGuard {
+        let mut filing = ReceiptGuard {
+            is_filed: false,
+            slot: None,
             store: None,
             meter: meter.clone(),
             ledger: ReceiptRecorder::new(&account, order.egress.redactor()),
@@ -127,12 +136,33 @@ impl CellRunner {
             fuel: order.policy.limits.fuel,
         };
         filing.ledger.lock().bytes_in = order.bytes_in;
-        let slot = self.slots.acquire_many(order.footprint.slots);
-        let Ok(Ok(_slot)) = tokio::time::timeout(wall, slot).await else {
+        let result = self.timed(order, job, &mut filing, wall).await;
+        CellOutcome {
+            result,
+            receipt: filing.finish(),
+        }
+    }
+
+    /// Waits for a slot, then runs the job within the wall time.
+    async fn timed<J: GuestCall>(
+        &self,
+        order: CellRequest<'_, J::World>,
+        job: J,
+        filing: &mut ReceiptGuard,
+        wall: Duration,
+    ) -> Result<J::Done, ToolError> {
+        let slot = self.slots.clone().acquire_many_owned(order.footprint.slots);
+        let Ok(Ok(slot)) = tokio::time::timeout(wall, slot).await else {
             return Err(failure::busy());
         };
+        filing.slot = Some(slot);
         let turns = self.turns.get_or_init(FairScheduler::of_this_runtime);
-        let call = self.call(order, job, filing);
+        let meter = filing.meter.clone();
+        let call = async {
+            let result = self.call(order, job, filing).await;
+            filing.close();
+            result
+        };
         match tokio::time::timeout(wall, Scheduled::new(call, meter, turns.clone())).await {
             Ok(result) => result,
             Err(_) => Err(ToolError::Limit {
@@ -145,7 +175,7 @@ impl CellRunner {
         &self,
         order: CellRequest<'_, J::World>,
         job: J,
-        mut filing: ReceiptGuard,
+        filing: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
         let limits = &order.policy.limits;
         let instances = filing.account.reserve(order.footprint.bytes);
@@ -194,8 +224,12 @@ impl CellRunner {
     }
 }
 
-/// Files the receipt when it is dropped: at the end of a call, at its deadline, when it is cancelled, after a panic.
+/// Makes the receipt of a cell when it ends. A cell that is dropped before, by a cancelled call or a panic, leaves it with
+/// the observer.
 struct ReceiptGuard {
+    is_filed: bool,
+    /// Given back after the store.
+    slot: Option<OwnedSemaphorePermit>,
     store: Option<Store<CellState>>,
     meter: Arc<CpuTimer>,
     ledger: ReceiptRecorder,
@@ -208,8 +242,14 @@ struct ReceiptGuard {
 
 impl Drop for ReceiptGuard {
     fn drop(&mut self) {
+        if self.is_filed {
+            return;
+        }
         // This runs while a panic unwinds as well, and a second one that left it would end the process.
-        let filed = std::panic::catch_unwind(AssertUnwindSafe(|| self.file()));
+        let filed = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let receipt = self.receipt();
+            self.observer.receipt(receipt);
+        }));
         if filed.is_err() {
             tracing::error!("the receipt of a call could not be filed: its observer panicked");
         }
@@ -217,20 +257,35 @@ impl Drop for ReceiptGuard {
 }
 
 impl ReceiptGuard {
-    fn file(&mut self) {
+    /// The receipt of a cell that has ended.
+    fn finish(mut self) -> Receipt {
+        let receipt = self.receipt();
+        self.is_filed = true;
+        receipt
+    }
+
+    fn receipt(&mut self) -> Receipt {
+        self.close();
         let mut receipt = std::mem::take(&mut *self.ledger.lock());
-        if let Some(mut store) = self.store.take() {
-            receipt.fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
-            store.data_mut().settle();
-            receipt.log_bytes = store.data().voice.finish();
-            // Before the clock is read: giving memory back is part of the call.
-            drop(store);
-        }
         (receipt.peak_memory, receipt.peak_host_memory) = self.account.peaks();
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
         self.redactor.receipt(&mut receipt);
-        self.observer.receipt(receipt);
+        receipt
+    }
+
+    /// Drops the store, once what it knows is written down. Giving memory back is part of the call.
+    fn close(&mut self) {
+        let Some(mut store) = self.store.take() else {
+            return;
+        };
+        let fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
+        store.data_mut().settle();
+        let log_bytes = store.data().voice.finish();
+        let mut receipt = self.ledger.lock();
+        (receipt.fuel, receipt.log_bytes) = (fuel, log_bytes);
+        drop(receipt);
+        drop(store);
     }
 }
 

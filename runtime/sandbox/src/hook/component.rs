@@ -2,22 +2,27 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use toolcell_core::tool::CallObserver;
-use toolcell_core::{Policy, Secrets};
-
-use super::answer::{Answer, adopt_text};
-use super::ask::{HookCall, HookRequest};
-use super::{
-    CallAnswer, Effects, Failure, FinishedCall, FinishedTurn, HookFailure, HookSpec, PendingCall, Prompt,
-    PromptAnswer, Turn,
+use serde_json::{Map, Value};
+use toolcell_core::hook::{
+    CallAnswer, CallReport, Effects, FailureReport, HookContext, HookError, HookFuture, HookOrder, HookPoint,
+    HookSpec, PendingCall, Prompt, PromptAnswer, TurnEnd,
 };
+use toolcell_core::{Hook, Policy, Secrets, ToolError};
+
+use super::MAX_VALUES;
+use super::request::{HookCall, HookRequest};
+use super::response::{HookResponse, clean_text};
 use crate::bindings::HookProviderPre;
 use crate::cell::CellRequest;
 use crate::cell::state::CellState;
 use crate::component::{Base, Identity};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::tool::within;
+
+/// Time beyond the limit of its cell after which a hook counts as failed: the error of the cell says more.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A component that was loaded as a hook. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -29,10 +34,11 @@ pub(crate) struct LoadedHook {
     pub(crate) spec: HookSpec,
 }
 
-/// A hook under a policy. Each moment runs in a cell of its own and leaves a receipt with its observer.
+/// A hook under a policy. Each request runs in a cell of its own.
 #[derive(Clone)]
 pub struct CellHook {
     hook: Arc<LoadedHook>,
+    spec: HookSpec,
     policy: Arc<Policy>,
     egress: Arc<Egress>,
 }
@@ -43,12 +49,12 @@ impl HookComponent {
         &self.0.base.identity
     }
 
-    /// What it says of itself.
+    /// Description of the hook, as the component claims it.
     pub fn spec(&self) -> &HookSpec {
         &self.0.spec
     }
 
-    /// The hook, to be asked under `policy`, with the values of the secrets that the policy binds. As with tools, the hook
+    /// The hook under `policy`, described as the component claims, with the values of the secrets that the policy binds. As with tools, the hook
     /// never holds them, and all `secrets` are taken out of whatever it answers.
     ///
     /// # Errors
@@ -58,112 +64,146 @@ impl HookComponent {
         Ok(CellHook {
             egress: self.0.base.egress(&policy, bound),
             hook: self.0.clone(),
+            spec: self.0.spec.clone(),
             policy,
         })
     }
 }
 
 impl CellHook {
-    /// What it says of itself.
-    pub fn spec(&self) -> &HookSpec {
-        &self.hook.spec
+    /// Sets the name, which is the component's own otherwise.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.spec.name = name.into();
+        self
     }
 
-    /// Fuel that it uses at most each time that it is asked.
-    pub fn max_fuel(&self) -> u64 {
-        self.policy.limits.fuel
+    /// Sets whether it is a guard, whatever the component claims.
+    #[must_use]
+    pub fn with_guard(mut self, guard: bool) -> Self {
+        self.spec.guard = guard;
+        self
     }
 
-    /// Asks it before a prompt is sent.
-    ///
-    /// # Errors
-    /// [`HookFailure`], whatever it did before it failed.
-    pub async fn before_prompt(
-        &self,
-        prompt: Prompt,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<PromptAnswer, HookFailure> {
-        self.ask(prompt, turn, observer).await
+    /// Sets its position among the other hooks, whatever the component claims.
+    #[must_use]
+    pub fn with_order(mut self, order: HookOrder) -> Self {
+        self.spec.order = order;
+        self
     }
 
-    /// Asks it before a call is made.
-    ///
-    /// # Errors
-    /// As [`CellHook::before_prompt`].
-    pub async fn before_call(
-        &self,
-        call: PendingCall,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<CallAnswer, HookFailure> {
-        self.ask(call, turn, observer).await
-    }
-
-    /// Asks it after a call.
-    ///
-    /// # Errors
-    /// As [`CellHook::before_prompt`].
-    pub async fn after_call(
-        &self,
-        call: FinishedCall,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<Effects, HookFailure> {
-        self.ask(call, turn, observer).await
-    }
-
-    /// Asks it after a turn.
-    ///
-    /// # Errors
-    /// As [`CellHook::before_prompt`].
-    pub async fn after_turn(
-        &self,
-        end: FinishedTurn,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<Effects, HookFailure> {
-        self.ask(end, turn, observer).await
-    }
-
-    /// Asks it when something failed.
-    ///
-    /// # Errors
-    /// As [`CellHook::before_prompt`].
-    pub async fn on_error(
-        &self,
-        failure: Failure,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<Effects, HookFailure> {
-        self.ask(failure, turn, observer).await
-    }
-
-    async fn ask<Q: HookRequest>(
-        &self,
-        question: Q,
-        turn: Turn,
-        observer: Arc<dyn CallObserver>,
-    ) -> Result<<Q::Said as Answer>::Adopted, HookFailure> {
-        let work = HookCall::new(question, turn);
-        let policy = within(&self.policy, observer.left());
-        let order = CellRequest {
+    /// Runs one request in a cell, if the component wants to be asked at that point.
+    async fn ask<R: HookRequest>(&self, request: R, cx: HookContext) -> Result<Answer<R>, HookError> {
+        if !self.spec.points.contains(&R::POINT) {
+            return Ok(Answer::<R>::default());
+        }
+        let call = HookCall::new(request, &cx);
+        let policy = within(&self.policy, cx.left());
+        let cell = CellRequest {
             pre: &self.hook.pre,
             policy: &policy,
             egress: &self.egress,
-            observer,
+            observer: cx.observer.clone(),
             footprint: self.hook.base.footprint,
-            bytes_in: work.bytes_in(),
+            bytes_in: call.bytes_in(),
         };
+        let ended = self.hook.base.cells.run(cell, call).await;
+        let receipt = Some(Box::new(ended.receipt));
+        match self.answer::<R>(ended.result, &cx.values) {
+            Ok(mut answer) => {
+                R::Response::effects(&mut answer).receipt = receipt;
+                Ok(answer)
+            }
+            Err(message) => Err(HookError { message, receipt }),
+        }
+    }
+
+    /// Makes the answer of what came out of the cell.
+    ///
+    /// # Errors
+    /// A message to the user.
+    fn answer<R: HookRequest>(
+        &self,
+        result: Result<Result<R::Response, String>, ToolError>,
+        values: &Map<String, Value>,
+    ) -> Result<Answer<R>, String> {
         let redactor = self.egress.redactor();
-        match self.hook.base.cells.run(order, work).await {
-            Ok(Ok(said)) => said.adopt(redactor).map_err(HookFailure::InvalidResponse),
-            Ok(Err(text)) => Err(HookFailure::Said(adopt_text(text, redactor))),
+        match result {
+            Ok(Ok(response)) => {
+                let mut answer = response
+                    .validate(redactor)
+                    .map_err(|reason| format!("its answer makes no sense: {reason}"))?;
+                check_values(values, &R::Response::effects(&mut answer).values)?;
+                Ok(answer)
+            }
+            Ok(Err(text)) => Err(clean_text(text, redactor)),
             Err(mut error) => {
                 redactor.error(&mut error);
-                Err(HookFailure::Cell(error))
+                Err(match error {
+                    ToolError::Crashed { cause } => format!("it crashed: {cause}"),
+                    other => other.to_string(),
+                })
             }
         }
+    }
+}
+
+/// The answer to a request in the types of the seam.
+type Answer<R> = <<R as HookRequest>::Response as HookResponse>::Answer;
+
+/// Checks that the values of the turn stay within [`MAX_VALUES`] with those that a hook leaves.
+///
+/// # Errors
+/// When they do not.
+fn check_values(values: &Map<String, Value>, new: &Map<String, Value>) -> Result<(), String> {
+    let kept = values.iter().filter(|(name, _)| !new.contains_key(*name));
+    let bytes: usize = kept
+        .chain(new)
+        .map(|(name, value)| name.len() + value.to_string().len())
+        .sum();
+    if bytes > MAX_VALUES {
+        return Err(format!(
+            "with its values the hooks of this turn leave {bytes} bytes, and {MAX_VALUES} are accepted"
+        ));
+    }
+    Ok(())
+}
+
+impl Hook for CellHook {
+    fn spec(&self) -> HookSpec {
+        self.spec.clone()
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.policy.limits.wall_time().saturating_add(GRACE))
+    }
+
+    fn max_fuel(&self, point: HookPoint) -> u64 {
+        if self.spec.points.contains(&point) {
+            self.policy.limits.fuel
+        } else {
+            0
+        }
+    }
+
+    fn before_prompt(&self, prompt: Prompt, cx: HookContext) -> HookFuture<'_, PromptAnswer> {
+        Box::pin(self.ask(prompt, cx))
+    }
+
+    fn before_call(&self, call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
+        Box::pin(self.ask(call, cx))
+    }
+
+    fn after_call(&self, call: CallReport, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(self.ask(call, cx))
+    }
+
+    fn after_turn(&self, end: TurnEnd, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(self.ask(end, cx))
+    }
+
+    fn on_error(&self, failure: FailureReport, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(self.ask(failure, cx))
     }
 }
 
@@ -179,7 +219,29 @@ impl fmt::Debug for HookComponent {
 impl fmt::Debug for CellHook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CellHook")
-            .field("spec", self.spec())
+            .field("spec", &self.spec)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_turn_are_bounded_together() {
+        let of = |name: &str, bytes: usize| {
+            let value = Value::String("x".repeat(bytes - name.len() - 2));
+            Map::from_iter([(name.to_owned(), value)])
+        };
+        let there = of("a", MAX_VALUES - 100);
+        assert_eq!(check_values(&there, &of("b", 100)), Ok(()));
+        let error = check_values(&there, &of("b", 101)).unwrap_err();
+        assert!(error.contains("leave 65537 bytes"), "{error}");
+        assert_eq!(
+            check_values(&there, &of("a", MAX_VALUES)),
+            Ok(()),
+            "the new value takes its place"
+        );
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::ToolName;
+use toolcell_core::hook::{HookOrder, HookPoint, HookSpec};
 use wasmtime::Store;
 
-use super::{HookPoint, HookSpec};
 use crate::bindings::{HookProvider, HookProviderPre, hooks};
 use crate::cell::GuestCall;
 use crate::cell::failure::cut;
@@ -56,9 +56,10 @@ impl GuestCall for Ask {
 
 impl From<hooks::Hook> for HookManifest {
     fn from(hook: hooks::Hook) -> Self {
-        let wanted = |moment: &HookPoint| hook.moments.contains(flag(*moment));
+        let points = POINTS.into_iter();
+        let points = points.filter_map(|(flag, point)| hook.moments.contains(flag).then_some(point));
         Self {
-            moments: HookPoint::ALL.into_iter().filter(wanted).collect(),
+            moments: points.collect(),
             name: hook.name,
             description: hook.description,
             guard: hook.guard,
@@ -70,15 +71,14 @@ impl From<hooks::Hook> for HookManifest {
     }
 }
 
-fn flag(moment: HookPoint) -> hooks::Moments {
-    match moment {
-        HookPoint::BeforePrompt => hooks::Moments::BEFORE_PROMPT,
-        HookPoint::BeforeCall => hooks::Moments::BEFORE_CALL,
-        HookPoint::AfterCall => hooks::Moments::AFTER_CALL,
-        HookPoint::AfterTurn => hooks::Moments::AFTER_TURN,
-        HookPoint::OnError => hooks::Moments::ON_ERROR,
-    }
-}
+/// The points of the contract.
+const POINTS: [(hooks::Moments, HookPoint); 5] = [
+    (hooks::Moments::BEFORE_PROMPT, HookPoint::BeforePrompt),
+    (hooks::Moments::BEFORE_CALL, HookPoint::BeforeCall),
+    (hooks::Moments::AFTER_CALL, HookPoint::AfterCall),
+    (hooks::Moments::AFTER_TURN, HookPoint::AfterTurn),
+    (hooks::Moments::ON_ERROR, HookPoint::OnError),
+];
 
 impl HookManifest {
     /// Checks them.
@@ -125,13 +125,15 @@ impl HookManifest {
             annotations.insert(key, value);
         }
         Ok(HookSpec {
-            name,
+            name: name.into(),
             description: self.description,
-            moments: self.moments,
+            points: self.moments,
             guard: self.guard,
-            priority: self.priority,
-            before: self.before,
-            after: self.after,
+            order: HookOrder {
+                priority: self.priority,
+                before: self.before,
+                after: self.after,
+            },
             annotations,
         })
     }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
-use toolcell_core::Grant;
 use toolcell_core::tool::{Hints, ToolSpec};
-use toolcell_sandbox::hook::{HookPoint, HookSpec};
+use toolcell_core::{Grant, HookPoint, HookSpec};
 use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
 
 use crate::components::loader::{ComponentLoader, Inspected};
@@ -212,28 +211,30 @@ impl<'a> Report<'a> {
 }
 
 fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
-    out.styled(STRONG, text!("{}", Name(hook.name.as_str())))?;
+    out.styled(STRONG, text!("{}", Name(&hook.name)))?;
     out.styled(FAINT, "  is a hook")?;
     if hook.guard {
         out.styled(FAINT, ", says it is a guard")?;
     }
     out.end_line()?;
     out.line(text!("  {}", hook.description))?;
-    for moment in &hook.moments {
+    for point in &hook.points {
         out.text("    ")?;
-        out.cell(NAME, text!("{}", Name(moment.as_str())), 15)?;
-        out.styled(FAINT, what_it_may(*moment))?;
+        out.cell(NAME, text!("{}", Name(point.as_str())), 15)?;
+        out.styled(FAINT, what_it_may(*point))?;
         out.end_line()?;
     }
     Ok(())
 }
 
-/// What a hook sees and may do at a moment.
-fn what_it_may(moment: HookPoint) -> &'static str {
-    match moment {
+/// What a hook sees and may do at a point.
+fn what_it_may(point: HookPoint) -> &'static str {
+    match point {
         HookPoint::BeforePrompt => "sees what you say; may change it, add to it, or end the turn",
         HookPoint::BeforeCall => "sees every call; may change its arguments, refuse it, or end the turn",
         HookPoint::AfterCall => "sees what every call answered",
+        HookPoint::BeforeSummary => "chooses which messages are summarised",
+        HookPoint::AfterSummary => "chooses what replaces the messages that were summarised",
         HookPoint::AfterTurn => "sees the answer of every turn",
         HookPoint::OnError => "sees what failed",
     }

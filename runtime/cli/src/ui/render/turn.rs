@@ -1,6 +1,6 @@
 //! Events of a turn, for people: the model's text on standard output, everything else on standard error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ struct State {
     streamed: String,
     reasoning_open: bool,
     told_unattended: bool,
+    /// Denials of hooks that the user was told of.
+    told_denials: BTreeSet<String>,
 }
 
 impl TurnView {
@@ -179,7 +181,12 @@ impl TurnView {
                 state.running.remove(id);
                 self.call_finished(tool, content, error.as_ref(), receipt.as_ref())?;
             }
-            Event::Nested { event, .. } => self.nested(event, 1)?,
+            Event::HookFinished { hook, receipt, .. } => {
+                for denied in self.new_denials(&mut state, hook, receipt) {
+                    self.mark(WARN, "!", denied)?;
+                }
+            }
+            Event::Nested { event, .. } => self.nested(&mut state, event, 1)?,
             Event::ApprovalDecided { approved, reason, .. } => {
                 let reason = reason
                     .as_ref()
@@ -267,7 +274,7 @@ impl TurnView {
     }
 
     /// What an agent does that runs as a call: its calls and what it is told about them, further in for each agent.
-    fn nested(&self, event: &Event, depth: usize) -> io::Result<()> {
+    fn nested(&self, state: &mut State, event: &Event, depth: usize) -> io::Result<()> {
         let line = |style, mark: &'static str, rest: Text| {
             self.console.write(|s| {
                 s.end_open_line()?;
@@ -279,7 +286,13 @@ impl TurnView {
             })
         };
         match event {
-            Event::Nested { event, .. } => self.nested(event, depth + 1),
+            Event::Nested { event, .. } => self.nested(state, event, depth + 1),
+            Event::HookFinished { hook, receipt, .. } => {
+                let denials = self.new_denials(state, hook, receipt);
+                denials
+                    .into_iter()
+                    .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
+            }
             Event::CallStarted { tool, arguments, .. } => line(
                 NAME,
                 "●",
@@ -307,6 +320,14 @@ impl TurnView {
             } => line(WARN, "!", Text::foreign(text.clone())),
             _ => Ok(()),
         }
+    }
+
+    /// What a hook was denied and the user was not told of yet.
+    fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<String> {
+        let mut denials = self.hints.of_hook(hook, receipt);
+        let told = &mut state.told_denials;
+        denials.retain(|denied| told.len() < Receipt::MAX_ENTRIES && told.insert(denied.clone()));
+        denials
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {

@@ -1,40 +1,42 @@
-//! What a hook answers: checked, bounded, and free of secrets.
+//! The answer of a hook at each point: checked, bounded, and free of secrets.
 
 use serde_json::{Map, Value};
 use toolcell_core::event::NoticeLevel;
+use toolcell_core::hook::{CallAnswer, Effects, Example, HookVerdict, Notice, PromptAnswer};
 use toolcell_core::json::{kind_of, parse_object, parse_value};
 use toolcell_core::{Content, Redactor};
 
-use super::{
-    CallAnswer, Effects, Example, MAX_NOTICES, MAX_PROMPT, MAX_TEXT, MAX_VALUES, PromptAnswer, Verdict,
-};
+use super::{MAX_NOTICES, MAX_PROMPT, MAX_TEXT, MAX_VALUES};
 use crate::bindings::hooks;
 use crate::cell::failure::cut;
 use crate::tool::{content_len, to_core};
 
-/// An answer in the words of the contract.
-pub(crate) trait Answer {
-    /// As the caller gets it.
-    type Adopted;
+/// An answer in the types of the contract.
+pub(crate) trait HookResponse {
+    /// The answer in the types of the seam.
+    type Answer: Default + Send;
 
-    /// Its bytes, for the output limit and the receipt.
+    /// Bytes of the answer, for the output limit and the receipt.
     fn bytes(&self) -> usize;
 
-    /// Checks it and takes secrets out.
+    /// Checks the answer and takes secrets out.
     ///
     /// # Errors
-    /// What makes no sense in it.
-    fn adopt(self, redactor: &Redactor) -> Result<Self::Adopted, String>;
+    /// What is wrong with it.
+    fn validate(self, redactor: &Redactor) -> Result<Self::Answer, String>;
+
+    /// Notices, values and receipt of an answer.
+    fn effects(answer: &mut Self::Answer) -> &mut Effects;
 }
 
-impl Answer for hooks::PromptAnswer {
-    type Adopted = PromptAnswer;
+impl HookResponse for hooks::PromptAnswer {
+    type Answer = PromptAnswer;
 
     fn bytes(&self) -> usize {
         prompt_len(self) + reason_len(&self.verdict) + self.effects.bytes()
     }
 
-    fn adopt(self, redactor: &Redactor) -> Result<PromptAnswer, String> {
+    fn validate(self, redactor: &Redactor) -> Result<PromptAnswer, String> {
         let bytes = prompt_len(&self);
         if bytes > MAX_PROMPT {
             return Err(format!(
@@ -68,19 +70,23 @@ impl Answer for hooks::PromptAnswer {
                 .into_iter()
                 .map(example)
                 .collect::<Result<_, String>>()?,
-            effects: self.effects.adopt(redactor)?,
+            effects: self.effects.validate(redactor)?,
         })
+    }
+
+    fn effects(answer: &mut PromptAnswer) -> &mut Effects {
+        &mut answer.effects
     }
 }
 
-impl Answer for hooks::CallAnswer {
-    type Adopted = CallAnswer;
+impl HookResponse for hooks::CallAnswer {
+    type Answer = CallAnswer;
 
     fn bytes(&self) -> usize {
         self.arguments.as_ref().map_or(0, String::len) + reason_len(&self.verdict) + self.effects.bytes()
     }
 
-    fn adopt(self, redactor: &Redactor) -> Result<CallAnswer, String> {
+    fn validate(self, redactor: &Redactor) -> Result<CallAnswer, String> {
         let arguments = self
             .arguments
             .map(|text| object(&text, "the arguments", redactor))
@@ -88,13 +94,17 @@ impl Answer for hooks::CallAnswer {
         Ok(CallAnswer {
             verdict: verdict(self.verdict, redactor),
             arguments,
-            effects: self.effects.adopt(redactor)?,
+            effects: self.effects.validate(redactor)?,
         })
+    }
+
+    fn effects(answer: &mut CallAnswer) -> &mut Effects {
+        &mut answer.effects
     }
 }
 
-impl Answer for hooks::Effects {
-    type Adopted = Effects;
+impl HookResponse for hooks::Effects {
+    type Answer = Effects;
 
     fn bytes(&self) -> usize {
         let pairs = self.values.iter().chain(&self.other);
@@ -103,7 +113,7 @@ impl Answer for hooks::Effects {
         pairs + notices
     }
 
-    fn adopt(self, redactor: &Redactor) -> Result<Effects, String> {
+    fn validate(self, redactor: &Redactor) -> Result<Effects, String> {
         let mut room = MAX_VALUES;
         let mut values = Map::new();
         for (name, text) in self.values {
@@ -116,22 +126,33 @@ impl Answer for hooks::Effects {
             values.insert(clean(name, redactor), value);
         }
         let dropped = self.notices.len().saturating_sub(MAX_NOTICES);
-        let mut notices: Vec<(NoticeLevel, String)> = (self.notices.into_iter().take(MAX_NOTICES))
-            .map(|notice| (level(notice.level), adopt_text(notice.text, redactor)))
+        let mut notices: Vec<Notice> = (self.notices.into_iter().take(MAX_NOTICES))
+            .map(|notice| Notice {
+                level: level(notice.level),
+                text: clean_text(notice.text, redactor),
+            })
             .collect();
         if dropped > 0 {
-            notices.push((
-                NoticeLevel::Warning,
-                format!("{dropped} more notices were dropped"),
-            ));
+            notices.push(Notice {
+                level: NoticeLevel::Warning,
+                text: format!("{dropped} more notices were dropped"),
+            });
         }
-        Ok(Effects { notices, values })
+        Ok(Effects {
+            notices,
+            values,
+            receipt: None,
+        })
+    }
+
+    fn effects(answer: &mut Effects) -> &mut Effects {
+        answer
     }
 }
 
 /// A text for people or for the model, without secrets and cut to [`MAX_TEXT`]. Secrets go first, for half a secret
 /// would not be found afterwards.
-pub(crate) fn adopt_text(text: String, redactor: &Redactor) -> String {
+pub(crate) fn clean_text(text: String, redactor: &Redactor) -> String {
     cut(clean(text, redactor), MAX_TEXT)
 }
 
@@ -157,14 +178,14 @@ fn object(text: &str, what: &str, redactor: &Redactor) -> Result<Map<String, Val
     }
 }
 
-fn verdict(verdict: hooks::Verdict, redactor: &Redactor) -> Verdict {
+fn verdict(verdict: hooks::Verdict, redactor: &Redactor) -> HookVerdict {
     match verdict {
-        hooks::Verdict::Proceed => Verdict::Proceed,
-        hooks::Verdict::Cancel(reason) => Verdict::Cancel {
-            reason: adopt_text(reason, redactor),
+        hooks::Verdict::Proceed => HookVerdict::Proceed,
+        hooks::Verdict::Cancel(reason) => HookVerdict::Cancel {
+            reason: clean_text(reason, redactor),
         },
-        hooks::Verdict::Abort(reason) => Verdict::Abort {
-            reason: adopt_text(reason, redactor),
+        hooks::Verdict::Abort(reason) => HookVerdict::Abort {
+            reason: clean_text(reason, redactor),
         },
     }
 }
@@ -241,26 +262,34 @@ mod tests {
             context: vec!["x".repeat(bytes)],
             ..prompt_answer()
         };
-        assert!(context(MAX_PROMPT).adopt(&nobody).is_ok());
-        let error = context(MAX_PROMPT + 1).adopt(&nobody).unwrap_err();
+        assert!(context(MAX_PROMPT).validate(&nobody).is_ok());
+        let error = context(MAX_PROMPT + 1).validate(&nobody).unwrap_err();
         assert!(error.contains("262145 bytes into the conversation"), "{error}");
 
         let values = |bytes: usize| hooks::Effects {
             values: vec![("v".into(), format!("\"{}\"", "x".repeat(bytes - 3)))],
             ..effects()
         };
-        assert!(values(MAX_VALUES).adopt(&nobody).is_ok());
-        assert!(values(MAX_VALUES + 1).adopt(&nobody).is_err());
+        assert!(values(MAX_VALUES).validate(&nobody).is_ok());
+        assert!(values(MAX_VALUES + 1).validate(&nobody).is_err());
 
         let notices = |count: usize| hooks::Effects {
             notices: (0..count).map(|_| notice("n")).collect(),
             ..effects()
         };
-        let last = |count| notices(count).adopt(&nobody).unwrap().notices.pop().unwrap().1;
+        let last = |count| {
+            notices(count)
+                .validate(&nobody)
+                .unwrap()
+                .notices
+                .pop()
+                .unwrap()
+                .text
+        };
         assert_eq!(last(MAX_NOTICES), "n");
         assert_eq!(last(MAX_NOTICES + 2), "2 more notices were dropped");
-        assert_eq!(adopt_text("x".repeat(MAX_TEXT), &nobody).len(), MAX_TEXT);
-        assert!(adopt_text("x".repeat(MAX_TEXT + 1), &nobody).ends_with("[1 bytes cut]"));
+        assert_eq!(clean_text("x".repeat(MAX_TEXT), &nobody).len(), MAX_TEXT);
+        assert!(clean_text("x".repeat(MAX_TEXT + 1), &nobody).ends_with("[1 bytes cut]"));
     }
 
     #[test]
@@ -272,18 +301,18 @@ mod tests {
             effects: effects(),
         };
         assert_eq!(
-            call(r#"{"a":1}"#).adopt(&nobody).unwrap().arguments,
+            call(r#"{"a":1}"#).validate(&nobody).unwrap().arguments,
             json!({"a": 1}).as_object().cloned()
         );
         for bad in ["{", "[1]", r#"{"a":1,"a":2}"#] {
-            let error = call(bad).adopt(&nobody).unwrap_err();
+            let error = call(bad).validate(&nobody).unwrap_err();
             assert!(error.starts_with("the arguments: "), "{bad}: {error}");
         }
         let value = hooks::Effects {
             values: vec![("\u{1b}[2J".into(), "nope".into())],
             ..effects()
         };
-        let error = value.adopt(&nobody).unwrap_err();
+        let error = value.validate(&nobody).unwrap_err();
         assert!(error.starts_with(r"the value `\u{1b}[2J` is no JSON"), "{error}");
     }
 
@@ -308,7 +337,7 @@ mod tests {
                 other: Vec::new(),
             },
         };
-        let shown = format!("{:?}", answer.adopt(&redactor).unwrap());
+        let shown = format!("{:?}", answer.validate(&redactor).unwrap());
         assert!(!shown.contains(SECRET), "{shown}");
         assert_eq!(shown.matches("[redacted:p]").count(), 10, "{shown}");
         let call = hooks::CallAnswer {
@@ -316,7 +345,7 @@ mod tests {
             arguments: Some(json()),
             effects: effects(),
         };
-        let shown = format!("{:?}", call.adopt(&redactor).unwrap());
+        let shown = format!("{:?}", call.validate(&redactor).unwrap());
         assert!(!shown.contains(SECRET), "{shown}");
     }
 }

@@ -1,51 +1,54 @@
-//! What a hook is asked: each question in the words of the contract.
+//! What a hook is asked at each point, in the types of the contract.
 
 use std::future::Future;
 
 use serde_json::{Map, Value, json};
 use toolcell_core::Content;
+use toolcell_core::event::TurnOutcome;
+use toolcell_core::hook::{CallReport, FailureReport, HookContext, HookPoint, PendingCall, Prompt, TurnEnd};
 use wasmtime::Store;
 
-use super::answer::Answer;
-use super::{Failure, FinishedCall, FinishedTurn, PendingCall, Prompt, Turn};
+use super::response::HookResponse;
 use crate::bindings::{self, HookProvider, HookProviderPre, hooks};
 use crate::cell::GuestCall;
 use crate::cell::state::CellState;
 use crate::tool::content_len;
 
-/// What a hook is asked at one moment.
+/// What a hook is asked at one point.
 pub(crate) trait HookRequest: Send {
-    /// In the words of the contract.
+    /// The point.
+    const POINT: HookPoint;
+    /// The request in the types of the contract.
     type Wire: Send;
-    /// What it answers, in the words of the contract.
-    type Said: Answer + Send;
+    /// The answer in the types of the contract.
+    type Response: HookResponse + Send;
 
-    fn wire(self) -> Self::Wire;
+    fn into_wire(self) -> Self::Wire;
 
     /// Bytes that the guest receives.
     fn bytes(wire: &Self::Wire) -> usize;
 
-    fn put(
+    fn call_guest(
         wire: &Self::Wire,
         turn: &hooks::Turn,
         guest: &HookProvider,
         store: &mut Store<CellState>,
-    ) -> impl Future<Output = wasmtime::Result<Result<Self::Said, String>>> + Send;
+    ) -> impl Future<Output = wasmtime::Result<Result<Self::Response, String>>> + Send;
 }
 
-/// Asks a hook one question.
-pub(super) struct HookCall<Q: HookRequest> {
-    wire: Q::Wire,
+/// One request to a hook.
+pub(super) struct HookCall<R: HookRequest> {
+    wire: R::Wire,
     turn: hooks::Turn,
 }
 
-impl<Q: HookRequest> HookCall<Q> {
-    pub(super) fn new(question: Q, turn: Turn) -> Self {
+impl<R: HookRequest> HookCall<R> {
+    pub(super) fn new(request: R, cx: &HookContext) -> Self {
         Self {
-            wire: question.wire(),
+            wire: request.into_wire(),
             turn: hooks::Turn {
-                session: turn.session,
-                values: pairs(turn.values),
+                session: cx.session.to_string(),
+                values: pairs(&cx.values),
                 context: Vec::new(),
             },
         }
@@ -53,31 +56,32 @@ impl<Q: HookRequest> HookCall<Q> {
 
     /// Bytes that the guest receives, for the receipt.
     pub(super) fn bytes_in(&self) -> u64 {
-        (Q::bytes(&self.wire) + pairs_len(&self.turn.values)) as u64
+        (R::bytes(&self.wire) + pairs_len(&self.turn.values)) as u64
     }
 }
 
-impl<Q: HookRequest> GuestCall for HookCall<Q> {
+impl<R: HookRequest> GuestCall for HookCall<R> {
     type World = HookProviderPre<CellState>;
-    type Done = Result<Q::Said, String>;
+    type Done = Result<R::Response, String>;
 
     async fn run(self, guest: &HookProvider, store: &mut Store<CellState>) -> wasmtime::Result<Self::Done> {
-        Q::put(&self.wire, &self.turn, guest, store).await
+        R::call_guest(&self.wire, &self.turn, guest, store).await
     }
 
     fn bytes_out(done: &Self::Done) -> u64 {
         match done {
-            Ok(said) => said.bytes() as u64,
+            Ok(response) => response.bytes() as u64,
             Err(text) => text.len() as u64,
         }
     }
 }
 
 impl HookRequest for Prompt {
+    const POINT: HookPoint = HookPoint::BeforePrompt;
     type Wire = hooks::Prompt;
-    type Said = hooks::PromptAnswer;
+    type Response = hooks::PromptAnswer;
 
-    fn wire(self) -> hooks::Prompt {
+    fn into_wire(self) -> hooks::Prompt {
         hooks::Prompt {
             message: contents(self.message),
             original: contents(self.original),
@@ -91,7 +95,7 @@ impl HookRequest for Prompt {
         wire.message.iter().chain(&wire.original).map(content_len).sum()
     }
 
-    async fn put(
+    async fn call_guest(
         wire: &hooks::Prompt,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -105,10 +109,11 @@ impl HookRequest for Prompt {
 }
 
 impl HookRequest for PendingCall {
+    const POINT: HookPoint = HookPoint::BeforeCall;
     type Wire = hooks::PendingCall;
-    type Said = hooks::CallAnswer;
+    type Response = hooks::CallAnswer;
 
-    fn wire(self) -> hooks::PendingCall {
+    fn into_wire(self) -> hooks::PendingCall {
         hooks::PendingCall {
             id: self.id,
             tool: self.tool,
@@ -124,7 +129,7 @@ impl HookRequest for PendingCall {
         wire.arguments.len() + pairs_len(&wire.context)
     }
 
-    async fn put(
+    async fn call_guest(
         wire: &hooks::PendingCall,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -137,11 +142,12 @@ impl HookRequest for PendingCall {
     }
 }
 
-impl HookRequest for FinishedCall {
+impl HookRequest for CallReport {
+    const POINT: HookPoint = HookPoint::AfterCall;
     type Wire = hooks::FinishedCall;
-    type Said = hooks::Effects;
+    type Response = hooks::Effects;
 
-    fn wire(self) -> hooks::FinishedCall {
+    fn into_wire(self) -> hooks::FinishedCall {
         let receipt = self.receipt.as_ref().map(|receipt| {
             serde_json::to_string(receipt).expect("a receipt is numbers, texts and lists of them")
         });
@@ -150,7 +156,10 @@ impl HookRequest for FinishedCall {
             tool: self.tool,
             arguments: self.arguments.to_string(),
             content: contents(self.content),
-            error: self.error.map(Failure::wire),
+            error: self.error.map(|error| hooks::Failure {
+                kind: error.kind().to_owned(),
+                message: error.for_model(),
+            }),
             receipt,
             duration_ms: self.duration_ms,
             context: Vec::new(),
@@ -162,7 +171,7 @@ impl HookRequest for FinishedCall {
         wire.arguments.len() + content + wire.receipt.as_ref().map_or(0, String::len)
     }
 
-    async fn put(
+    async fn call_guest(
         wire: &hooks::FinishedCall,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -175,16 +184,18 @@ impl HookRequest for FinishedCall {
     }
 }
 
-impl HookRequest for FinishedTurn {
+impl HookRequest for TurnEnd {
+    const POINT: HookPoint = HookPoint::AfterTurn;
     type Wire = hooks::FinishedTurn;
-    type Said = hooks::Effects;
+    type Response = hooks::Effects;
 
-    fn wire(self) -> hooks::FinishedTurn {
+    fn into_wire(self) -> hooks::FinishedTurn {
+        let (outcome, context) = outcome(&self.outcome);
         hooks::FinishedTurn {
-            outcome: self.outcome,
+            outcome,
             text: self.text,
             steps: self.steps,
-            context: pairs(self.context),
+            context: pairs(&context),
         }
     }
 
@@ -192,7 +203,7 @@ impl HookRequest for FinishedTurn {
         wire.text.len() + pairs_len(&wire.context)
     }
 
-    async fn put(
+    async fn call_guest(
         wire: &hooks::FinishedTurn,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -205,13 +216,14 @@ impl HookRequest for FinishedTurn {
     }
 }
 
-impl HookRequest for Failure {
+impl HookRequest for FailureReport {
+    const POINT: HookPoint = HookPoint::OnError;
     type Wire = hooks::Failure;
-    type Said = hooks::Effects;
+    type Response = hooks::Effects;
 
-    fn wire(self) -> hooks::Failure {
+    fn into_wire(self) -> hooks::Failure {
         hooks::Failure {
-            kind: self.kind,
+            kind: self.phase.as_str().to_owned(),
             message: self.message,
         }
     }
@@ -220,7 +232,7 @@ impl HookRequest for Failure {
         wire.message.len()
     }
 
-    async fn put(
+    async fn call_guest(
         wire: &hooks::Failure,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -230,10 +242,23 @@ impl HookRequest for Failure {
     }
 }
 
-fn pairs(values: Map<String, Value>) -> Vec<(String, String)> {
-    values
-        .into_iter()
-        .map(|(name, value)| (name, value.to_string()))
+/// The outcome of a turn in one word, and what else is known of it.
+fn outcome(outcome: &TurnOutcome) -> (String, Map<String, Value>) {
+    let mut context = match serde_json::to_value(outcome) {
+        Ok(Value::Object(context)) => context,
+        _ => Map::new(),
+    };
+    let word = match context.remove("outcome") {
+        Some(Value::String(word)) => word,
+        _ => "unknown".into(),
+    };
+    (word, context)
+}
+
+fn pairs(values: &Map<String, Value>) -> Vec<(String, String)> {
+    let pairs = values.iter();
+    pairs
+        .map(|(name, value)| (name.clone(), value.to_string()))
         .collect()
 }
 

@@ -1,0 +1,330 @@
+//! Runs hooks: one after the other, each within its time and its budget, each contained.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use toolcell_core::event::NoticeLevel;
+use toolcell_core::hook::{
+    CallAnswer, CallReport, Effects, FailureReport, Hook, HookContext, HookError, HookFuture, HookPoint,
+    HookSpec, HookVerdict, PendingCall, PromptAnswer, Summary, SummaryAnswer, TurnEnd,
+};
+use toolcell_core::{ArgumentPlace, Message};
+
+use super::order::sort;
+use super::prompt::PromptDraft;
+use super::turn::{HookRun, HookTurn};
+use crate::budget::reserve::Exhausted;
+use crate::error::BuildError;
+
+/// All hooks of an agent, in the order in which they run.
+#[derive(Debug, Clone)]
+pub(crate) struct HookRunner {
+    hooks: Vec<Registered>,
+}
+
+/// A hook with its description, which is read once.
+#[derive(Debug, Clone)]
+pub(super) struct Registered {
+    pub(super) spec: HookSpec,
+    hook: Arc<dyn Hook>,
+    timeout: Duration,
+}
+
+/// Decision of all hooks on a prompt or a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    Proceed,
+    Cancel { by: String, reason: String },
+    Abort { by: String, reason: String },
+}
+
+impl HookRunner {
+    /// Time limit of one method of a hook, unless the agent or the hook has another one.
+    pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
+    pub(crate) fn new(hooks: Vec<Arc<dyn Hook>>, timeout: Duration) -> Result<Self, BuildError> {
+        let hooks = hooks.into_iter().map(|hook| Registered::new(hook, timeout));
+        Ok(Self {
+            hooks: sort(hooks.collect())?,
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
+    fn at(&self, point: HookPoint) -> impl Iterator<Item = &Registered> {
+        self.hooks
+            .iter()
+            .filter(move |hook| hook.spec.points.contains(&point))
+    }
+
+    pub(crate) async fn before_prompt(&self, draft: &mut PromptDraft, turn: &HookTurn) -> Ruling {
+        let point = HookPoint::BeforePrompt;
+        for hook in self.at(point) {
+            let prompt = draft.prompt();
+            let answer = hook
+                .ask(point, turn, |hook, cx| hook.before_prompt(prompt, cx))
+                .await;
+            match hook.ruling(answer.as_ref().map(|answer| &answer.verdict)) {
+                Ruling::Proceed => {}
+                ruling => return ruling,
+            }
+            if let Ok(answer) = answer {
+                draft.apply(answer);
+            }
+        }
+        Ruling::Proceed
+    }
+
+    /// `places` says what arguments lead to: each hook judges the arguments that the one before it left.
+    pub(crate) async fn before_call(
+        &self,
+        call: &mut PendingCall,
+        places: impl Fn(&Value) -> Vec<ArgumentPlace> + Send,
+        turn: &HookTurn,
+    ) -> Ruling {
+        let point = HookPoint::BeforeCall;
+        for hook in self.at(point) {
+            call.places = places(&Value::Object(call.arguments.clone()));
+            let pending = call.clone();
+            let answer = hook
+                .ask(point, turn, |hook, cx| hook.before_call(pending, cx))
+                .await;
+            match hook.ruling(answer.as_ref().map(|answer| &answer.verdict)) {
+                Ruling::Proceed => {}
+                ruling => return ruling,
+            }
+            if let Ok(CallAnswer {
+                arguments: Some(arguments),
+                ..
+            }) = answer
+            {
+                call.arguments = arguments;
+            }
+        }
+        Ruling::Proceed
+    }
+
+    pub(crate) async fn after_call(&self, call: &CallReport, turn: &HookTurn) {
+        let point = HookPoint::AfterCall;
+        for hook in self.at(point) {
+            let call = call.clone();
+            // A failure was reported, and nothing follows from it.
+            let _ = hook.ask(point, turn, |hook, cx| hook.after_call(call, cx)).await;
+        }
+    }
+
+    pub(crate) async fn after_turn(&self, end: &TurnEnd, turn: &HookTurn) {
+        let point = HookPoint::AfterTurn;
+        for hook in self.at(point) {
+            let end = end.clone();
+            let _ = hook.ask(point, turn, |hook, cx| hook.after_turn(end, cx)).await;
+        }
+    }
+
+    pub(crate) async fn on_error(&self, failure: &FailureReport, turn: &HookTurn) {
+        let point = HookPoint::OnError;
+        for hook in self.at(point) {
+            let failure = failure.clone();
+            let _ = hook.ask(point, turn, |hook, cx| hook.on_error(failure, cx)).await;
+        }
+    }
+
+    /// # Errors
+    /// When a guard fails.
+    pub(crate) async fn before_summary(
+        &self,
+        messages: &mut Vec<Message>,
+        turn: &HookTurn,
+    ) -> Result<(), String> {
+        let point = HookPoint::BeforeSummary;
+        for hook in self.at(point) {
+            let given = messages.clone();
+            let answer = hook
+                .ask(point, turn, |hook, cx| hook.before_summary(given, cx))
+                .await;
+            hook.replace(messages, answer)?;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// When a guard fails.
+    pub(crate) async fn after_summary(
+        &self,
+        replaced: &[Message],
+        messages: &mut Vec<Message>,
+        turn: &HookTurn,
+    ) -> Result<(), String> {
+        let point = HookPoint::AfterSummary;
+        for hook in self.at(point) {
+            let summary = Summary {
+                replaced: replaced.to_vec(),
+                messages: messages.clone(),
+            };
+            let answer = hook
+                .ask(point, turn, |hook, cx| hook.after_summary(summary, cx))
+                .await;
+            hook.replace(messages, answer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Registered {
+    pub(super) fn new(hook: Arc<dyn Hook>, timeout: Duration) -> Self {
+        Self {
+            spec: hook.spec(),
+            timeout: hook.timeout().unwrap_or(timeout),
+            hook,
+        }
+    }
+
+    /// Asks the hook once and carries out what it returns beside its decision. A failure is reported.
+    ///
+    /// # Errors
+    /// When the hook failed.
+    async fn ask<'a, A: Answer>(
+        &'a self,
+        point: HookPoint,
+        turn: &HookTurn,
+        method: impl FnOnce(&'a dyn Hook, HookContext) -> HookFuture<'a, A> + Send,
+    ) -> Result<A, HookFailed> {
+        let reason = match self.begin(point, turn).await {
+            Ok(run) => match self.contained(run.context(), method).await {
+                Ok(mut answer) => {
+                    let effects = std::mem::take(answer.effects());
+                    if let Some(receipt) = effects.receipt {
+                        run.charge(*receipt);
+                    }
+                    run.carry_out(effects.notices, effects.values);
+                    return Ok(answer);
+                }
+                Err(error) => {
+                    if let Some(receipt) = error.receipt {
+                        run.charge(*receipt);
+                    }
+                    error.message
+                }
+            },
+            Err(reason) => reason,
+        };
+        let (name, point) = (&self.spec.name, point.as_str());
+        let text = format!("the hook `{name}` failed in `{point}`: {reason}");
+        turn.notify(NoticeLevel::Warning, text);
+        Err(HookFailed)
+    }
+
+    /// Waits for the reservation of the hook; its time begins afterwards.
+    ///
+    /// # Errors
+    /// When nothing is left that it could use.
+    async fn begin(&self, point: HookPoint, turn: &HookTurn) -> Result<HookRun, String> {
+        let fuel = catch_unwind(AssertUnwindSafe(|| self.hook.max_fuel(point)));
+        let fuel = fuel.map_err(|_| PANICKED.to_owned())?;
+        let run = turn.begin(&self.spec.name, point, fuel).await;
+        run.map_err(|Exhausted(unit)| format!("it did not run, because the budget of {unit} is used up"))
+    }
+
+    /// Runs a method within its time. A panic is a failure, whether it comes before the first `await`, after it, or when
+    /// the future is dropped.
+    async fn contained<'a, A>(
+        &'a self,
+        cx: HookContext,
+        method: impl FnOnce(&'a dyn Hook, HookContext) -> HookFuture<'a, A> + Send,
+    ) -> Result<A, HookError> {
+        let answer = async { method(&*self.hook, cx).await };
+        let mut answer = Box::pin(AssertUnwindSafe(answer).catch_unwind());
+        let ended = tokio::time::timeout(self.timeout, &mut answer).await;
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(answer)));
+        match (ended, dropped) {
+            (Ok(Ok(answer)), Ok(())) => answer,
+            (Err(_), Ok(())) => Err(HookError::new(format!(
+                "it did not end within {} ms",
+                self.timeout.as_millis()
+            ))),
+            _ => Err(HookError::new(PANICKED)),
+        }
+    }
+
+    /// What follows from the verdict of this hook, or from its failure.
+    fn ruling(&self, verdict: Result<&HookVerdict, &HookFailed>) -> Ruling {
+        let by = self.spec.name.clone();
+        match verdict {
+            Ok(HookVerdict::Proceed) => Ruling::Proceed,
+            Ok(HookVerdict::Cancel { reason }) => Ruling::Cancel {
+                by,
+                reason: reason.clone(),
+            },
+            Ok(HookVerdict::Abort { reason }) => Ruling::Abort {
+                by,
+                reason: reason.clone(),
+            },
+            Err(HookFailed) if self.spec.guard => {
+                let reason = "a check that must pass could not be made".to_owned();
+                Ruling::Cancel { by, reason }
+            }
+            Err(HookFailed) => Ruling::Proceed,
+        }
+    }
+
+    /// Puts the messages of an answer in the place of `messages`.
+    ///
+    /// # Errors
+    /// When the hook failed and is a guard.
+    fn replace(
+        &self,
+        messages: &mut Vec<Message>,
+        answer: Result<SummaryAnswer, HookFailed>,
+    ) -> Result<(), String> {
+        match answer {
+            Ok(answer) => {
+                if let Some(new) = answer.messages {
+                    *messages = new;
+                }
+                Ok(())
+            }
+            Err(HookFailed) if self.spec.guard => Err(format!("the hook `{}` failed", self.spec.name)),
+            Err(HookFailed) => Ok(()),
+        }
+    }
+}
+
+/// Reason of a failure by a panic.
+const PANICKED: &str = "it panicked";
+
+/// A hook failed, which was reported.
+struct HookFailed;
+
+/// An answer of any point.
+trait Answer: Send {
+    fn effects(&mut self) -> &mut Effects;
+}
+
+impl Answer for PromptAnswer {
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+}
+
+impl Answer for CallAnswer {
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+}
+
+impl Answer for SummaryAnswer {
+    fn effects(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+}
+
+impl Answer for Effects {
+    fn effects(&mut self) -> &mut Effects {
+        self
+    }
+}

@@ -1,0 +1,343 @@
+//! The seam of hooks: code that is asked at fixed points of a turn, and may change or refuse what is about to happen.
+//!
+//! A hook of the embedder and a hook that is a component are both one `Arc<dyn Hook>`. A method gets plain data
+//! ([`Prompt`], [`PendingCall`], …) and returns plain data ([`PromptAnswer`], [`CallAnswer`], …); nothing of an answer has
+//! happened yet: the runner of the hooks carries it out. The same runner bounds the time of a hook and contains its panics.
+//!
+//! | point | input | answer |
+//! |---|---|---|
+//! | [`Hook::before_prompt`] | [`Prompt`] | [`PromptAnswer`]: changes the message, adds context, examples and instructions, cancels the turn |
+//! | [`Hook::before_call`] | [`PendingCall`] | [`CallAnswer`]: changes the arguments (they are checked again), cancels the call, aborts the turn |
+//! | [`Hook::after_call`] | [`CallReport`] | [`Effects`] |
+//! | [`Hook::before_summary`] | messages | [`SummaryAnswer`]: chooses what is summarised |
+//! | [`Hook::after_summary`] | [`Summary`] | [`SummaryAnswer`]: chooses what replaces it |
+//! | [`Hook::after_turn`] | [`TurnEnd`] | [`Effects`] |
+//! | [`Hook::on_error`] | [`FailureReport`] | [`Effects`] |
+//!
+//! A hook that fails, panics or takes too long is reported to the user, and nothing of what it wanted happens. If it is a
+//! *guard* ([`HookSpec::guard`]), what it guards does not happen either.
+
+mod answer;
+mod input;
+
+pub use answer::{CallAnswer, Effects, Example, HookVerdict, Notice, PromptAnswer, SummaryAnswer};
+pub use input::{CallReport, FailurePhase, FailureReport, PendingCall, Prompt, Summary, TurnEnd};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::tool::{CallObserver, Unobserved};
+use crate::{BoxFuture, Message, Receipt, RemainingBudget};
+
+/// The future of a hook's answer. Dropping it cancels the hook: nothing of it goes on afterwards.
+pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, HookError>>;
+
+/// Code that is asked at fixed points of a turn. Every method but [`Hook::spec`] has a default that does nothing.
+///
+/// ```
+/// use std::future::ready;
+/// use serde_json::json;
+/// use toolcell_core::hook::{CallAnswer, Hook, HookContext, HookFuture, HookSpec, PendingCall};
+///
+/// /// Gives every call a database, and refuses calls that name another one.
+/// struct OneDatabase;
+///
+/// impl Hook for OneDatabase {
+///     fn spec(&self) -> HookSpec {
+///         HookSpec::guard("one_database")
+///     }
+///
+///     fn before_call(&self, call: PendingCall, _cx: HookContext) -> HookFuture<'_, CallAnswer> {
+///         let mut arguments = call.arguments;
+///         let database = arguments.entry("database").or_insert(json!("main"));
+///         let answer = if *database == "main" {
+///             CallAnswer::with_arguments(arguments)
+///         } else {
+///             CallAnswer::cancel("only the database `main` may be used")
+///         };
+///         Box::pin(ready(Ok(answer)))
+///     }
+/// }
+/// ```
+pub trait Hook: Send + Sync {
+    /// Name, points and order of the hook. Read once, when the hook is added to an agent.
+    fn spec(&self) -> HookSpec;
+
+    /// Time limit of one method, where that differs from the agent's. Read once, like [`Hook::spec`].
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Upper bound of the fuel that the hook uses at this point; 0 for a hook that runs in no cell. It is reserved in the
+    /// budget of the session before the hook runs; [`HookContext::left`] is what was granted.
+    fn max_fuel(&self, _point: HookPoint) -> u64 {
+        0
+    }
+
+    /// Called before the first request of a turn.
+    ///
+    /// # Errors
+    /// Reported; ends the turn if this is a guard.
+    fn before_prompt(&self, _prompt: Prompt, _cx: HookContext) -> HookFuture<'_, PromptAnswer> {
+        Box::pin(ready(Ok(PromptAnswer::default())))
+    }
+
+    /// Called before each call whose arguments are valid, and before the user is asked to approve it.
+    ///
+    /// # Errors
+    /// Reported; refuses the call if this is a guard.
+    fn before_call(&self, _call: PendingCall, _cx: HookContext) -> HookFuture<'_, CallAnswer> {
+        Box::pin(ready(Ok(CallAnswer::default())))
+    }
+
+    /// Called after each call that ran, whether it succeeded or not.
+    ///
+    /// # Errors
+    /// Reported.
+    fn after_call(&self, _call: CallReport, _cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(ready(Ok(Effects::default())))
+    }
+
+    /// Called before the older part of a conversation is summarised. `messages` are those that will be replaced; the
+    /// model summarises the messages of the answer.
+    ///
+    /// # Errors
+    /// Reported; nothing is summarised if this is a guard.
+    fn before_summary(&self, _messages: Vec<Message>, _cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        Box::pin(ready(Ok(SummaryAnswer::default())))
+    }
+
+    /// Called after a summary was made. The messages of the answer take the place of [`Summary::replaced`].
+    ///
+    /// # Errors
+    /// Reported; nothing is replaced if this is a guard.
+    fn after_summary(&self, _summary: Summary, _cx: HookContext) -> HookFuture<'_, SummaryAnswer> {
+        Box::pin(ready(Ok(SummaryAnswer::default())))
+    }
+
+    /// Called after a turn has ended, in whatever way.
+    ///
+    /// # Errors
+    /// Reported.
+    fn after_turn(&self, _end: TurnEnd, _cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(ready(Ok(Effects::default())))
+    }
+
+    /// Called when a request, a call or the arguments of one fail.
+    ///
+    /// # Errors
+    /// Reported.
+    fn on_error(&self, _failure: FailureReport, _cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(ready(Ok(Effects::default())))
+    }
+}
+
+/// A point of a turn at which hooks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookPoint {
+    /// [`Hook::before_prompt`].
+    BeforePrompt,
+    /// [`Hook::before_call`].
+    BeforeCall,
+    /// [`Hook::after_call`].
+    AfterCall,
+    /// [`Hook::before_summary`]. Not for components.
+    BeforeSummary,
+    /// [`Hook::after_summary`]. Not for components.
+    AfterSummary,
+    /// [`Hook::after_turn`].
+    AfterTurn,
+    /// [`Hook::on_error`].
+    OnError,
+}
+
+/// Description of a hook: its name, and when it runs. Of a component all of it is a claim; the user's configuration
+/// overrides it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HookSpec {
+    /// Name, unique among the hooks of an agent.
+    pub name: String,
+    /// Description for the user. The model never reads it.
+    pub description: String,
+    /// Points at which the hook runs; its other methods are never called.
+    #[serde(rename = "moments")]
+    pub points: BTreeSet<HookPoint>,
+    /// Whether what the hook checks is refused when the hook fails.
+    pub guard: bool,
+    /// Position among the other hooks.
+    #[serde(flatten)]
+    pub order: HookOrder,
+    /// Further claims of a component, as names and JSON values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, Value>,
+}
+
+/// Position of a hook among the others. Hooks named in `before` run after it, those in `after` run before it; names that
+/// no hook has are ignored. Otherwise the higher priority comes first, and among equals the smaller name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct HookOrder {
+    /// Higher comes first. Default 0.
+    pub priority: i32,
+    /// Names of hooks that this one comes before.
+    pub before: Vec<String>,
+    /// Names of hooks that this one comes after.
+    pub after: Vec<String>,
+}
+
+/// The turn that a hook is asked in.
+#[derive(Clone)]
+pub struct HookContext {
+    /// Identifier of the session.
+    pub session: Arc<str>,
+    /// Values that this and other hooks have left in this turn ([`Effects::values`]), also before another process took
+    /// the turn up.
+    pub values: Map<String, Value>,
+    /// Receives the log of a hook that runs in a cell, knows what the hook may use, and gets the receipt of a hook whose
+    /// future was dropped: every other hook returns it.
+    pub observer: Arc<dyn CallObserver>,
+}
+
+/// Reason of a hook's failure. Nothing of what the hook wanted happens.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct HookError {
+    /// Cause of the failure, for the user.
+    pub message: String,
+    /// What the hook used, if it ran in a cell.
+    pub receipt: Option<Box<Receipt>>,
+}
+
+impl HookPoint {
+    /// All points, in the order of a turn.
+    pub const ALL: [Self; 7] = [
+        Self::BeforePrompt,
+        Self::BeforeCall,
+        Self::AfterCall,
+        Self::BeforeSummary,
+        Self::AfterSummary,
+        Self::AfterTurn,
+        Self::OnError,
+    ];
+
+    /// Name in events, configuration and messages, such as `before_call`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforePrompt => "before_prompt",
+            Self::BeforeCall => "before_call",
+            Self::AfterCall => "after_call",
+            Self::BeforeSummary => "before_summary",
+            Self::AfterSummary => "after_summary",
+            Self::AfterTurn => "after_turn",
+            Self::OnError => "on_error",
+        }
+    }
+}
+
+impl HookSpec {
+    /// A hook that is asked at every point and is no guard.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            points: BTreeSet::from(HookPoint::ALL),
+            guard: false,
+            order: HookOrder::default(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// A guard that is asked at every point.
+    pub fn guard(name: impl Into<String>) -> Self {
+        Self {
+            guard: true,
+            ..Self::new(name)
+        }
+    }
+}
+
+impl HookContext {
+    /// A context of a session in which no hook has left a value, whose observer ignores everything.
+    pub fn unobserved(session: &str) -> Self {
+        Self {
+            session: session.into(),
+            values: Map::new(),
+            observer: Arc::new(Unobserved),
+        }
+    }
+
+    /// Upper bound of what the hook may use, as it was reserved for it.
+    pub fn left(&self) -> RemainingBudget {
+        self.observer.left()
+    }
+}
+
+impl HookError {
+    /// A failure without a receipt.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            receipt: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for HookContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookContext")
+            .field("session", &self.session)
+            .field("values", &self.values)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for dyn Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hook({})", self.spec().name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Plain;
+
+    impl Hook for Plain {
+        fn spec(&self) -> HookSpec {
+            HookSpec::new("plain")
+        }
+    }
+
+    #[test]
+    fn a_hook_guards_nothing_and_uses_no_fuel_unless_it_says_so() {
+        let spec = Plain.spec();
+        assert!(!spec.guard);
+        for point in HookPoint::ALL {
+            assert!(spec.points.contains(&point), "{point:?}");
+            assert_eq!(Plain.max_fuel(point), 0, "{point:?}");
+        }
+        assert_eq!(Plain.timeout(), None);
+        assert!(HookSpec::guard("g").guard);
+    }
+
+    #[test]
+    fn each_point_has_its_name_in_events() {
+        for (point, name) in [
+            (HookPoint::BeforePrompt, "before_prompt"),
+            (HookPoint::BeforeCall, "before_call"),
+            (HookPoint::AfterCall, "after_call"),
+            (HookPoint::BeforeSummary, "before_summary"),
+            (HookPoint::AfterSummary, "after_summary"),
+            (HookPoint::AfterTurn, "after_turn"),
+            (HookPoint::OnError, "on_error"),
+        ] {
+            assert_eq!(point.as_str(), name);
+        }
+    }
+}
