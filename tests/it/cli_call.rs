@@ -237,23 +237,23 @@ fn every_kind_of_file_that_is_no_tool_is_refused_with_a_reason() {
     }
     insta::assert_snapshot!(all, @r"
     error: `text.wasm` cannot be loaded
-      why: this is no WebAssembly
+      why: the file is not WebAssembly
     error: `core.wasm` cannot be loaded
       why: this is a WebAssembly core module, not a component
      hint: build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`
     error: `source.wasm` cannot be loaded
-      why: this is WebAssembly in text form, and only the binary form is loaded
+      why: the file is WebAssembly in text form; only the binary form is supported
      hint: assemble it first, for example with `wasm-tools parse`
     error: `empty.wasm` cannot be loaded
-      why: this is no WebAssembly
+      why: the file is not WebAssembly
     error: `other.wasm` cannot be loaded
-      why: the component is no tool: it does not export `toolcell:tool/tools`
+      why: the component is not a tool: it does not export `toolcell:tool/tools`
      hint: build it against the world `toolcell:tool/provider`
     error: `cut.wasm` cannot be loaded
-      why: the component is cut short: it ends inside a section
-     hint: the download or copy was perhaps not complete; fetch it again
+      why: the component is truncated: it ends inside a section
+     hint: the download or copy may be incomplete; fetch it again
     error: the component `dir.wasm` cannot be read
-      why: it is no regular file but a directory
+      why: it is not a regular file but a directory
      hint: name the `.wasm` file itself
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)
@@ -279,7 +279,7 @@ fn wrong_arguments_are_refused_before_anything_runs() {
       why: the arguments were not accepted: EOF while parsing an object at line 1 column 1
      hint: `toolcell tool inspect text_count` shows its parameters
     error: the call of `text_count` gave no answer
-      why: the arguments were not accepted: a JSON object is expected, not an array
+      why: the arguments were not accepted: expected a JSON object, found an array
      hint: `toolcell tool inspect text_count` shows its parameters
     error: the call of `text_count` gave no answer
       why: the arguments were not accepted: at /text: 1 is not of type "string"
@@ -288,7 +288,7 @@ fn wrong_arguments_are_refused_before_anything_runs() {
       why: the arguments were not accepted: Additional properties are not allowed ('txet' was unexpected)
      hint: `toolcell tool inspect text_count` shows its parameters
     error: the call of `text_count` gave no answer
-      why: the arguments were not accepted: the name `text` stands twice at line 1 column 20
+      why: the arguments were not accepted: duplicate name `text` at line 1 column 20
      hint: `toolcell tool inspect text_count` shows its parameters
     "#);
 }

@@ -127,10 +127,10 @@ fn a_binding_that_cannot_be_used_is_a_mistake_of_the_configuration() {
     let mut person = Person::new();
     person.var("MY_TOKEN", "planted-secret-value");
     for (more, why) in [
-        (", responses = \"none\"", "not `none`"),
-        (", responses = []", "no media type"),
-        (", methods = [\"get\"]", "`get` is no method"),
-        (", paths = [\"v1\"]", "`v1` is no path"),
+        (", responses = \"none\"", "value `none`"),
+        (", responses = []", "empty list"),
+        (", methods = [\"get\"]", "invalid method `get`"),
+        (", paths = [\"v1\"]", "invalid path `v1`"),
     ] {
         bound(&person, more);
         let call = ["call", "fetch", r#"{"url": "https://api.example.com/"}"#];

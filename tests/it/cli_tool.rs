@@ -37,10 +37,10 @@ fn an_inspected_component_says_what_its_imports_prove() {
     insta::assert_snapshot!(without_digest, @r"
     probe  probe.wasm, 2.5 KiB
 
-      - cannot touch files, whatever is granted
+      - cannot access files, whatever is granted
       - cannot send HTTP requests, whatever is granted
       - cannot read environment variables, whatever is granted
-      - cannot know the time of day
+      - cannot read the time of day
       - cannot get random numbers
 
     granted to it

@@ -411,19 +411,19 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
          - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`
     error: `none.wasm` cannot be loaded
-      why: the component is no hook: it does not export `toolcell:tool/hooks`
+      why: the component is not a hook: it does not export `toolcell:tool/hooks`
          - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: build it against the world `toolcell:tool/hook-provider`
     error: `tool.wasm` cannot be loaded
-      why: the component is no hook: it does not export `toolcell:tool/hooks`
+      why: the component is not a hook: it does not export `toolcell:tool/hooks`
          - in ~/.config/toolcell/config.toml, line 2, column 13
-     hint: it has tools: offer them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
+     hint: it has tools: add them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
     error: the hooks cannot run together
       why: the order of these hooks forms a circle: a, b
      hint: say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`
     error: `hook.wasm` cannot be loaded
-      why: the component is no tool: it does not export `toolcell:tool/tools`
-     hint: it is a hook: name it in your own configuration, `[hooks.NAME] component = "FILE.wasm"`
+      why: the component is not a tool: it does not export `toolcell:tool/tools`
+     hint: it is a hook: add it to your own configuration, `[hooks.NAME] component = "FILE.wasm"`
     "#);
 }
 
@@ -477,10 +477,10 @@ fn a_person_reads_what_a_hook_is() {
     insta::assert_snapshot!(stable, @r#"
       + can read environment variables, and sees only those that are granted
       + can write to standard output and standard error, which go to the log of the call
-      + can end itself, which ends the call and nothing else
-      - cannot touch files, whatever is granted
+      + can terminate itself, which ends only the call
+      - cannot access files, whatever is granted
       - cannot send HTTP requests, whatever is granted
-      - cannot know the time of day
+      - cannot read the time of day
       - cannot get random numbers
 
     nothing is granted to it

@@ -352,7 +352,7 @@ fn an_inspected_component_says_that_it_can_ask_for_buckets() {
     let seen = person
         .run(&["tool", "inspect", "memory", "--grant", "keyvalue=memory"])
         .ended(0);
-    let says = "can ask for buckets of values that outlive the call, and sees only those that are granted";
+    let says = "can request buckets of values that outlive the call, and sees only those that are granted";
     assert!(seen.stdout.contains(says), "{}", seen.stdout);
     assert!(!seen.stdout.contains("of no use"), "{}", seen.stdout);
     let useless = person

@@ -176,7 +176,7 @@ fn vertex_says_what_it_misses() {
     let seen = person.run(&ask(&vertex)).ended(6);
     insta::assert_snapshot!(error(&person, &seen.stderr), @r"
     error: the provider `vertex` gave no answer
-      why: the key was not accepted
+      why: the API key was not accepted
          - `sh -c echo log in first >&2; exit 1` gives no access token: exit status: 1: log in first
      hint: check the key: `toolcell config check` shows which variable holds it
     ");

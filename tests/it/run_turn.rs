@@ -300,7 +300,7 @@ fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
     for (answer, reason) in [
         (
             "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 66\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"Incorrect API key provided: sk-planted-key\"}}\n",
-            "the key was not accepted",
+            "the API key was not accepted",
         ),
         (
             "HTTP/1.1 429 Too Many Requests\r\nretry-after: 600\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",

@@ -1,43 +1,42 @@
-//! Arguments as JSON (RFC 8259), read strictly.
+//! Strict parsing of JSON arguments (RFC 8259).
 //!
-//! [`parse_object`] refuses what two readers could understand differently: duplicate names (a policy that sees the
-//! first and a guest that sees the last), numbers that would be others once they are read ([`inexact_number`]), and text
-//! that is deeper or longer than any honest argument.
+//! [`parse_object`] rejects ambiguous input: duplicate names (a policy might check the first and a guest use the last),
+//! numbers that lose precision when parsed ([`inexact_number`]), and excessive depth or length.
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Longest text of arguments, in bytes. Longer data belongs into a file.
+/// Maximum size of arguments, in bytes. Larger data belongs in a file.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// Deepest nesting of arguments, in objects and arrays.
+/// Maximum nesting depth of arguments, in objects and arrays.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
 
-/// Bytes of a number that an error repeats.
+/// Maximum number of bytes of a number shown in an error.
 pub(crate) const MAX_SHOWN_NUMBER: usize = 40;
 
-/// Why a text is not a JSON object that can be used.
+/// Error of parsing JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// Longer than [`MAX_ARGUMENT_BYTES`].
-    #[error("{0} bytes of JSON are more than the {MAX_ARGUMENT_BYTES} that are accepted")]
+    /// The text exceeds [`MAX_ARGUMENT_BYTES`].
+    #[error("JSON of {0} bytes exceeds the limit of {MAX_ARGUMENT_BYTES} bytes")]
     TooLong(usize),
-    /// Not JSON, nested too deeply, or with a name that stands twice in one object.
+    /// Invalid JSON, excessive nesting, or a duplicate name in an object.
     #[error("{0}")]
     Syntax(String),
-    /// A number that would be another one once it is read.
-    #[error("the number {0} cannot be kept as it is; write it as a string, or with fewer digits")]
+    /// A number that would lose precision.
+    #[error("the number {0} cannot be represented exactly; write it as a string, or with fewer digits")]
     InexactNumber(String),
-    /// JSON, but no object.
-    #[error("a JSON object is expected, not {0}")]
+    /// Valid JSON, but not an object.
+    #[error("expected a JSON object, found {0}")]
     NotAnObject(&'static str),
 }
 
-/// Reads a JSON object. An empty text is an empty object, because models write one for tools without parameters.
+/// Parses a JSON object. An empty text is an empty object, because models send one for tools without parameters.
 ///
 /// # Errors
-/// [`JsonError`], with line and column where the text is no JSON.
+/// [`JsonError`], with line and column if the text is invalid JSON.
 pub fn parse_object(text: &str) -> Result<Map<String, Value>, JsonError> {
     if text.trim().is_empty() {
         return Ok(Map::new());
@@ -48,10 +47,10 @@ pub fn parse_object(text: &str) -> Result<Map<String, Value>, JsonError> {
     }
 }
 
-/// Reads any JSON value as strictly as [`parse_object`] does.
+/// Parses any JSON value as strictly as [`parse_object`].
 ///
 /// # Errors
-/// [`JsonError`], with line and column where the text is no JSON.
+/// [`JsonError`], with line and column if the text is invalid JSON.
 pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(JsonError::TooLong(text.len()));
@@ -72,9 +71,9 @@ pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     }
 }
 
-/// The first number of a JSON text that [`Value`] does not keep: one that is whole and has more digits than it holds, one
-/// so small that it would become 0 or lose its digits, and `-0`. Fractions are rounded to the nearest `f64` as everywhere.
-/// The text must be JSON.
+/// Returns the first number of a JSON text that [`Value`] cannot represent exactly: integers with too many digits,
+/// numbers so small that they become 0 or subnormal, and `-0`. Fractions are rounded to the nearest `f64` as usual. The
+/// text must be valid JSON.
 pub fn inexact_number(text: &str) -> Option<&str> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -96,7 +95,7 @@ pub fn inexact_number(text: &str) -> Option<&str> {
     None
 }
 
-/// The place behind a string that begins at `at`.
+/// Returns the index after the string that begins at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {
@@ -122,13 +121,12 @@ fn is_kept(number: &str) -> bool {
     if written.digits.is_empty() {
         return true;
     }
-    // A fraction is rounded. What is whole, and what is so small that an `f64` has few digits for it, must come out as it
-    // was written.
+    // A fraction is rounded. Integers, and numbers so small that an `f64` has few digits for them, must round-trip.
     (written.exponent < 0 && read.is_normal())
         || Decimal::of(&format!("{read:e}")).is_some_and(|read| read == written)
 }
 
-/// A decimal number: digits that neither begin nor end with 0, times a power of ten.
+/// A decimal number: digits without leading and trailing zeros, times a power of ten.
 #[derive(PartialEq, Eq)]
 struct Decimal {
     is_negative: bool,
@@ -139,7 +137,7 @@ struct Decimal {
 impl Decimal {
     fn of(number: &str) -> Option<Self> {
         let (mantissa, exponent) = match number.split_once(['e', 'E']) {
-            // Beyond this every number is 0 or too large.
+            // Beyond this exponent every number is 0 or too large.
             Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
             None => (number, 0),
         };
@@ -163,7 +161,7 @@ impl Decimal {
     }
 }
 
-/// The kind of a value in words: `an array`, `null`, …
+/// Returns the kind of a value for messages: `an array`, `null`, …
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -175,7 +173,7 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// How deep a value nests: 0 for a scalar, 1 for `[]`. Does not recurse, so that no value overflows the stack.
+/// Returns the nesting depth of a value: 0 for a scalar, 1 for `[]`. Does not recurse, so no value overflows the stack.
 pub fn depth_of(value: &Value) -> usize {
     let mut deepest = 0;
     let mut open = vec![(value, 0)];
@@ -196,7 +194,7 @@ pub fn depth_of(value: &Value) -> usize {
     deepest
 }
 
-/// Deserialises a [`Value`] with no duplicate names, to at most `depth` levels.
+/// Deserializes a [`Value`] without duplicate names, to at most `depth` levels.
 #[derive(Clone, Copy)]
 struct Strict {
     depth: usize,
@@ -206,7 +204,7 @@ impl Strict {
     fn inner<E: de::Error>(self) -> Result<Self, E> {
         let depth = self.depth.checked_sub(1).ok_or_else(|| {
             E::custom(format_args!(
-                "nested deeper than the {MAX_ARGUMENT_DEPTH} levels that are accepted"
+                "nesting exceeds the limit of {MAX_ARGUMENT_DEPTH} levels"
             ))
         })?;
         Ok(Self { depth })
@@ -247,7 +245,7 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<Value, E> {
         serde_json::Number::from_f64(v)
             .map(Value::Number)
-            .ok_or_else(|| E::custom("a number that JSON cannot hold"))
+            .ok_or_else(|| E::custom("number out of range for JSON"))
     }
 
     fn visit_str<E>(self, v: &str) -> Result<Value, E> {
@@ -269,7 +267,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(name) = map.next_key::<String>()? {
             if object.contains_key(&name) {
                 return Err(de::Error::custom(format_args!(
-                    "the name `{}` stands twice",
+                    "duplicate name `{}`",
                     name.escape_debug()
                 )));
             }
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_it_stands() {
+    fn object_is_parsed_without_changes() {
         let map = parse_object(r#"{"a": 1, "b": [true, null, -2, 0.5, "x"]}"#).unwrap();
         assert_eq!(
             Value::Object(map),
@@ -316,28 +314,31 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_stands_twice_is_refused_at_every_level() {
+    fn duplicate_name_is_rejected_at_every_level() {
         for text in [
             r#"{"path":"/ok","path":"/etc/passwd"}"#,
             r#"{"a":[{"b":1,"b":1}]}"#,
         ] {
             let error = parse_object(text).unwrap_err().to_string();
-            assert!(error.contains("stands twice"), "{error}");
+            assert!(error.contains("duplicate name"), "{error}");
         }
     }
 
     #[test]
-    fn nesting_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn nesting_beyond_limit_is_rejected() {
         assert!(parse_object(&nested(MAX_ARGUMENT_DEPTH)).is_ok());
         let error = parse_object(&nested(MAX_ARGUMENT_DEPTH + 1))
             .unwrap_err()
             .to_string();
-        assert!(error.contains("nested deeper than the 64 levels"), "{error}");
+        assert!(
+            error.contains("nesting exceeds the limit of 64 levels"),
+            "{error}"
+        );
         assert!(parse_object(&nested(100_000)).is_err());
     }
 
     #[test]
-    fn length_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn length_beyond_limit_is_rejected() {
         let of_len = |n: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(n - 8));
         assert!(parse_object(&of_len(MAX_ARGUMENT_BYTES)).is_ok());
         assert_eq!(
@@ -347,10 +348,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_object_is_refused_with_a_reason() {
+    fn text_other_than_an_object_is_rejected_with_a_reason() {
         for (text, reason) in [
-            ("[1]", "not an array"),
-            ("null", "not null"),
+            ("[1]", "found an array"),
+            ("null", "found null"),
             ("{\"a\":1} x", "trailing characters"),
             ("{\"a\":1e999}", "number out of range"),
             ("{\"a\":NaN}", "expected value"),
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_would_be_another_one_is_refused() {
+    fn inexact_number_is_rejected() {
         for number in [
             "1e-400",
             "-1e-400",
@@ -384,7 +385,7 @@ mod tests {
             ] {
                 let error = parse_object(&text).unwrap_err().to_string();
                 assert!(
-                    error.contains(&format!("the number {number} cannot be kept")),
+                    error.contains(&format!("the number {number} cannot be represented")),
                     "{error}"
                 );
             }
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_kept_is_accepted() {
+    fn exact_number_is_accepted() {
         for (number, kept) in [
             ("0", "0"),
             ("18446744073709551615", "18446744073709551615"),
@@ -409,7 +410,7 @@ mod tests {
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
             ("-0.0", "-0.0"),
             ("0e99999", "0.0"),
-            // Rounded as everywhere.
+            // Rounded as usual.
             ("0.1", "0.1"),
             ("3.14159265358979323846264338327950288", "3.141592653589793"),
             ("0.10000000000000001", "0.1"),

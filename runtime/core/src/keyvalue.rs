@@ -1,136 +1,135 @@
-//! The fifth seam: where tools keep values between calls. A store has buckets, a bucket has values by key.
+//! Key-value stores: what tools keep between calls. A store has buckets, a bucket maps keys to values.
 //!
-//! The operations are those of the WASI proposal `wasi:keyvalue`
-//! (<https://github.com/WebAssembly/wasi-keyvalue>), with one promise more: each operation is done whole or not at
-//! all, also one on many keys, and also when the future that waits for it is dropped or the process ends.
+//! The operations are those of the WASI proposal `wasi:keyvalue` (<https://github.com/WebAssembly/wasi-keyvalue>), with
+//! a stronger guarantee: every operation is atomic, including those on several keys, even if its future is dropped or
+//! the process ends.
 
 use std::sync::Arc;
 
 use crate::BoxFuture;
 
-/// Longest key, in bytes; the shortest has one. What hosted stores of this kind allow.
+/// Maximum size of a key, in bytes; the minimum is 1. Hosted stores of this kind allow as much.
 pub const MAX_KEY_BYTES: usize = 512;
 
-/// Largest value, in bytes. Larger things are files.
+/// Maximum size of a value, in bytes. Larger data belongs in a file.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// Most keys of one operation, so that no operation holds up others for long.
+/// Maximum number of keys in one operation, so that no operation delays others for long.
 pub const MAX_BATCH: usize = 1_000;
 
-/// Most bytes that one operation reads at once. They are in the memory of the host before the guest has them.
+/// Maximum number of bytes that one operation reads. The host holds them in memory before the guest receives them.
 pub const MAX_READ_BYTES: u64 = 8 << 20;
 
-/// Keeps buckets.
+/// A store of buckets.
 pub trait KeyValueStore: Send + Sync {
-    /// Opens a bucket, which is made where it does not exist. Whoever calls has checked that `bucket` is a name
-    /// ([`is_bucket_name`]) and that it may be opened.
+    /// Opens a bucket and creates it if it does not exist. The caller has checked that `bucket` is a valid name
+    /// ([`is_bucket_name`]) and that access is granted.
     ///
     /// # Errors
-    /// When the store cannot be used.
+    /// If the store is unavailable.
     fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>>;
 }
 
-/// Values by key, shared by everybody who opens the bucket, also in other processes. What was written is read by every
-/// operation that starts afterwards.
+/// Values by key, shared by all who open the bucket, including other processes. Every operation sees the writes that
+/// were completed before it started.
 ///
-/// Whoever calls has checked that keys have 1 to [`MAX_KEY_BYTES`] bytes, values at most [`MAX_VALUE_BYTES`], and that
-/// there are at most [`MAX_BATCH`] of them.
+/// The caller has checked that keys have 1 to [`MAX_KEY_BYTES`] bytes and values at most [`MAX_VALUE_BYTES`], and that
+/// there are at most [`MAX_BATCH`] keys.
 pub trait Bucket: Send + Sync {
-    /// The values of some keys, in the order of the keys; `None` for a key that is not there. All as they were at one
-    /// moment.
+    /// Returns the values of `keys` in their order, `None` for a missing key. All values belong to one snapshot.
     ///
     /// # Errors
-    /// [`KeyValueError::TooMuch`] when the values have more than `max_bytes` together, or when they cannot be read.
+    /// [`KeyValueError::TooMuch`] if the values exceed `max_bytes` in total, or an error of the store.
     fn get(
         &self,
         keys: Vec<String>,
         max_bytes: u64,
     ) -> BoxFuture<'_, Result<Vec<Option<Vec<u8>>>, KeyValueError>>;
 
-    /// Sets the values of some keys, all or none. Of a key that stands twice the last value counts.
+    /// Sets several values atomically. For a duplicate key the last value is kept.
     ///
     /// # Errors
-    /// [`KeyValueError::Full`], or when they are not kept.
+    /// [`KeyValueError::Full`], or an error of the store.
     fn set(&self, pairs: Vec<(String, Vec<u8>)>) -> BoxFuture<'_, Result<(), KeyValueError>>;
 
-    /// Removes some keys, all or none. One that is not there is passed over.
+    /// Removes several keys atomically. Missing keys are ignored.
     ///
     /// # Errors
-    /// When they could not be removed.
+    /// If the store fails; nothing is removed then.
     fn delete(&self, keys: Vec<String>) -> BoxFuture<'_, Result<(), KeyValueError>>;
 
-    /// Whether there is a key.
+    /// Returns `true` if the key exists.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the store cannot be read.
     fn exists(&self, key: String) -> BoxFuture<'_, Result<bool, KeyValueError>>;
 
-    /// Some of the keys, and where to go on. From the start without a `cursor`. A key that is there from the first page
-    /// to the last is listed exactly once.
+    /// Returns a page of keys, from the start if `cursor` is `None`. A key that exists from the first page to the last
+    /// is listed exactly once.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the store cannot be read.
     fn list(&self, cursor: Option<u64>) -> BoxFuture<'_, Result<KeyPage, KeyValueError>>;
 
-    /// Adds to a number and says what it is then. The number is kept as decimal digits; one that is not there is 0.
+    /// Adds `delta` to a number and returns the sum. Numbers are stored as decimal digits; a missing key counts as 0.
     ///
     /// # Errors
-    /// [`KeyValueError::NotANumber`], [`KeyValueError::Overflow`], [`KeyValueError::Full`], or when it is not kept.
+    /// [`KeyValueError::NotANumber`], [`KeyValueError::Overflow`], [`KeyValueError::Full`], or an error of the store.
     fn increment(&self, key: String, delta: u64) -> BoxFuture<'_, Result<u64, KeyValueError>>;
 }
 
-/// Some of the keys of a bucket.
+/// A page of the keys of a bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyPage {
-    /// The keys.
+    /// Keys of this page.
     pub keys: Vec<String>,
-    /// Where the next page starts; `None` after the last one.
+    /// Cursor of the next page; `None` after the last one.
     pub cursor: Option<u64>,
 }
 
-/// Why a bucket did not do what it was asked.
+/// Error of an operation on a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyValueError {
-    /// What was to be written does not fit beside what is there.
+    /// The new data does not fit into the bucket.
     #[error("the bucket is full: it holds at most {limit} {of}")]
     Full {
-        /// How much it holds.
+        /// Maximum of the exceeded quota.
         limit: u64,
-        /// Of what.
+        /// The exceeded quota.
         of: Quota,
     },
-    /// The values have more bytes together than were asked for at once.
+    /// The values exceed the number of bytes that was requested in total.
     #[error("the values have more than {limit} bytes together; ask for fewer keys at once")]
     TooMuch {
-        /// How many bytes were asked for.
+        /// Number of bytes requested.
         limit: u64,
     },
-    /// A value that was to be added to is no number.
-    #[error("the value of `{}` is no number", key.escape_debug())]
+    /// The value to increment is not a number.
+    #[error("the value of `{}` is not a number", key.escape_debug())]
     NotANumber {
-        /// Its key.
+        /// Key of the value.
         key: String,
     },
-    /// A sum is larger than 2^64 - 1.
+    /// The sum exceeds 2^64 - 1.
     #[error("the value of `{}` would be larger than 18446744073709551615", key.escape_debug())]
     Overflow {
-        /// Its key.
+        /// Key of the value.
         key: String,
     },
-    /// The store itself failed.
+    /// The store failed.
     #[error("the key-value store failed: {message}")]
     Failed {
-        /// The chain of causes.
+        /// Chain of causes.
         message: String,
     },
 }
 
-/// What a bucket has a limit of.
+/// Quota of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quota {
-    /// Keys.
+    /// Number of keys.
     Keys,
     /// Bytes of keys and values.
     Bytes,
@@ -145,8 +144,8 @@ impl std::fmt::Display for Quota {
     }
 }
 
-/// Whether a text can be the name of a bucket: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `.`, `_` and `-`, the first
-/// one a letter or a digit.
+/// Returns `true` for a valid bucket name: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `.`, `_` and `-`, the first one a
+/// letter or a digit.
 pub fn is_bucket_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_a_bucket_has_1_to_64_plain_characters() {
+    fn bucket_names_have_1_to_64_plain_characters() {
         for good in ["a", "0", "memory", "Shop-2.notes_x", &"a".repeat(64)] {
             assert!(is_bucket_name(good), "{good}");
         }

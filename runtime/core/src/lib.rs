@@ -1,24 +1,24 @@
-//! Vocabulary and seams of Toolcell.
+//! Core types and traits of Toolcell.
 //!
-//! Every other crate of the runtime depends on this one and on none of its siblings. It holds plain data and
-//! six traits ([`Tool`], [`Hook`], [`Provider`], [`EventSink`], [`SessionStore`], [`KeyValueStore`]); it does no input or output, starts no task, reads no clock and no
-//! environment.
+//! Every other crate of the runtime depends on this one and on no sibling. It holds plain data and six traits
+//! ([`Tool`], [`Hook`], [`Provider`], [`EventSink`], [`SessionStore`], [`KeyValueStore`]). It does no I/O, spawns no task, and
+//! reads neither the clock nor the environment.
 //!
-//! | concept | module |
+//! | concept | modules |
 //! |---|---|
-//! | a tool, its description, one call and its answer | [`tool`], [`content`] |
-//! | code that looks on, changes and refuses | [`hook`] |
-//! | why a call has no answer | [`error`] |
-//! | what a call may do, how people write it, and what it did | [`policy`], [`grant`], [`receipt`] |
-//! | what no grant gives, and files that no tool changes | [`denial`], [`protected`] |
-//! | grants that deserve a second look | [`danger`] |
-//! | where the arguments of a call lead | [`place`] |
-//! | questions to a person | [`approval`] |
-//! | secrets: where they go, and how they are kept out of everything else | [`secret`], [`redact`] |
-//! | JSON Schemas and arguments, checked before anything runs | [`schema`], [`json`] |
-//! | a conversation and the models that continue it | [`message`], [`provider`] |
-//! | everything that happens in a turn, and the plan of a model | [`event`], [`plan`] |
-//! | where sessions are kept, and what tools keep between calls | [`store`], [`keyvalue`] |
+//! | tools, their descriptions, calls and results | [`tool`], [`content`] |
+//! | hooks: code that observes, changes or refuses | [`hook`] |
+//! | errors of calls | [`error`] |
+//! | policies, the syntax of grants, and receipts of calls | [`policy`], [`grant`], [`receipt`] |
+//! | denials, and files that tools must not change | [`denial`], [`protected`] |
+//! | risky grants | [`grant_risk`] |
+//! | files and URLs in the arguments of a call | [`place`] |
+//! | approval by the user | [`approval`] |
+//! | secrets: bindings, values, redaction | [`secret`], [`redact`] |
+//! | JSON Schemas and JSON arguments, validated before a call | [`schema`], [`json`] |
+//! | conversations and the models that continue them | [`message`], [`provider`] |
+//! | events of a turn, and plans | [`event`], [`plan`] |
+//! | storage of sessions and of key-value data | [`store`], [`keyvalue`] |
 
 pub mod event;
 pub mod hook;
@@ -60,8 +60,8 @@ pub use tool::{CallContext, RemainingBudget, Tool, ToolCall, ToolName, ToolOutpu
 use std::future::Future;
 use std::pin::Pin;
 
-/// A boxed future, as the object-safe traits of this crate return it.
+/// A boxed future, as returned by the object-safe traits of this crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A boxed stream, as [`Provider::stream`] returns it.
+/// A boxed stream, as returned by [`Provider::stream`].
 pub type BoxStream<'a, T> = Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

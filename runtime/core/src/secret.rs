@@ -1,9 +1,9 @@
-//! Secrets: values that the host adds to requests, and that no guest, no model and no log ever sees.
+//! Secrets: values that the host adds to requests and that guests, models and logs never see.
 //!
-//! A [`SecretBinding`] is part of a policy and says where a secret may go and how it is added; it names the secret and does
-//! not hold it. The values come from whoever embeds the runtime, as [`Secrets`], from a keyring, the environment or a
-//! file. The host adds a value to requests for exactly the origins of its binding, after the guest has let go of the
-//! request. Everything that comes back passes a [`crate::Redactor`].
+//! A [`SecretBinding`] is part of a policy and states where a secret may be sent and how it is added; it names the
+//! secret and does not contain it. The embedder supplies the values as [`Secrets`], from a keyring, the environment or
+//! a file. The host adds a value only to requests to the origins of its binding, after the guest can no longer access
+//! the request. All returned data passes a [`crate::Redactor`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::policy::Grants;
 use crate::redact::Redactor;
 
-/// Where a secret may go and how it is added.
+/// Binding of a secret: its destinations and its placement in a request.
 ///
 /// ```
 /// # use toolcell_core::secret::SecretBinding;
@@ -28,101 +28,102 @@ use crate::redact::Redactor;
 pub struct SecretBinding {
     /// Name of the secret, such as `github`.
     pub name: String,
-    /// Origins that it may go to, such as `https://api.example.com` or `https://api.example.com:8443`: scheme, host and
-    /// port, compared exactly. A binding is not a grant: the request must be granted as well.
+    /// Origins that may receive the secret, such as `https://api.example.com` or `https://api.example.com:8443`:
+    /// scheme, host and port, compared exactly. A binding is not a grant: the request must be granted as well.
     pub origins: Vec<String>,
-    /// How it is added.
+    /// Placement of the secret in the request.
     pub placement: SecretPlacement,
-    /// Methods of requests that it goes with, in capitals; empty means all but `TRACE`, which never carries a secret.
+    /// Methods of requests that carry the secret, in upper case; empty means all but `TRACE`, which never carries a
+    /// secret.
     pub methods: Vec<String>,
-    /// Prefixes of paths that it goes with, by whole segments, such as `/repos/me`; empty means every path.
+    /// Path prefixes of requests that carry the secret, by whole segments, such as `/repos/me`; empty means every path.
     ///
-    /// A request to another method or path goes without the secret; that it goes at all is up to the grants.
+    /// A request with another method or path is sent without the secret, if the grants allow it.
     pub paths: Vec<String>,
-    /// What a guest gets of the answer to a request that carries it.
+    /// Parts of the response that the guest receives.
     pub responses: SecretResponses,
 }
 
-/// What a guest gets of the answer to a request that carries a secret.
+/// Parts of a response that the guest receives if the request carried a secret.
 ///
-/// Answers are masked in any case. That makes an honest server's echo harmless; what a server computes from a secret it
-/// can hide from every search. Where a tool must not learn a secret even from a server that helps it, the answer is what
-/// to limit.
+/// Responses are redacted in any case, which protects against servers that echo the secret. A hostile server can encode
+/// a secret in ways that no search finds. If a tool must not learn the secret even from such a server, restrict its
+/// responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenResponses", into = "WrittenResponses")]
 pub enum SecretResponses {
-    /// Everything; `"any"`.
+    /// The complete response; `"any"`.
     #[default]
     Any,
-    /// Answers of these media types, without parameters, such as `application/json`; others are refused.
+    /// Responses of these media types, without parameters, such as `application/json`; others are denied.
     MediaTypes(Vec<String>),
-    /// The status, and of the headers `date` and `retry-after`; `"withheld"`.
+    /// The status and the headers `date` and `retry-after`; `"withheld"`.
     Withheld,
 }
 
-/// How a secret is added to a request.
+/// Placement of a secret in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretPlacement {
-    /// As a header of every request to the origins; one that the guest has set is replaced.
+    /// In a header of every request to the origins; it replaces a header set by the guest.
     Header {
         /// Name of the header, such as `authorization`.
         header: String,
-        /// Its value, with `{}` for the secret; `{}` alone by default.
+        /// Value of the header, with `{}` for the secret; defaults to `{}`.
         template: String,
     },
-    /// In place of a text that the guest writes in the value of any header or in the query of the URL, such as
+    /// In place of a placeholder that the guest writes in a header value or in the query of the URL, such as
     /// `{{github}}`.
     Placeholder {
-        /// The text, at least four bytes.
+        /// Text of the placeholder, at least four bytes.
         placeholder: String,
     },
 }
 
-/// The value of a secret. Never printed; [`SecretValue::expose`] is the only way to it.
+/// Value of a secret. Never printed; [`SecretValue::expose`] is the only access.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretValue(String);
 
-/// Values of secrets by name.
+/// Values of secrets, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets(BTreeMap<String, SecretValue>);
 
-/// A value that cannot be kept secret.
+/// Error of a value that cannot be protected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSecret {
-    /// So short that it stands in texts by chance, and taking it out would destroy them.
+    /// Too short: it occurs in other text by chance, and redaction would destroy that text.
     #[error(
-        "the value of the secret `{name}` has fewer than {} bytes and cannot be told from other text",
+        "the value of the secret `{name}` has fewer than {} bytes and cannot be distinguished from other text",
         SecretValue::MIN_LEN
     )]
     TooShort {
-        /// The secret.
+        /// Name of the secret.
         name: String,
     },
-    /// Longer than any token is.
+    /// Longer than any token.
     #[error(
         "the value of the secret `{name}` has more than {} bytes",
         SecretValue::MAX_LEN
     )]
     TooLong {
-        /// The secret.
+        /// Name of the secret.
         name: String,
     },
-    /// A character that no header can carry.
+    /// Contains a character that is not allowed in a header.
     #[error("the value of the secret `{name}` contains a control character, such as a newline at its end")]
     ControlCharacter {
-        /// The secret.
+        /// Name of the secret.
         name: String,
     },
 }
 
 impl SecretValue {
-    /// Shortest value, in bytes.
+    /// Minimum size of a value, in bytes.
     pub const MIN_LEN: usize = 6;
-    /// Longest value, in bytes. A JSON Web Token has one or two kilobytes.
+    /// Maximum size of a value, in bytes. A JSON Web Token has one or two kilobytes.
     pub const MAX_LEN: usize = 8 << 10;
 
-    /// The value itself, for the one place that sends it.
+    /// Returns the plain value, for the code that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -135,10 +136,10 @@ impl fmt::Debug for SecretValue {
 }
 
 impl Secrets {
-    /// Adds a value, or replaces the one of the same name.
+    /// Inserts a value, replacing any existing value of the same name.
     ///
     /// # Errors
-    /// When the value is shorter than [`SecretValue::MIN_LEN`], longer than [`SecretValue::MAX_LEN`], or contains a
+    /// If the value is shorter than [`SecretValue::MIN_LEN`], longer than [`SecretValue::MAX_LEN`], or contains a
     /// control character.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<String>) -> Result<(), InvalidSecret> {
         let (name, value) = (name.into(), value.into());
@@ -155,23 +156,23 @@ impl Secrets {
         Ok(())
     }
 
-    /// The value of a secret.
+    /// Returns the value of a secret.
     pub fn get(&self, name: &str) -> Option<&SecretValue> {
         self.0.get(name)
     }
 
-    /// Names and values in the order of the names.
+    /// Returns names and values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Names that the bindings of `grants` use and that have no value here.
+    /// Returns the names that the bindings of `grants` use and that have no value.
     pub fn missing<'a>(&self, grants: &'a Grants) -> Vec<&'a str> {
         let names = grants.secrets.iter().map(|binding| binding.name.as_str());
         names.filter(|name| self.get(name).is_none()).collect()
     }
 
-    /// What takes these values out of texts.
+    /// Returns a redactor for these values.
     pub fn redactor(&self) -> Redactor {
         Redactor::new(self.iter().map(|(name, value)| (name, value.expose())))
     }
@@ -186,7 +187,7 @@ impl fmt::Display for SecretPlacement {
     }
 }
 
-/// A binding as it stands in a configuration file.
+/// A binding as written in a configuration file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -206,7 +207,7 @@ struct Written {
     responses: SecretResponses,
 }
 
-/// `responses` as it stands in a configuration file: a word, or a list of media types.
+/// `responses` as written in a configuration file: a keyword, or a list of media types.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum WrittenResponses {
@@ -215,7 +216,7 @@ enum WrittenResponses {
 }
 
 impl SecretResponses {
-    /// Whether nothing is held back.
+    /// Returns `true` if the response is not restricted.
     pub fn is_any(&self) -> bool {
         *self == Self::Any
     }
@@ -229,11 +230,11 @@ impl TryFrom<WrittenResponses> for SecretResponses {
             WrittenResponses::Word(word) if word == "any" => Ok(Self::Any),
             WrittenResponses::Word(word) if word == "withheld" => Ok(Self::Withheld),
             WrittenResponses::Word(word) => Err(format!(
-                "`responses` is `any`, `withheld` or a list of media types, not `{}`",
+                "invalid `responses` value `{}`: expected `any`, `withheld` or a list of media types",
                 word.escape_debug()
             )),
             WrittenResponses::MediaTypes(types) if types.is_empty() => {
-                Err("`responses` has no media type; `withheld` lets no answer through".into())
+                Err("`responses` is an empty list; use `withheld` to block all content".into())
             }
             WrittenResponses::MediaTypes(types) => {
                 let token = |text: &str| {
@@ -245,7 +246,7 @@ impl TryFrom<WrittenResponses> for SecretResponses {
                 let is_type = |t: &String| t.split_once('/').is_some_and(|(a, b)| token(a) && token(b));
                 match types.iter().find(|t| !is_type(t)) {
                     Some(wrong) => Err(format!(
-                        "`{}` in `responses` is no media type, such as `application/json`",
+                        "invalid media type `{}` in `responses`: expected one such as `application/json`",
                         wrong.escape_debug()
                     )),
                     None => Ok(Self::MediaTypes(
@@ -268,7 +269,8 @@ impl From<SecretResponses> for WrittenResponses {
 }
 
 impl fmt::Display for SecretBinding {
-    /// On one line, for the user and the lock file: `github: authorization: Bearer {} to https://api.github.com`.
+    /// Formats the binding as one line, for the user and the lock file: `github: authorization: Bearer {} to
+    /// https://api.github.com`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -303,7 +305,7 @@ impl TryFrom<Written> for SecretBinding {
             (None, None, Some(placeholder)) => SecretPlacement::Placeholder { placeholder },
             _ => {
                 return Err(format!(
-                    "the binding of the secret `{}` has either a `header`, perhaps with a `template`, or a `placeholder`",
+                    "invalid binding of the secret `{}`: expected either `header`, optionally with `template`, or `placeholder`",
                     written.name.escape_debug()
                 ));
             }
@@ -343,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_never_printed() {
+    fn secret_value_is_never_printed() {
         let mut secrets = Secrets::default();
         secrets.insert("token", "hunter2-hunter2").unwrap();
         let printed = format!("{secrets:?} {:?} {:#?}", secrets.get("token"), secrets.redactor());
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_kept_is_refused_without_saying_it() {
+    fn invalid_value_is_rejected_without_being_printed() {
         let mut secrets = Secrets::default();
         for (value, kept) in [
             ("12345".to_owned(), false),
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_read_as_it_is_written_and_a_wrong_one_is_an_error() {
+    fn binding_round_trips_and_an_invalid_one_is_an_error() {
         for text in [
             r#"{"name":"a","origins":["https://x.example"],"header":"x-key","template":"k {}"}"#,
             r#"{"name":"a","origins":[],"placeholder":"{{a}}"}"#,
@@ -384,14 +386,14 @@ mod tests {
             assert_eq!(serde_json::to_string(&binding).unwrap(), text);
         }
         for (text, reason) in [
-            (r#"{"name":"a","origins":[]}"#, "either a `header`"),
+            (r#"{"name":"a","origins":[]}"#, "either `header`"),
             (
                 r#"{"name":"a","origins":[],"header":"x","placeholder":"{{a}}"}"#,
-                "either a `header`",
+                "either `header`",
             ),
             (
                 r#"{"name":"a","origins":[],"placeholder":"{{a}}","template":"{}"}"#,
-                "either a `header`",
+                "either `header`",
             ),
             (
                 r#"{"name":"a","origins":[],"header":"x","vaule":"y"}"#,
@@ -400,19 +402,19 @@ mod tests {
             (r#"{"name":"a","header":"x"}"#, "missing field `origins`"),
             (
                 r#"{"name":"a","origins":[],"header":"x","responses":"none"}"#,
-                "not `none`",
+                "`none`: expected",
             ),
             (
                 r#"{"name":"a","origins":[],"header":"x","responses":[]}"#,
-                "no media type",
+                "empty list",
             ),
             (
                 r#"{"name":"a","origins":[],"header":"x","responses":["json"]}"#,
-                "`json` in `responses`",
+                "invalid media type `json`",
             ),
             (
                 r#"{"name":"a","origins":[],"header":"x","responses":["text/html; charset=x"]}"#,
-                "is no media type",
+                "invalid media type",
             ),
         ] {
             let error = serde_json::from_str::<SecretBinding>(text)
@@ -423,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_is_printed_on_one_line_with_all_that_narrows_it() {
+    fn binding_is_printed_on_one_line_with_all_restrictions() {
         for (text, line) in [
             (
                 r#"{"name":"a","origins":["https://x.example"],"header":"x-key","template":"k {}"}"#,
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_without_a_value_are_found() {
+    fn bindings_without_values_are_found() {
         let grants: Grants = serde_json::from_str(
             r#"{"secrets": [
                 {"name": "a", "origins": ["https://x.example"], "header": "x-key"},
@@ -465,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_value_is_given_out_and_taken_out_of_texts() {
+    fn kept_value_is_given_out_and_taken_out_of_texts() {
         let mut secrets = Secrets::default();
         secrets.insert("token", "s3cretvalue").unwrap();
         assert_eq!(secrets.get("token").map(SecretValue::expose), Some("s3cretvalue"));

@@ -1,21 +1,21 @@
-//! The fourth seam: where sessions are kept. A session is a journal of events that only grows.
+//! Storage of sessions. A session is an append-only journal of events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{BoxFuture, Event};
 
-/// Keeps sessions.
+/// A store of sessions.
 ///
-/// A journal holds every event that is not transient ([`Event::is_transient`]), in order. What [`SessionStore::append`]
-/// has acknowledged survives a crash of the process and of the machine.
+/// A journal contains every event that is not transient ([`Event::is_transient`]), in order. Events acknowledged by
+/// [`SessionStore::append`] survive a crash of the process and of the machine.
 pub trait SessionStore: Send + Sync {
-    /// Adds events at the end of a journal, all or none, and gives the number of events that it has then. `at` is the
-    /// number of events that whoever writes knows of: 0 makes the session. Two that go on with one session, in one process
-    /// or in several, cannot mix their events: the second one is refused.
+    /// Appends events to a journal atomically and returns its new length. `at` is the length that the caller knows; 0
+    /// creates the session. Two writers of one session, in one process or in several, cannot interleave their events:
+    /// the second one gets an error.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] for a new session whose name is taken, [`StoreError::InUse`] when somebody else has added to
-    /// it, or when the events are not kept.
+    /// [`StoreError::Exists`] for a new session whose name is taken, [`StoreError::InUse`] if another writer has
+    /// appended to it, or an error of the store.
     fn append<'a>(
         &'a self,
         session: &'a str,
@@ -23,23 +23,22 @@ pub trait SessionStore: Send + Sync {
         events: Vec<Event>,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
-    /// All events of a session, with those that it shares with the one it was forked from.
+    /// Returns all events of a session, including those shared with the session it was forked from.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or when they cannot be read.
+    /// [`StoreError::NotFound`], or an error of the store.
     fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>>;
 
-    /// All sessions, the one used last first.
+    /// Returns all sessions, most recently used first.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// If the store cannot be read.
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>>;
 
-    /// Makes a session that begins with the first `events` events of another one, or with all of them, and shares them:
-    /// nothing is copied.
+    /// Creates a session that shares the first `events` events of another one, or all of them. Nothing is copied.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::Exists`], or when it is not kept.
+    /// [`StoreError::NotFound`], [`StoreError::Exists`], or an error of the store.
     fn fork<'a>(
         &'a self,
         from: &'a str,
@@ -47,16 +46,16 @@ pub trait SessionStore: Send + Sync {
         events: Option<u64>,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Removes a session. What forks of it share stays until they are removed.
+    /// Removes a session. Events shared with forks are kept until the forks are removed.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or when it could not be removed.
+    /// [`StoreError::NotFound`], or an error of the store.
     fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// A session as JSON lines (one [`Event`] a line), for other programs.
+    /// Exports a session as JSON lines, one [`Event`] a line.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or when it cannot be read.
+    /// [`StoreError::NotFound`], or an error of the store.
     fn export<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<String, StoreError>> {
         Box::pin(async move {
             let mut lines = String::new();
@@ -71,10 +70,10 @@ pub trait SessionStore: Send + Sync {
         })
     }
 
-    /// Keeps the whole text of a result that was cut for the model.
+    /// Stores the full text of a result that was truncated for the model.
     ///
     /// # Errors
-    /// When it is not kept.
+    /// If the text cannot be stored.
     fn keep_result<'a>(
         &'a self,
         session: &'a str,
@@ -82,10 +81,10 @@ pub trait SessionStore: Send + Sync {
         text: &'a str,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// The whole text of a result, if it was kept.
+    /// Returns the full text of a result, or `None` if it was not stored.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the store cannot be read.
     fn kept_result<'a>(
         &'a self,
         session: &'a str,
@@ -93,60 +92,60 @@ pub trait SessionStore: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
 }
 
-/// What a list of sessions shows.
+/// Summary of a session, as listed by [`SessionStore::list`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
-    /// Identifier.
+    /// Identifier of the session.
     pub id: String,
-    /// When it was made, in milliseconds since 1970-01-01 UTC.
+    /// Time of creation, in milliseconds since 1970-01-01 UTC.
     pub created_ms: u64,
-    /// When it was last added to, in milliseconds since 1970-01-01 UTC.
+    /// Time of the last event, in milliseconds since 1970-01-01 UTC.
     pub used_ms: u64,
     /// Number of events.
     pub events: u64,
-    /// First words of the first message.
+    /// Beginning of the first message.
     pub title: String,
-    /// The session it was forked from.
+    /// Session from which this one was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
 
-/// Why a store did not do what it was asked.
+/// Error of a session store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no such session.
-    #[error("there is no session `{}`", id.escape_debug())]
+    /// The session does not exist.
+    #[error("session `{}` does not exist", id.escape_debug())]
     NotFound {
-        /// The identifier that was asked for.
+        /// Requested identifier.
         id: String,
     },
-    /// There is such a session already.
-    #[error("there is a session `{}` already", id.escape_debug())]
+    /// A session of this name exists already.
+    #[error("session `{}` already exists", id.escape_debug())]
     Exists {
-        /// The identifier.
+        /// Identifier of the session.
         id: String,
     },
-    /// Somebody else has added to the session, in this process or in another one.
-    #[error("somebody else has added to session `{}` since it was loaded", id.escape_debug())]
+    /// Another writer has appended to the session, in this process or in another one.
+    #[error("session `{}` was changed by another process since it was loaded", id.escape_debug())]
     InUse {
-        /// The identifier.
+        /// Identifier of the session.
         id: String,
     },
-    /// An entry of the journal cannot be understood, perhaps because a newer version wrote it.
+    /// An entry of the journal is unreadable, for example because a newer version wrote it.
     #[error("entry {number} of session `{}` cannot be read: {message}", id.escape_debug())]
     Unreadable {
-        /// The session.
+        /// Identifier of the session.
         id: String,
         /// Number of the entry, from 0.
         number: u64,
-        /// Why.
+        /// Reason for the failure.
         message: String,
     },
-    /// The store itself failed.
+    /// The store failed.
     #[error("the session store failed: {message}")]
     Failed {
-        /// The chain of causes.
+        /// Chain of causes.
         message: String,
     },
 }

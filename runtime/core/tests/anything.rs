@@ -1,7 +1,7 @@
-//! Whatever comes in, nothing panics, and what is accepted means what it says.
+//! Property tests: no input panics, and accepted input has one meaning.
 //!
-//! Run longer with `PROPTEST_CASES=1000000 cargo test -p toolcell-core --test anything`. Cases that once failed are kept
-//! in `anything.proptest-regressions` beside this file and run first.
+//! Run longer with `PROPTEST_CASES=1000000 cargo test -p toolcell-core --test anything`. Failed cases are stored in
+//! `anything.proptest-regressions` and run first.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Things that look like schemas: real keywords with values that may or may not suit them.
+/// Values similar to schemas: real keywords with arbitrary values.
 fn schema_like() -> impl Strategy<Value = Value> {
     let keyword = prop::sample::select(vec![
         "type",
@@ -92,14 +92,14 @@ fn schema_like() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused_and_what_is_read_is_what_another_reader_reads(text in ".*") {
+    fn any_text_is_rejected_or_parsed_as_other_parsers_do(text in ".*") {
         if let Ok(value) = parse_value(&text) {
             prop_assert_eq!(Some(value), serde_json::from_str(&text).ok());
         }
     }
 
     #[test]
-    fn any_value_survives_being_written_and_read(value in any_json()) {
+    fn any_value_round_trips(value in any_json()) {
         let text = value.to_string();
         prop_assert!(depth_of(&value) <= MAX_ARGUMENT_DEPTH);
         prop_assert_eq!(parse_value(&text), Ok(value.clone()));
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn json_that_is_cut_anywhere_is_refused_or_a_value(value in any_json(), at in any::<prop::sample::Index>()) {
+    fn truncated_json_is_rejected_or_a_value(value in any_json(), at in any::<prop::sample::Index>()) {
         let text = value.to_string();
         let mut cut = at.index(text.len() + 1);
         while !text.is_char_boundary(cut) {
@@ -117,21 +117,21 @@ proptest! {
     }
 
     #[test]
-    fn any_schema_is_refused_or_checks_any_value(schema in schema_like(), value in any_json()) {
+    fn any_schema_is_rejected_or_validates_any_value(schema in schema_like(), value in any_json()) {
         if let Ok(schema) = Schema::new(schema) {
             let _ = schema.validate(&value);
         }
     }
 
     #[test]
-    fn any_line_is_a_grant_or_refused_and_a_grant_means_what_it_prints(line in "[a-z+-]{0,12}=?.{0,40}") {
+    fn any_line_is_rejected_or_a_grant_that_round_trips(line in "[a-z+-]{0,12}=?.{0,40}") {
         if let Ok(grant) = line.parse::<Grant>() {
             prop_assert_eq!(grant.to_string().parse::<Grant>(), Ok(grant));
         }
     }
 
     #[test]
-    fn lines_that_look_like_grants_mean_what_they_print(
+    fn lines_similar_to_grants_round_trip(
         kind in prop::sample::select(vec!["read", "write", "read+create", "env", "http", "http-private", "keyvalue", "keyvalue-read"]),
         rest in r"(GET |GET,POST )?(https?://)?[a-z*.\[\]:0-9@-]{0,12}(:[0-9]{0,6})?[a-z/.:=-]{0,12}",
     ) {
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tool_name_is_printable_ascii(name in ".{0,70}") {
+    fn tool_name_is_printable_ascii(name in ".{0,70}") {
         if let Ok(name) = ToolName::new(name) {
             prop_assert!(name.as_str().bytes().all(|b| b.is_ascii_graphic()) && name.as_str().len() <= 64);
         }

@@ -1,6 +1,6 @@
-//! JSON and schemas that are made to take time or memory, or to be read in two ways.
+//! JSON and schemas crafted to consume time or memory, or to be parsed ambiguously.
 
-#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use serde_json::{Value, json};
 use toolcell_core::Schema;
@@ -8,7 +8,7 @@ use toolcell_core::json::{JsonError, MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, par
 use toolcell_core::schema::{MAX_PATTERN_SIZE, MAX_SCHEMA_BYTES, SchemaError};
 
 #[test]
-fn a_tree_of_alternatives_is_refused_before_it_is_built() {
+fn tree_of_alternatives_is_rejected_before_compilation() {
     // 2^n alternatives: nine megabytes at n = 18, which take seconds to prepare.
     let doubled = (0..18).fold(r#"{"type":"object"}"#.to_owned(), |inner, _| {
         format!(r#"{{"anyOf":[{inner},{inner}]}}"#)
@@ -18,7 +18,7 @@ fn a_tree_of_alternatives_is_refused_before_it_is_built() {
         Schema::parse(&doubled).unwrap_err(),
         SchemaError::TooLong(doubled.len())
     );
-    // What fits is as deep as a schema may be and no more.
+    // An accepted schema has at most the allowed depth.
     let deep = (0..2_000).fold("{}".to_owned(), |inner, _| format!(r#"{{"not":{inner}}}"#));
     assert!(deep.len() < MAX_SCHEMA_BYTES);
     assert!(matches!(
@@ -28,7 +28,7 @@ fn a_tree_of_alternatives_is_refused_before_it_is_built() {
 }
 
 #[test]
-fn patterns_that_take_a_backtracking_engine_years_are_matched_or_refused() {
+fn exponential_patterns_are_matched_in_time_or_rejected() {
     let text = format!("{}!", "a".repeat(30_000));
     for pattern in [
         "^(a+)+$",
@@ -40,15 +40,15 @@ fn patterns_that_take_a_backtracking_engine_years_are_matched_or_refused() {
         "^(([a-z])+.)+[A-Z]([a-z])+$",
     ] {
         let schema = Schema::new(json!({ "pattern": pattern })).unwrap();
-        // Either that it does not match, or that it would take too long.
+        // Either it does not match, or it would take too long.
         let _ = schema.validate(&json!(text));
         assert_eq!(Schema::new(json!({ "pattern": pattern })), Ok(schema));
     }
-    // What only a backtracking engine could do is no pattern.
+    // Patterns that require backtracking are invalid.
     for pattern in ["(a)\\1", "(?=a)b", "(?<!a)b", "(?>a)", "(((((((((("] {
         assert!(Schema::new(json!({ "pattern": pattern })).is_err(), "{pattern}");
     }
-    // Neither is one that grows when it is compiled.
+    // So are patterns that grow when they are compiled.
     for pattern in [
         "(((a{1000}){1000}){1000})",
         "\\w{1000}{1000}",
@@ -63,7 +63,7 @@ fn patterns_that_take_a_backtracking_engine_years_are_matched_or_refused() {
 }
 
 #[test]
-fn patterns_have_a_size_together_up_to_a_limit_and_not_beyond() {
+fn total_pattern_size_is_limited() {
     let of = |sizes: &[usize]| {
         let all: Vec<Value> = sizes
             .iter()
@@ -77,13 +77,13 @@ fn patterns_have_a_size_together_up_to_a_limit_and_not_beyond() {
         of(&[half - 10, half + 11]).unwrap_err(),
         SchemaError::PatternsTooLarge(MAX_PATTERN_SIZE + 1)
     );
-    // Two thousand of ten megabytes each, in sixty kilobytes.
+    // Two thousand patterns of ten megabytes each, in sixty kilobytes.
     let many: Vec<usize> = (20_000..21_900).collect();
     assert!(matches!(of(&many).unwrap_err(), SchemaError::PatternsTooLarge(_)));
 }
 
 #[test]
-fn names_that_mean_something_to_other_languages_are_plain_data() {
+fn names_special_in_other_languages_are_plain_data() {
     for name in [
         "__proto__",
         "constructor",
@@ -106,7 +106,7 @@ fn names_that_mean_something_to_other_languages_are_plain_data() {
     }
 }
 
-/// Texts that RFC 8259 calls JSON and that are read, each with one thing about it.
+/// Valid texts according to RFC 8259, each with one peculiarity.
 const ACCEPTED: &[&str] = &[
     "0",
     "1",
@@ -168,7 +168,7 @@ const ACCEPTED: &[&str] = &[
     "[1\n]",
 ];
 
-/// Texts that RFC 8259 does not call JSON, or that two readers may understand differently.
+/// Invalid texts according to RFC 8259, or texts that parsers interpret differently.
 const REFUSED: &[&str] = &[
     // Numbers.
     "+1",
@@ -302,7 +302,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_the_standard_calls_json_is_read_as_every_reader_reads_it() {
+fn standard_json_is_parsed_as_by_every_parser() {
     for text in ACCEPTED {
         let read = parse_value(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
         let other: Value = serde_json::from_str(text).unwrap();
@@ -312,7 +312,7 @@ fn what_the_standard_calls_json_is_read_as_every_reader_reads_it() {
 }
 
 #[test]
-fn what_the_standard_does_not_call_json_or_readers_disagree_on_is_refused() {
+fn invalid_or_ambiguous_json_is_rejected() {
     for text in REFUSED {
         let error = parse_value(text).unwrap_err();
         assert!(matches!(error, JsonError::Syntax(_)), "{text:?}: {error:?}");
@@ -320,7 +320,7 @@ fn what_the_standard_does_not_call_json_or_readers_disagree_on_is_refused() {
 }
 
 #[test]
-fn numbers_that_readers_change_are_refused() {
+fn numbers_that_parsers_change_are_rejected() {
     for text in [
         "-0",
         "1e-400",
@@ -336,7 +336,7 @@ fn numbers_that_readers_change_are_refused() {
 }
 
 #[test]
-fn every_cut_of_every_text_is_read_or_refused() {
+fn every_truncation_of_every_text_is_parsed_or_rejected() {
     for text in ACCEPTED.iter().chain(REFUSED) {
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             let _ = parse_value(&text[..end]);
@@ -346,7 +346,7 @@ fn every_cut_of_every_text_is_read_or_refused() {
 }
 
 #[test]
-fn bombs_of_depth_length_and_number_are_refused_or_read_in_their_length() {
+fn bombs_are_rejected_or_parsed_in_linear_time() {
     let nested = |open: &str, close: &str, n: usize| format!("{}{}", open.repeat(n), close.repeat(n));
     for deep in [2_000, 100_000] {
         for text in [
@@ -377,7 +377,7 @@ fn bombs_of_depth_length_and_number_are_refused_or_read_in_their_length() {
 }
 
 #[test]
-fn a_check_that_could_find_a_thousand_million_mismatches_finds_one() {
+fn billion_possible_mismatches_are_reported_as_one() {
     let names: Vec<String> = (0..1_900).map(|n| n.to_string()).collect();
     let schema = Schema::new(json!({"items": {"required": names, "minProperties": 1}})).unwrap();
     let objects = Value::Array(vec![json!({}); 300_000]);

@@ -1,4 +1,4 @@
-//! Files that a database library opens by their path.
+//! Files that a database library opens by path.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use crate::error::{FileError, Refusal};
 use crate::write::{self, PRIVATE};
 
-/// Makes sure that a database is a regular file of this user, and so are the files that SQLite keeps beside it; makes it
-/// where it does not exist, for its owner alone. Returns its path without symbolic links, for opening without following
-/// any.
+/// Ensures that a database and the files that SQLite keeps beside it are regular files of this user; creates the
+/// database with owner-only permissions if it does not exist. Returns its path without symbolic links, to be opened
+/// without following any.
 ///
 /// # Errors
-/// When one of them is something else, belongs to somebody else, or cannot be made.
+/// If one of them is not a regular file, belongs to another user, or cannot be created.
 pub fn database(path: &Path) -> Result<PathBuf, FileError> {
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -27,7 +27,7 @@ pub fn database(path: &Path) -> Result<PathBuf, FileError> {
         .file_name()
         .ok_or_else(|| FileError::refused(path, Refusal::NotAFile("a directory")))?;
     let real = directory.join(name);
-    // A file that is there is not opened: closing it again would give up the locks that this process holds on it
+    // An existing file is not opened: closing it would release the locks that this process holds on it
     // (<https://www.sqlite.org/howtocorrupt.html>, 2.2).
     let made = OpenOptions::new()
         .write(true)
@@ -40,7 +40,7 @@ pub fn database(path: &Path) -> Result<PathBuf, FileError> {
         }
         _ => {}
     }
-    // The database, and what SQLite keeps beside it (<https://www.sqlite.org/tempfiles.html>).
+    // The database, and the files that SQLite keeps beside it (<https://www.sqlite.org/tempfiles.html>).
     for ending in ["", "-wal", "-shm", "-journal"] {
         let mut beside = OsString::from(&real);
         beside.push(ending);

@@ -1,4 +1,4 @@
-//! Directories for their owner alone.
+//! Directories with owner-only permissions.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use crate::error::{FileError, Refusal};
 use crate::rules;
 
-/// Permissions of a directory that others must not even look into.
+/// Permissions of a directory that other users cannot list.
 const MODE: u32 = 0o700;
 
-/// Makes a directory for its owner alone, with those above it, and returns its path without symbolic links.
+/// Creates a directory and its parents with owner-only permissions, and returns its path without symbolic links.
 ///
-/// One that is there and open to others is closed to them; what is kept in it is nobody else's business.
+/// The permissions of an existing directory are restricted to the owner.
 ///
 /// # Errors
-/// When it cannot be made or closed, is no directory, or belongs to somebody else.
+/// If it cannot be created or restricted, is not a directory, or belongs to another user.
 pub fn private_dir(path: &Path) -> Result<PathBuf, FileError> {
     match DirBuilder::new().recursive(true).mode(MODE).create(path) {
-        // Something else stands there; what it is is said below.
+        // Another kind of file; reported below.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(FileError::io("make the directory", path))?,
+        made => made.map_err(FileError::io("create directory", path))?,
     }
     let real = path.canonicalize().map_err(FileError::io("open", path))?;
     let metadata = fs::symlink_metadata(&real).map_err(FileError::io("examine", path))?;
@@ -35,7 +35,7 @@ pub fn private_dir(path: &Path) -> Result<PathBuf, FileError> {
     }
     if metadata.mode() & 0o077 != 0 {
         fs::set_permissions(&real, Permissions::from_mode(MODE))
-            .map_err(FileError::io("close to other users the directory", path))?;
+            .map_err(FileError::io("restrict permissions of directory", path))?;
     }
     Ok(real)
 }

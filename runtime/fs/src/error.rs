@@ -1,64 +1,64 @@
-//! Why a file is not used.
+//! Errors of file access.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or directory that is not used.
+/// Error of accessing a file or directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system refuses the operation.
+    /// The operating system rejects the operation.
     #[error("could not {action} `{}`", path.display())]
     Io {
-        /// The operation, such as `open`.
+        /// Operation, such as `open`.
         action: &'static str,
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The file is there and must not be used.
-    #[error("`{}` is not used: {reason}", path.display())]
+    /// The file exists and must not be used.
+    #[error("refusing to use `{}`: {reason}", path.display())]
     Refused {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         reason: Refusal,
     },
 }
 
-/// What is wrong with a file or directory that is there.
+/// Reason why an existing file or directory is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A symbolic link where none is followed.
+    /// A symbolic link where none is allowed.
     #[error("it is a symbolic link")]
     Link,
-    /// A directory, pipe, socket or device in the place of a file.
-    #[error("it is no regular file but {0}")]
+    /// A directory, pipe, socket or device instead of a file.
+    #[error("it is not a regular file but {0}")]
     NotAFile(&'static str),
-    /// Something else in the place of a directory.
-    #[error("it is no directory but {0}")]
+    /// Another kind of file instead of a directory.
+    #[error("it is not a directory but {0}")]
     NotADirectory(&'static str),
-    /// It belongs to a user who is not trusted with it.
+    /// It belongs to an untrusted user.
     #[error("it belongs to another user (uid {0})")]
     OtherOwner(u32),
-    /// Every user of the machine may write to it.
-    #[error("every user of this machine may write to it")]
+    /// It is writable by every user of the machine.
+    #[error("it is writable by every user of this machine")]
     WritableByAll,
-    /// The file has a second name, which may be anywhere.
+    /// The file has several hard links, which may be anywhere.
     #[error("it is a hard link: the same file has {0} names")]
     HardLink(u64),
-    /// It has more bytes than are read.
-    #[error("it has more than {}", size(*.0))]
+    /// The size exceeds the limit, in bytes.
+    #[error("it is larger than {}", size(*.0))]
     TooLarge(u64),
-    /// The bytes are not UTF-8 from this one on.
-    #[error("byte {0} is no UTF-8")]
+    /// The content is invalid UTF-8 from this byte on.
+    #[error("invalid UTF-8 at byte {0}")]
     NotUtf8(usize),
 }
 
-/// A limit in the largest unit in which it is a whole number.
+/// Formats a size in the largest unit in which it is an integer.
 fn size(bytes: u64) -> String {
     match bytes {
         bytes if bytes > 0 && bytes % (1 << 20) == 0 => format!("{} MiB", bytes >> 20),
@@ -80,12 +80,12 @@ impl FileError {
         }
     }
 
-    /// `true` when there is no file or directory of that name.
+    /// Returns `true` if the file or directory does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// What is wrong with the file, where it is there and must not be used.
+    /// Returns the reason of the refusal if the file exists and must not be used.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Refused { reason, .. } => Some(*reason),

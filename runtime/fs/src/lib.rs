@@ -1,10 +1,10 @@
 //! Access to the files that Toolcell itself reads and writes: configuration, databases, logs, approvals, the lock.
 //!
-//! A path can lead elsewhere than it says. A cloned repository brings symbolic links, another user of the machine puts a
-//! pipe where a file is expected, a copy of a program leaves a device behind. Every file is therefore opened without
-//! waiting, asked what it is once it is open, and refused where it is not a regular file of an owner who may write it
-//! ([`open`], [`read`]). Files are replaced as a whole and never written through a link ([`replace`]), appended to only
-//! where they are the user's own ([`append`]), and kept in directories for their owner alone ([`private_dir`]).
+//! A path can lead elsewhere than expected. A cloned repository may contain symbolic links, another user may create a
+//! pipe where a file is expected, a failed copy may leave a device. Every file is therefore opened without blocking,
+//! checked after opening, and refused unless it is a regular file of a trusted owner ([`open`], [`read`]). Files are
+//! replaced atomically and never written through a link ([`replace`]), appended to only if they belong to the user
+//! ([`append`]), and kept in directories with owner-only permissions ([`private_dir`]).
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

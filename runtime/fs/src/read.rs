@@ -1,4 +1,4 @@
-//! Reading files that may be something else than they seem.
+//! Reading of untrusted paths.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -9,13 +9,13 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{FileError, Refusal};
 use crate::rules::{self, Rules};
 
-/// Opens a file for reading. It never waits, whatever stands at the path.
+/// Opens a file for reading. Never blocks, whatever the path refers to.
 ///
 /// # Errors
-/// When it cannot be opened, or is not what `rules` ask for.
+/// If it cannot be opened, or does not satisfy `rules`.
 pub fn open(path: &Path, rules: &Rules) -> Result<File, FileError> {
-    // Asked before opening, because opening a device can have an effect, and again afterwards, because the path may lead
-    // elsewhere by then.
+    // Checked before opening, because opening a device can have effects, and again afterwards, because the path may
+    // have changed by then.
     check(path, rules)?;
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     if !rules.follow {
@@ -31,10 +31,10 @@ pub fn open(path: &Path, rules: &Rules) -> Result<File, FileError> {
     Ok(file)
 }
 
-/// Whether a file could be opened by these rules, without opening it: for files that a library opens by their path.
+/// Checks that a file satisfies these rules, without opening it: for files that a library opens by path.
 ///
 /// # Errors
-/// When it cannot be looked at, or is not what `rules` ask for.
+/// If its metadata cannot be read, or it does not satisfy `rules`.
 pub fn check(path: &Path, rules: &Rules) -> Result<(), FileError> {
     let metadata = if rules.follow {
         fs::metadata(path)
@@ -52,10 +52,10 @@ pub fn check(path: &Path, rules: &Rules) -> Result<(), FileError> {
         .map_err(|reason| FileError::refused(path, reason))
 }
 
-/// Reads a whole file.
+/// Reads a complete file.
 ///
 /// # Errors
-/// As [`open`], and when it has more than `rules.max_bytes`.
+/// As [`open`], and if it is larger than `rules.max_bytes`.
 pub fn read(path: &Path, rules: &Rules) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
     open(path, rules)?
@@ -68,10 +68,10 @@ pub fn read(path: &Path, rules: &Rules) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-/// Reads a whole file of text.
+/// Reads a complete text file.
 ///
 /// # Errors
-/// As [`read`], and when it is no UTF-8.
+/// As [`read`], and if it is not UTF-8.
 pub fn read_text(path: &Path, rules: &Rules) -> Result<String, FileError> {
     String::from_utf8(read(path, rules)?)
         .map_err(|error| FileError::refused(path, Refusal::NotUtf8(error.utf8_error().valid_up_to())))

@@ -1,34 +1,34 @@
-//! What a file must be to be used.
+//! Requirements that a file must satisfy to be used.
 
 use std::fs::{FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
 use crate::error::Refusal;
 
-/// Whose files are used.
+/// Owners whose files are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Those of anyone: for files that the user names for this one use.
+    /// Any owner: for files that the user names explicitly.
     Anyone,
-    /// Those of the user and of root: for files that are found and not named.
+    /// The user and root: for files found by search.
     UserOrRoot,
-    /// Those of the user: for files that Toolcell made.
+    /// The user: for files that Toolcell created.
     User,
 }
 
-/// What a file must be to be read.
+/// Requirements that a file must satisfy to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Whose file it may be. Of anyone else's, and of one that everybody may write to, nothing is read.
+    /// Accepted owners. Files of other owners, and files writable by all, are refused.
     pub owner: Owner,
-    /// Whether a symbolic link at the end of the path is followed. Links to directories on the way always are.
+    /// Follows a symbolic link at the end of the path. Links to parent directories are always followed.
     pub follow: bool,
-    /// Most bytes that are read.
+    /// Maximum size, in bytes.
     pub max_bytes: u64,
 }
 
 impl Rules {
-    /// A file that the user named: of anyone, also behind a link.
+    /// Rules for a file that the user named: any owner, links followed.
     pub const fn named(max_bytes: u64) -> Self {
         Self {
             owner: Owner::Anyone,
@@ -37,8 +37,8 @@ impl Rules {
         }
     }
 
-    /// A file that lies where it is looked for, and that anyone may have put there: no link is followed, and it belongs to
-    /// the user or to root.
+    /// Rules for a file found by search, which another user may have created: no link is followed, and it must belong
+    /// to the user or to root.
     pub const fn found(max_bytes: u64) -> Self {
         Self {
             owner: Owner::UserOrRoot,
@@ -47,7 +47,7 @@ impl Rules {
         }
     }
 
-    /// A file that Toolcell made for this user.
+    /// Rules for a file that Toolcell created for this user.
     pub const fn own(max_bytes: u64) -> Self {
         Self {
             owner: Owner::User,
@@ -57,12 +57,12 @@ impl Rules {
     }
 }
 
-/// The user of this process, whose files are used.
+/// Returns the effective user of this process.
 pub(crate) fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a regular file may be used, by its metadata.
+/// Checks that the metadata is that of an accepted regular file.
 pub(crate) fn file(metadata: &Metadata, owner: Owner) -> Result<(), Refusal> {
     if !metadata.is_file() {
         return Err(not_a_file(metadata.file_type()));
@@ -70,7 +70,7 @@ pub(crate) fn file(metadata: &Metadata, owner: Owner) -> Result<(), Refusal> {
     trusted(metadata.uid(), metadata.mode(), user(), owner)
 }
 
-/// Why something that is no regular file is refused.
+/// Returns the refusal of something other than a regular file.
 pub(crate) fn not_a_file(kind: FileType) -> Refusal {
     if kind.is_symlink() {
         return Refusal::Link;
@@ -78,7 +78,7 @@ pub(crate) fn not_a_file(kind: FileType) -> Refusal {
     Refusal::NotAFile(name(kind))
 }
 
-/// What a file type is called.
+/// Returns the display name of a file type.
 pub(crate) fn name(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a directory",
@@ -90,7 +90,7 @@ pub(crate) fn name(kind: FileType) -> &'static str {
     }
 }
 
-/// Whether a file of `uid` with these permissions is trusted by `user`.
+/// Checks that `user` can trust a file of `uid` with these permissions.
 fn trusted(uid: u32, mode: u32, user: u32, owner: Owner) -> Result<(), Refusal> {
     let is_trusted = match owner {
         Owner::Anyone => return Ok(()),
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_trusted_by_owner_and_by_who_may_write() {
+    fn files_are_trusted_by_owner_and_write_permission() {
         const ME: u32 = 1000;
         for (uid, mode, owner, expected) in [
             (ME, 0o600, Owner::User, Ok(())),
@@ -129,7 +129,7 @@ mod tests {
                 "{uid} {mode:o} {owner:?}"
             );
         }
-        // Root trusts its own files, and no others.
+        // Root trusts only its own files.
         assert_eq!(
             trusted(ME, 0o600, 0, Owner::UserOrRoot),
             Err(Refusal::OtherOwner(ME))

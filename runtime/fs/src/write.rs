@@ -1,4 +1,4 @@
-//! Writing files without being led elsewhere.
+//! Writing without following links.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -10,20 +10,20 @@ use rustix::fs::{Mode, OFlags};
 use crate::error::{FileError, Refusal};
 use crate::rules::{self, Owner};
 
-/// Permissions of a file that nobody else reads.
+/// Permissions of a file that only its owner can read.
 pub const PRIVATE: u32 = 0o600;
 
-/// Permissions of a file that is shared with those who may read the directory, such as the files of a project.
+/// Permissions of a file shared with all who can read the directory, such as the files of a project.
 pub const SHARED: u32 = 0o644;
 
-/// How the names of files begin that are not finished; the rest is random.
+/// Name prefix of unfinished files; the rest is random.
 const UNFINISHED: &str = ".toolcell-new-";
 
-/// Puts a file with this content at `path`: written beside it under a new name, on disk, then renamed in one step. A reader
-/// sees the old file or the new one, and a link at `path` leads nobody anywhere.
+/// Replaces the file at `path` atomically: the content is written to a new file in the same directory, synced and
+/// renamed. A reader sees either the old file or the new one, and a link at `path` is replaced rather than followed.
 ///
 /// # Errors
-/// When something else than a file of this user stands there, or it cannot be written.
+/// If anything but a file of this user exists there, or the file cannot be written.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -31,7 +31,7 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
             let metadata = found.map_err(FileError::io("examine", path))?;
             rules::file(&metadata, Owner::User)
                 .or_else(|reason| match reason {
-                    // It becomes one that only its owner may write.
+                    // The new file is writable only by its owner.
                     Refusal::WritableByAll => Ok(()),
                     reason => Err(reason),
                 })
@@ -43,7 +43,7 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
         _ => Path::new("."),
     };
     let write = || -> io::Result<()> {
-        // Made with O_EXCL, which follows no link.
+        // Created with O_EXCL, which follows no link.
         let mut new = tempfile::Builder::new()
             .prefix(UNFINISHED)
             .permissions(Permissions::from_mode(mode))
@@ -51,17 +51,18 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), FileError> 
         new.write_all(content)?;
         new.as_file().sync_all()?;
         new.persist(path).map_err(|error| error.error)?;
-        // The name is on disk with the directory. Some file systems know no such thing.
+        // Syncing the directory persists the name. Some file systems do not support it.
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
         Ok(())
     };
     write().map_err(FileError::io("write", path))
 }
 
-/// Opens a file for appending, made for its owner alone where it does not exist. Says whether it was made.
+/// Opens a file for appending; creates it with owner-only permissions if it does not exist. Returns `true` if it was
+/// created.
 ///
 /// # Errors
-/// When something else than a file of this user with one name stands there, or it cannot be opened.
+/// If anything but a file of this user with a single hard link exists there, or it cannot be opened.
 pub fn append(path: &Path) -> Result<(File, bool), FileError> {
     let new = OpenOptions::new()
         .append(true)
@@ -93,7 +94,7 @@ pub fn append(path: &Path) -> Result<(File, bool), FileError> {
     Ok((file, false))
 }
 
-/// Whether a file is the user's own, under one name.
+/// Checks that a file belongs to the user and has a single hard link.
 pub(crate) fn own(metadata: &Metadata) -> Result<(), Refusal> {
     rules::file(metadata, Owner::User)?;
     match metadata.nlink() {
@@ -102,10 +103,10 @@ pub(crate) fn own(metadata: &Metadata) -> Result<(), Refusal> {
     }
 }
 
-/// Removes the file at `path` if it is the one that is open as `file`, and still as it was when it was opened.
+/// Removes the file at `path` if it is the open `file` and has not changed since it was opened.
 ///
 /// # Errors
-/// When it cannot be looked at or removed.
+/// If its metadata cannot be read or it cannot be removed.
 pub fn remove_if_same(path: &Path, file: &File) -> Result<bool, FileError> {
     let open = file.metadata().map_err(FileError::io("examine", path))?;
     let named = match fs::symlink_metadata(path) {

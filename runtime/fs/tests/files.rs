@@ -1,6 +1,6 @@
-//! What stands at a path, and what is done with it.
+//! Handling of unexpected files at a path.
 
-#![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -25,7 +25,7 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, toolcell_fs::FileError>) -> Ref
 }
 
 #[test]
-fn only_regular_files_are_read_and_nothing_waits() {
+fn only_regular_files_are_read_and_nothing_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("file"), "x").unwrap();
@@ -52,7 +52,7 @@ fn only_regular_files_are_read_and_nothing_waits() {
 }
 
 #[test]
-fn a_link_is_followed_only_where_the_user_named_it() {
+fn link_is_followed_only_where_the_user_named_it() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("secret"), "top secret").unwrap();
@@ -75,7 +75,7 @@ fn a_link_is_followed_only_where_the_user_named_it() {
             );
         }
     }
-    // A directory on the way may be a link: only the end of the path is somebody's choice.
+    // A parent directory may be a link: only the end of the path is untrusted.
     fs::create_dir(at("directory")).unwrap();
     fs::write(at("directory/file"), "x").unwrap();
     symlink(at("directory"), at("way")).unwrap();
@@ -86,7 +86,7 @@ fn a_link_is_followed_only_where_the_user_named_it() {
 }
 
 #[test]
-fn a_file_is_read_up_to_its_limit_and_refused_beyond() {
+fn file_beyond_size_limit_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "1234567890").unwrap();
@@ -103,7 +103,7 @@ fn a_file_is_read_up_to_its_limit_and_refused_beyond() {
 }
 
 #[test]
-fn a_file_that_everybody_may_write_is_read_only_where_named() {
+fn world_writable_file_is_read_only_where_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "x").unwrap();
@@ -117,7 +117,7 @@ fn a_file_that_everybody_may_write_is_read_only_where_named() {
 }
 
 #[test]
-fn a_file_is_replaced_whole_and_never_through_a_link() {
+fn file_is_replaced_whole_and_never_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("precious"), "mine").unwrap();
@@ -138,7 +138,7 @@ fn a_file_is_replaced_whole_and_never_through_a_link() {
         assert_eq!(mode(&at(name)) & 0o600, 0o600);
         assert_eq!(mode(&at(name)) & !mode_wanted, 0);
     }
-    // A second name of the old file keeps the old content: the new file is another one.
+    // A hard link to the old file keeps the old content: the new file is a different one.
     fs::hard_link(at("private"), at("second name")).unwrap();
     toolcell_fs::replace(&at("private"), b"3", PRIVATE).unwrap();
     assert_eq!(fs::read(at("second name")).unwrap(), b"2");
@@ -151,7 +151,7 @@ fn a_file_is_replaced_whole_and_never_through_a_link() {
 }
 
 #[test]
-fn nothing_is_appended_to_a_file_with_a_second_name() {
+fn nothing_is_appended_to_a_file_with_a_second_hard_link() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let (_, is_new) = toolcell_fs::append(&at("log")).unwrap();
@@ -164,7 +164,7 @@ fn nothing_is_appended_to_a_file_with_a_second_name() {
 }
 
 #[test]
-fn a_directory_is_closed_to_others_whoever_made_it() {
+fn directory_is_restricted_to_its_owner() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let made = toolcell_fs::private_dir(&at("a/b")).unwrap();
@@ -173,7 +173,7 @@ fn a_directory_is_closed_to_others_whoever_made_it() {
     fs::set_permissions(at("open"), fs::Permissions::from_mode(0o777)).unwrap();
     toolcell_fs::private_dir(&at("open")).unwrap();
     assert_eq!(mode(&at("open")), 0o700);
-    // Stricter than asked for stays as it is.
+    // Stricter permissions are kept.
     fs::set_permissions(at("open"), fs::Permissions::from_mode(0o500)).unwrap();
     toolcell_fs::private_dir(&at("open")).unwrap();
     assert_eq!(mode(&at("open")), 0o500);
@@ -184,9 +184,9 @@ fn a_directory_is_closed_to_others_whoever_made_it() {
     );
 }
 
-/// Only root can make a file of somebody else; that such files are refused for everybody is tested by their metadata.
+/// Only root can create a file of another user. That other users' files are refused is also tested by their metadata.
 #[test]
-fn what_belongs_to_another_user_is_refused() {
+fn file_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -208,7 +208,7 @@ fn what_belongs_to_another_user_is_refused() {
 }
 
 #[test]
-fn a_database_and_what_lies_beside_it_are_files_of_the_user() {
+fn database_and_files_beside_it_belong_to_the_user() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let path = toolcell_fs::database(&at("a.sqlite")).unwrap();
@@ -242,16 +242,16 @@ fn a_database_and_what_lies_beside_it_are_files_of_the_user() {
 }
 
 #[test]
-fn a_file_is_removed_only_while_it_is_the_one_that_was_seen() {
+fn file_is_removed_only_while_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     fs::write(&path, "old").unwrap();
     let seen = fs::File::open(&path).unwrap();
     fs::rename(&path, dir.path().join("moved")).unwrap();
     assert!(!toolcell_fs::remove_if_same(&path, &seen).unwrap());
-    fs::write(&path, "somebody else's").unwrap();
+    fs::write(&path, "another user's").unwrap();
     assert!(!toolcell_fs::remove_if_same(&path, &seen).unwrap());
-    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+    assert_eq!(fs::read(&path).unwrap(), b"another user's");
     let seen = fs::File::open(&path).unwrap();
     assert!(toolcell_fs::remove_if_same(&path, &seen).unwrap());
     assert!(!path.exists());

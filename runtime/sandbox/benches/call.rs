@@ -1,5 +1,5 @@
-//! A call in a fresh cell beside bare wasmtime, in the same run: same component, same engine settings, `InstancePre`
-//! and a typed call. What counts is the ratio; a cell should cost at most twice the bare call.
+//! Compares a call in a new cell with bare wasmtime, in the same run: same component, same engine settings,
+//! `InstancePre` and a typed call. The ratio is the result; a cell should cost at most twice the bare call.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ mod contract {
 use contract::ProviderPre;
 use contract::exports::toolcell::tool::tools::Call;
 
-/// The settings of `engine.rs` that a call can feel.
+/// The settings of `engine.rs` that affect a call.
 fn bare_engine() -> Engine {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_memories(256)
@@ -51,7 +51,7 @@ fn bare_engine() -> Engine {
     Engine::new(&config).unwrap()
 }
 
-/// 245 bytes of arguments.
+/// Returns 245 bytes of arguments.
 fn arguments() -> serde_json::Map<String, serde_json::Value> {
     let json = json!({ "path": "src/main.rs", "pattern": "fn main", "note": "x".repeat(190) });
     json.as_object().unwrap().clone()
@@ -119,7 +119,7 @@ fn calls(c: &mut Criterion) {
     cell(c, &runtime);
 }
 
-/// What a process does before its first call, when the code is in the cache.
+/// Measures the start of a process until its first call, with cached code.
 fn starts(c: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
     let home = tempfile::tempdir().unwrap();

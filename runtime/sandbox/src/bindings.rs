@@ -1,4 +1,4 @@
-//! The contract with tools, `wit/` of the project: generated types, and the versions that are understood.
+//! Bindings of the `toolcell:tool` WIT package (`wit/` of the project): generated types and supported versions.
 
 use semver::Version;
 
@@ -19,7 +19,7 @@ mod hook_bindings {
         world: "hook-provider",
         exports: { default: async },
         require_store_data_send: true,
-        // One `Content` for both, and one linker.
+        // Both worlds share one `Content` type and one linker.
         with: {
             "toolcell:tool/types": super::bindings::toolcell::tool::types,
             "toolcell:tool/log": super::bindings::toolcell::tool::log,
@@ -34,21 +34,21 @@ pub(crate) use bindings::exports::toolcell::tool::tools::{
 pub(crate) use bindings::toolcell::tool::types::{Blob, Content, Hints, Link};
 pub(crate) use bindings::toolcell::tool::{log, progress};
 pub(crate) use bindings::{Provider, ProviderPre};
-/// Types of the hooks of the contract.
+/// Types of the hook interface.
 pub(crate) use hook_bindings::exports::toolcell::tool::hooks;
 pub(crate) use hook_bindings::{HookProvider, HookProviderPre};
 
-/// What a component can be, by the interface that it exports.
+/// Role of a component, determined by the interface that it exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A provider of tools.
+    /// Provider of tools.
     Tools,
-    /// A hook.
+    /// Hook of a session.
     Hook,
 }
 
 impl Role {
-    /// The interface, without its version.
+    /// Returns the name of the interface, without its version.
     pub(crate) fn interface(self) -> &'static str {
         match self {
             Self::Tools => "toolcell:tool/tools",
@@ -56,7 +56,7 @@ impl Role {
         }
     }
 
-    /// Whether one of these exports is the interface, in a version that is known.
+    /// Returns `true` if one of these exports is the interface in a supported version.
     pub(crate) fn is_among(self, exports: &[String]) -> bool {
         exports.iter().any(|export| match split_version(export) {
             (interface, Some(version)) => interface == self.interface() && is_compatible(&version, &VERSION),
@@ -65,10 +65,10 @@ impl Role {
     }
 }
 
-/// The version of the contract that this host was built for; every `0.1.x` links with it.
+/// Version of the package that this host implements; every `0.1.x` links with it.
 pub(crate) const VERSION: Version = Version::new(0, 1, 0);
 
-/// Divides `namespace:package/interface@1.2.3` into the name before the `@` and the version after it.
+/// Splits `namespace:package/interface@1.2.3` into the name before the `@` and the version after it.
 pub(crate) fn split_version(name: &str) -> (&str, Option<Version>) {
     match name.split_once('@') {
         Some((interface, version)) => (interface, Version::parse(version).ok()),
@@ -76,8 +76,8 @@ pub(crate) fn split_version(name: &str) -> (&str, Option<Version>) {
     }
 }
 
-/// Whether a guest of `version` links with a host of `ours`: the same leading non-zero number (semver compatibility,
-/// as the component model's linking applies it). A pre-release links with itself alone.
+/// Returns `true` if a guest of `version` links with a host of `ours`: the same leading non-zero number (semver
+/// compatibility, as applied by component-model linking). A pre-release links only with itself.
 pub(crate) fn is_compatible(version: &Version, ours: &Version) -> bool {
     if !version.pre.is_empty() || !ours.pre.is_empty() {
         return version == ours;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_0_1_x_is_understood_and_nothing_else() {
+    fn only_0_1_x_is_supported() {
         for (version, good) in [
             ("0.1.0", true),
             ("0.1.9", true),

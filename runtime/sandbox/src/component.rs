@@ -1,4 +1,4 @@
-//! A component that is ready to be called.
+//! Loaded components, ready to be called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::egress::{BoundSecrets, Egress, InvalidBinding, Transport};
 use crate::load::imports::{Ability, Import};
 use crate::tool::ComponentTool;
 
-/// The SHA-256 of the bytes of a component (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
+/// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
-/// A component that was loaded: what it is, and its tools. Clones are cheap and share everything.
+/// A loaded component and its tools. Clones are cheap and share everything.
 #[derive(Clone)]
 pub struct Component(pub(crate) Arc<Loaded>);
 
-/// Which component it is, and what its bytes prove, whatever it is used for.
+/// Identity of a component and the facts derived from its bytes, independent of its role.
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub(crate) label: String,
@@ -33,24 +33,24 @@ pub struct Identity {
     pub(crate) exports: Vec<String>,
 }
 
-/// What a cell of a component needs, whatever the component is.
+/// Everything that a cell needs, for components of any role.
 pub(crate) struct Base {
     pub(crate) cells: Arc<CellRunner>,
-    pub(crate) outside: Transport,
+    pub(crate) transport: Transport,
     pub(crate) footprint: Footprint,
     pub(crate) identity: Identity,
 }
 
-/// What one cell of a component takes before it runs.
+/// Resources that one cell of a component takes before it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Footprint {
-    /// Slots of the pool.
+    /// Number of pool slots.
     pub(crate) slots: u32,
-    /// Bytes of the host for its instances, beside what every cell takes.
+    /// Host memory of its instances in bytes, in addition to the base cost of every cell.
     pub(crate) bytes: u64,
 }
 
-/// What all tools of a component share.
+/// Data shared by all tools of a component.
 pub(crate) struct Loaded {
     pub(crate) base: Base,
     pub(crate) pre: ProviderPre<CellState>,
@@ -58,27 +58,27 @@ pub(crate) struct Loaded {
 }
 
 impl Identity {
-    /// What the caller called it when it was loaded, such as a file name.
+    /// Returns the label given when the component was loaded, such as a file name.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// The digest of its bytes.
+    /// Returns the digest of its bytes.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Everything that it imports. It can ask for nothing else.
+    /// Returns all imports. The component cannot access anything else.
     pub fn imports(&self) -> &[Import] {
         &self.imports
     }
 
-    /// What its imports let it ask for, each once, in a fixed order.
+    /// Returns the abilities that its imports provide, each once, in a fixed order.
     pub fn abilities(&self) -> Vec<Ability> {
         let mut abilities: Vec<Ability> = self.imports.iter().map(|i| i.ability).collect();
         abilities.sort_unstable();
@@ -86,28 +86,28 @@ impl Identity {
         abilities
     }
 
-    /// Whether it has tools, so that [`crate::Sandbox::load`] takes it.
+    /// Returns `true` if it exports tools, so that [`crate::Sandbox::load`] accepts it.
     pub fn has_tools(&self) -> bool {
         Role::Tools.is_among(&self.exports)
     }
 
-    /// Whether it is a hook, so that [`crate::Sandbox::load_hook`] takes it. It can be both.
+    /// Returns `true` if it is a hook, so that [`crate::Sandbox::load_hook`] accepts it. It can be both.
     pub fn has_hook(&self) -> bool {
         Role::Hook.is_among(&self.exports)
     }
 }
 
 impl Base {
-    /// The way out of its cells under a policy.
+    /// Returns the egress of its cells under a policy.
     pub(crate) fn egress(&self, policy: &Policy, secrets: BoundSecrets) -> Arc<Egress> {
-        let outside = self.outside.clone();
-        let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, outside);
+        let transport = self.transport.clone();
+        let egress = Egress::new(&policy.grants.http, &policy.limits, secrets, transport);
         Arc::new(egress.denying(&policy.grants.denied.http))
     }
 }
 
 impl Component {
-    /// Which component it is.
+    /// Returns the identity of the component.
     pub fn identity(&self) -> &Identity {
         &self.0.base.identity
     }
@@ -137,23 +137,23 @@ impl Component {
         self.identity().abilities()
     }
 
-    /// What its tools say of themselves, in their own order.
+    /// Returns the definitions of its tools, in the component's order.
     pub fn definitions(&self) -> &[Arc<ToolSpec>] {
         &self.0.specs
     }
 
-    /// Its tools, to be called under `policy`. Together they hold at most six HTTP connections at one time. Bindings of
-    /// secrets have no effect; see [`Component::tools_with_secrets`].
+    /// Returns its tools, to be called under `policy`. In total they hold at most six HTTP connections at a time.
+    /// Bindings of secrets have no effect; see [`Component::tools_with_secrets`].
     pub fn tools(&self, policy: impl Into<Arc<Policy>>) -> Vec<Arc<dyn Tool>> {
         self.tools_bound(policy.into(), BoundSecrets::default())
     }
 
-    /// Its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host adds them to
-    /// requests; the guest never holds them, and all `secrets` are taken out of everything that leaves a cell, also those
-    /// that this policy does not bind.
+    /// Returns its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host
+    /// adds them to requests; the guest never holds them. All `secrets` are redacted in all output of a cell, including
+    /// those that this policy does not bind.
     ///
     /// # Errors
-    /// When a binding of the policy cannot be used or its secret has no value.
+    /// If a binding of the policy is invalid or its secret has no value.
     pub fn tools_with_secrets(
         &self,
         policy: Arc<Policy>,
@@ -188,12 +188,12 @@ impl fmt::Debug for Component {
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 64 hexadecimal digits alone.
+    /// Returns the 64 hexadecimal digits.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -211,9 +211,9 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// A text that is no digest.
+/// Error of an invalid digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no digest: `sha256:` and 64 hexadecimal digits are expected", .0.escape_debug())]
+#[error("invalid digest `{}`: expected `sha256:` and 64 hexadecimal digits", .0.escape_debug())]
 pub struct InvalidDigest(String);
 
 impl TryFrom<String> for Digest {
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_is_read_as_it_is_printed() {
+    fn digest_round_trips() {
         let digest = Digest::of(b"");
         assert_eq!(
             digest.to_string(),

@@ -1,13 +1,13 @@
-//! The engine and its settings. One engine a process: types of two engines must never meet.
+//! The engine and its settings. One engine per process: types of two engines must never be mixed.
 //!
-//! | setting | value | why |
+//! | setting | value | reason |
 //! |---|---|---|
-//! | fuel | on | accounts for work, the same on every machine |
-//! | epochs | a tick of 10 ms | a guest yields each tick, so that deadlines and cancellation reach it |
-//! | allocation | pool of slots, 64 KiB of each kept resident | makes a fresh instance cost microseconds |
-//! | memory reservation | 4 GiB of addresses a slot | no bounds checks in compiled code |
+//! | fuel | on | measures work, identically on every machine |
+//! | epochs | a tick of 10 ms | a guest yields at each tick, so that deadlines and cancellation take effect |
+//! | allocation | pool of slots, 64 KiB of each kept resident | makes a new instance cost microseconds |
+//! | memory reservation | 4 GiB of address space per slot | no bounds checks in compiled code |
 //! | WebAssembly stack | 512 KiB of a 2 MiB fiber | recursion ends in an error, with room for host functions |
-//! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD, component-model async | off | no tool needs them, and most advisories of the last year stand in them |
+//! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD, component-model async | off | no tool needs them, and most advisories of the last year concern them |
 //! | multiple memories, reference types | on | the engine panics on valid components without them (48.0.8) |
 
 use wasmparser::WasmFeatures;
@@ -16,7 +16,7 @@ use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllo
 use crate::cell::epoch;
 use crate::load::preflight::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
 
-/// Features that are off although the engine would have some of them on.
+/// Features that are disabled although the engine enables some of them by default.
 const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC
     .union(WasmFeatures::GC_TYPES)
     .union(WasmFeatures::FUNCTION_REFERENCES)
@@ -29,41 +29,41 @@ const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC
     .union(WasmFeatures::STACK_SWITCHING)
     .union(WasmFeatures::CM_ASYNC);
 
-/// Bytes of stack that WebAssembly may use.
+/// Stack size for WebAssembly, in bytes.
 pub(crate) const WASM_STACK: usize = 512 << 10;
 
-/// Bytes of stack of a fiber: WebAssembly and the host functions it calls.
+/// Stack size of a fiber, in bytes, for WebAssembly and the host functions it calls.
 const FIBER_STACK: usize = 2 << 20;
 
-/// Bytes of a memory slot that stay with the process between calls; more is given back to the system after each call.
+/// Bytes of a memory slot that stay resident between calls; the rest is returned to the system after each call.
 const KEEP_RESIDENT: usize = 64 << 10;
 
 /// The same for a table: 2,000 elements.
 const KEEP_TABLE_RESIDENT: usize = 16 << 10;
 
-/// Tables for each slot of the pool. A component has one or two for each of its modules.
+/// Tables per slot of the pool. A component has one or two for each of its modules.
 pub(crate) const TABLES_PER_SLOT: u32 = 4;
 
-/// Largest bookkeeping of one core instance, in bytes. It grows with the number of functions and globals.
+/// Maximum metadata of one core instance, in bytes. It grows with the number of functions and globals.
 const MAX_CORE_INSTANCE_BYTES: usize = 4 << 20;
 
-/// Largest bookkeeping of one component with all its instances, in bytes.
+/// Maximum metadata of one component with all its instances, in bytes.
 const MAX_COMPONENT_INSTANCE_BYTES: usize = 16 << 20;
 
-/// The engine could not be made.
+/// Error of starting the engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The engine refuses its settings, or the machine cannot run it.
-    #[error("the WebAssembly engine does not start: {0}")]
+    /// The engine rejects its settings, or the machine cannot run it.
+    #[error("could not start the WebAssembly engine: {0}")]
     Engine(String),
-    /// The thread that ticks could not be started.
-    #[error("the clock of the WebAssembly engine does not start")]
+    /// The epoch thread could not be started.
+    #[error("could not start the epoch thread of the WebAssembly engine")]
     Ticker(#[source] std::io::Error),
 }
 
-/// Makes the engine with a pool of `slots`, or without one where `slots` is 0 or the addresses for it cannot be
-/// reserved; says whether it has one.
+/// Creates the engine with a pool of `slots`, or without one if `slots` is 0 or its address space cannot be reserved;
+/// also returns whether it has a pool.
 pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), EngineError> {
     let pooled = (slots > 0).then(|| Engine::new(config(optimize).allocation_strategy(pool(slots))));
     let (engine, has_pool) = match pooled {
@@ -80,8 +80,8 @@ pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), Engine
     Ok((engine, has_pool))
 }
 
-/// An engine that compiles and never runs anything: no pool, no clock. What it compiles runs in every engine of
-/// [`start`] with the same settings.
+/// Creates an engine that only compiles: no pool, no epoch thread. Its code runs in every engine of [`start`] with the
+/// same settings.
 pub(crate) fn compiler(optimize: bool) -> Result<Engine, EngineError> {
     Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(format!("{e:#}")))
 }

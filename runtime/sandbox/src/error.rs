@@ -1,4 +1,4 @@
-//! Why a component is not a tool.
+//! Errors of loading components.
 
 use toolcell_core::ToolError;
 use toolcell_core::schema::SchemaError;
@@ -6,195 +6,195 @@ use toolcell_core::tool::InvalidToolName;
 
 use crate::load::preflight::ComplexityLimit;
 
-/// Why a component cannot be loaded. [`LoadError::hint`] says what may help.
+/// Error of loading a component. [`LoadError::hint`] suggests a remedy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// No WebAssembly at all.
-    #[error("this is no WebAssembly")]
+    /// The bytes are not WebAssembly.
+    #[error("the file is not WebAssembly")]
     NotWasm,
-    /// WebAssembly text, which is never compiled.
-    #[error("this is WebAssembly in text form, and only the binary form is loaded")]
+    /// WebAssembly text, which is not supported.
+    #[error("the file is WebAssembly in text form; only the binary form is supported")]
     Text,
-    /// A core module, which is not a component.
+    /// A core module instead of a component.
     #[error("this is a WebAssembly core module, not a component")]
     CoreModule,
-    /// The file ends too early.
-    #[error("the component is cut short: it ends inside a section")]
+    /// The component is truncated.
+    #[error("the component is truncated: it ends inside a section")]
     Truncated,
-    /// Not well-formed.
+    /// The binary is not well-formed.
     #[error("the component is malformed: {reason}")]
     Malformed {
-        /// What is wrong and where.
+        /// Reason and location.
         reason: String,
     },
-    /// Larger than [`crate::SandboxOptions::max_component_bytes`].
-    #[error("the component has {size} bytes, and {limit} are accepted")]
+    /// The size exceeds [`crate::SandboxOptions::max_component_bytes`].
+    #[error("the component is too large: {size} bytes exceed the limit of {limit}")]
     TooLarge {
         /// Its size in bytes.
         size: u64,
-        /// The largest size in bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// A component that provides no tools.
-    #[error("the component is no tool: it does not export `toolcell:tool/tools`")]
+    /// The component exports no tools.
+    #[error("the component is not a tool: it does not export `toolcell:tool/tools`")]
     NotATool {
-        /// Whether it is a hook.
+        /// True if it is a hook.
         is_hook: bool,
-        /// What it exports instead.
+        /// Names of its exports.
         exports: Vec<String>,
     },
-    /// A component that is no hook.
-    #[error("the component is no hook: it does not export `toolcell:tool/hooks`")]
+    /// The component is not a hook.
+    #[error("the component is not a hook: it does not export `toolcell:tool/hooks`")]
     NotAHook {
-        /// Whether it provides tools.
+        /// True if it exports tools.
         has_tools: bool,
-        /// What it exports instead.
+        /// Names of its exports.
         exports: Vec<String>,
     },
-    /// A tool or a hook for another version of the contract.
-    #[error("the component is for version {version} of the contract, and this host knows 0.1")]
+    /// The tool or hook uses another version of the interface.
+    #[error("unsupported interface version {version}: this host supports 0.1")]
     UnknownContract {
         /// The name of the export, such as `toolcell:tool/tools@0.2.0`.
         export: String,
-        /// Its version, or what stands in its place.
+        /// Version of the export, or the text in its place.
         version: String,
     },
-    /// The export has the right name and other functions or types.
-    #[error("the component does not fit the contract: {reason}")]
+    /// The export has the right name but other functions or types.
+    #[error("the component does not match the interface: {reason}")]
     ContractMismatch {
-        /// What does not fit.
+        /// Description of the mismatch.
         reason: String,
     },
-    /// Something is imported that this host does not have.
+    /// An import is not provided by this host.
     #[error("the component imports `{name}`, which this host does not provide")]
     UnknownImport {
-        /// The import.
+        /// Name of the import.
         name: String,
-        /// What would provide it.
+        /// Suggestion of a provider.
         hint: String,
     },
-    /// An interface is known, and the component wants other functions of it.
-    #[error("an import of the component does not fit this host: {reason}")]
+    /// An import of a supported interface uses other functions or types.
+    #[error("an import of the component does not match this host: {reason}")]
     ImportMismatch {
-        /// What does not fit.
+        /// Description of the mismatch.
         reason: String,
     },
-    /// WebAssembly that this host switches off.
-    #[error("the component uses a feature that is switched off: {feature}")]
+    /// The component uses a WebAssembly feature that this host disables.
+    #[error("the component uses a disabled WebAssembly feature: {feature}")]
     UnsupportedFeature {
-        /// Which one.
+        /// Name of the feature.
         feature: String,
     },
-    /// Absurdly large once everything in it is counted.
+    /// The component exceeds a limit of the preflight check, counted with repetition.
     #[error("the component is too complex: more than {} {excess}", excess.limit())]
     TooComplex {
-        /// Of what there is too much.
+        /// The exceeded limit.
         excess: ComplexityLimit,
     },
     /// The compiler reached a limit.
-    #[error("compiling the component was stopped: {limit}")]
+    #[error("compilation was stopped: {limit}")]
     CompileLimit {
-        /// Which limit.
+        /// The exceeded limit.
         limit: CompileLimit,
     },
-    /// As many components wait to be compiled as [`crate::SandboxOptions::compile_queue`] says.
-    #[error("too many components are being compiled: {limit} wait already")]
+    /// The queue of compilations is full, see [`crate::SandboxOptions::compile_queue`].
+    #[error("too many components are being compiled: {limit} are already waiting")]
     Busy {
-        /// How many may wait.
+        /// Maximum length of the queue.
         limit: usize,
     },
     /// The compiler failed.
-    #[error("the component could not be compiled: {reason}")]
+    #[error("could not compile the component: {reason}")]
     Compile {
-        /// The chain of causes.
+        /// Chain of causes.
         reason: String,
     },
-    /// Asking the component for its tools, or for what it is as a hook, failed.
-    #[error("the component does not say what it is: {error}")]
+    /// Reading the definitions of the tools, or the manifest of the hook, failed.
+    #[error("could not read the definitions of the component: {error}")]
     Definitions {
-        /// How the call ended.
+        /// Error of the call.
         error: ToolError,
     },
-    /// A component without a single tool, or with more than is accepted.
-    #[error("the component defines {count} tools, and from 1 to {limit} are accepted")]
+    /// The component defines no tool, or too many.
+    #[error("the component defines {count} tools, expected 1 to {limit}")]
     ToolCount {
-        /// How many it defines.
+        /// Number of definitions.
         count: usize,
-        /// How many are accepted.
+        /// Maximum number of definitions.
         limit: usize,
     },
-    /// A tool has a name that no tool may have.
+    /// A tool has an invalid name.
     #[error("{0}")]
     ToolName(#[source] InvalidToolName),
-    /// Two tools have one name.
+    /// Two tools have the same name.
     #[error("the component defines `{name}` twice")]
     DuplicateTool {
-        /// The name.
+        /// Duplicate name.
         name: String,
     },
-    /// A text of a definition is longer than is accepted.
-    #[error("the {field} of the tool `{tool}` has {size} bytes, and {limit} are accepted")]
+    /// A text of a definition exceeds its limit.
+    #[error("the {field} of the tool `{tool}` is too long: {size} bytes exceed the limit of {limit}")]
     TextTooLong {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Which text.
+        /// Name of the text field.
         field: &'static str,
         /// Its size in bytes.
         size: usize,
-        /// The largest size.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// A hook says something of itself that cannot be.
-    #[error("what the hook says of itself cannot be used: {reason}")]
+    /// The manifest of a hook is invalid.
+    #[error("invalid hook manifest: {reason}")]
     HookManifest {
-        /// What is wrong.
+        /// Reason of the rejection.
         reason: String,
     },
-    /// A schema that cannot be used.
-    #[error("the {which} schema of the tool `{tool}` cannot be used: {error}")]
+    /// A schema is invalid.
+    #[error("invalid {which} schema of the tool `{tool}`: {error}")]
     Schema {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// `input` or `output`.
+        /// Kind of schema, `input` or `output`.
         which: &'static str,
-        /// What is wrong with it.
+        /// Error of the schema.
         #[source]
         error: SchemaError,
     },
-    /// An annotation that is no JSON.
-    #[error("the annotation `{annotation}` of the tool `{tool}` is no JSON: {reason}")]
+    /// An annotation is not JSON.
+    #[error("the annotation `{annotation}` of the tool `{tool}` is not valid JSON: {reason}")]
     Annotation {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// The name of the annotation.
+        /// Name of the annotation.
         annotation: String,
-        /// What is wrong with it.
+        /// Reason of the rejection.
         reason: String,
     },
 }
 
-/// A limit of the compiler.
+/// Limit of the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompileLimit {
-    /// Bytes of memory of the compiling process.
-    #[error("it needs more than {0} bytes of memory")]
+    /// Memory of the compiling process, in bytes.
+    #[error("the compiler needs more than {0} bytes of memory")]
     Memory(u64),
-    /// Seconds of processor time.
-    #[error("it needs more than {0} s of processor time")]
+    /// CPU time, in seconds.
+    #[error("the compiler needs more than {0} s of CPU time")]
     CpuSeconds(u64),
-    /// Milliseconds of wall time.
-    #[error("it was not finished after {0} ms")]
+    /// Wall time, in milliseconds.
+    #[error("the compiler did not finish within {0} ms")]
     WallMs(u64),
-    /// Bytes of compiled code.
+    /// Size of the compiled code, in bytes.
     #[error("the compiled code has more than {0} bytes")]
     CodeBytes(u64),
 }
 
 impl LoadError {
-    /// What may help, in words for a person; `None` where nothing is known that would.
+    /// Returns a hint for the user; `None` if no remedy is known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Text => "assemble it first, for example with `wasm-tools parse`".into(),
@@ -202,14 +202,13 @@ impl LoadError {
                 "build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
                     .into()
             }
-            Self::Truncated => "the download or copy was perhaps not complete; fetch it again".into(),
+            Self::Truncated => "the download or copy may be incomplete; fetch it again".into(),
             Self::NotATool { is_hook: true, .. } => {
-                "it is a hook: name it in your own configuration, `[hooks.NAME] component = \"FILE.wasm\"`"
+                "it is a hook: add it to your own configuration, `[hooks.NAME] component = \"FILE.wasm\"`"
                     .into()
             }
             Self::NotAHook { has_tools: true, .. } => {
-                "it has tools: offer them with --tool, or with `[tools.NAME] component = \"FILE.wasm\"`"
-                    .into()
+                "it has tools: add them with --tool, or with `[tools.NAME] component = \"FILE.wasm\"`".into()
             }
             Self::NotAHook { .. } => "build it against the world `toolcell:tool/hook-provider`".into(),
             Self::NotATool { exports, .. } if exports.is_empty() => {
@@ -220,21 +219,23 @@ impl LoadError {
                 list(exports)
             ),
             Self::UnknownContract { .. } => {
-                "rebuild it with an SDK of version 0.1, or use a host that knows its version".into()
+                "rebuild it with an SDK of version 0.1, or use a host that supports its version".into()
             }
             Self::UnknownImport { hint, .. } => hint.clone(),
             Self::UnsupportedFeature { .. } => "build it without that feature".into(),
-            Self::Busy { .. } => "load it again in a moment".into(),
+            Self::Busy { .. } => "load it again later".into(),
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
                 error: ToolError::Limit { .. },
-            } => "what it is is read with little fuel and time; it should be constant".into(),
+            } => {
+                "definitions and manifests are read with little fuel and time; they should be constant".into()
+            }
             _ => return None,
         })
     }
 }
 
-/// At most five names, quoted.
+/// Formats at most five names, quoted.
 fn list(names: &[String]) -> String {
     let mut quoted: Vec<String> = names.iter().take(5).map(|n| format!("`{n}`")).collect();
     if names.len() > quoted.len() {

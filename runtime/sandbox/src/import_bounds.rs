@@ -1,8 +1,8 @@
-//! What bounds the memory of the host, for every function that a component can import.
+//! Bounds on host memory, for every function that a component can import.
 //!
-//! The functions are those of the WIT that the linker is generated from. A function without a row fails, so does a row
-//! without a function, one that says nothing of a list or text that goes in or comes out, and a kind of resource that
-//! nobody priced.
+//! The functions are those of the WIT from which the linker is generated. The test fails for a function without a row,
+//! a row without a function, a row that does not cover a list or text of the signature, and a kind of resource without
+//! a price.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use wit_parser::{Handle, Resolve, Type, TypeDefKind};
 
 use crate::load::imports::Ability;
 
-/// The function, what bounds lists and texts that the guest gives, and what bounds those that it gets.
+/// Function, bound of the lists and texts passed by the guest, and bound of those returned to it.
 type Row = (&'static str, &'static str, &'static str);
 
-const FUEL: &str = "fuel for host calls, in one piece, and gone when the function returns";
+const FUEL: &str = "fuel for host calls, in one piece, and freed when the function returns";
 const PATH: &str = "4,096 bytes, `MAX_PATH`; refused before anything is done";
 const FIELDS: &str = "32 KiB for each object of headers, part of its price";
 const FIELDS_OUT: &str =
@@ -288,10 +288,10 @@ const TABLE: &[(&str, &[Row])] = &[
     ("wasi:sockets/udp-create-socket", &[("create-udp-socket", "", "")]),
 ];
 
-/// Interfaces whose functions all work on a resource that cannot be made.
+/// Interfaces whose functions all take a resource that cannot be created.
 const WITHOUT_RESOURCE: &[&str] = &["wasi:sockets/tcp", "wasi:sockets/udp"];
 
-/// Each kind of resource that a function can make, and what an entry of it costs.
+/// Kinds of resources that a function can create, and the cost of an entry of each.
 const RESOURCES: &[(&str, &str)] = &[
     ("bucket", "SMALL: a handle of the store and a grant"),
     ("descriptor", "DESCRIPTOR"),
@@ -329,7 +329,7 @@ const RESOURCES: &[(&str, &str)] = &[
     ("udp-socket", "cannot be made"),
 ];
 
-/// Where the sources of a dependency are.
+/// Returns a function that locates the sources of a dependency.
 fn sources() -> impl Fn(&str) -> PathBuf {
     let rustc = Command::new("rustc").arg("-vV").output().unwrap();
     let rustc = String::from_utf8(rustc.stdout).unwrap();
@@ -364,7 +364,7 @@ fn sources() -> impl Fn(&str) -> PathBuf {
     }
 }
 
-/// Whether a value of a type has a list or a text in it.
+/// Returns `true` if a value of the type contains a list or a text.
 fn has_list(resolve: &Resolve, ty: &Type) -> bool {
     let has = |ty: &Type| has_list(resolve, ty);
     match ty {
@@ -381,13 +381,13 @@ fn has_list(resolve: &Resolve, ty: &Type) -> bool {
             TypeDefKind::Handle(_) | TypeDefKind::Resource | TypeDefKind::Flags(_) | TypeDefKind::Enum(_) => {
                 false
             }
-            other => panic!("a type that no interface had so far: {other:?}"),
+            other => panic!("a type that no interface has used so far: {other:?}"),
         },
         _ => false,
     }
 }
 
-/// The kinds of resources that a value of a type gives away.
+/// Collects the kinds of resources that a value of the type transfers.
 fn made(resolve: &Resolve, ty: &Type, kinds: &mut BTreeSet<String>) {
     let Type::Id(id) = ty else { return };
     let mut of = |ty: &Type| made(resolve, ty, kinds);
@@ -413,7 +413,7 @@ fn made(resolve: &Resolve, ty: &Type, kinds: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_function_of_every_import_says_how_it_is_bounded() {
+fn every_imported_function_states_its_bounds() {
     let sources = sources();
     let mut expected: BTreeMap<String, BTreeMap<String, (bool, bool)>> = BTreeMap::new();
     let mut resources = BTreeSet::new();
@@ -454,9 +454,9 @@ fn every_function_of_every_import_says_how_it_is_bounded() {
             let known = rows.entry(interface).or_default().insert(function, says);
             assert!(known.is_none(), "two rows for {interface} {function}");
             match expected.get(*interface).and_then(|functions| functions.get(*function)) {
-                None => wrong.push(format!("{interface} {function}: there is no such function")),
+                None => wrong.push(format!("{interface} {function}: unknown function")),
                 Some(carries) if *carries != says => wrong.push(format!(
-                    "{interface} {function}: what goes in and comes out has lists or texts: {carries:?}, the row says {says:?}"
+                    "{interface} {function}: the signature has lists or texts: {carries:?}, the row states {says:?}"
                 )),
                 Some(_) => {}
             }
@@ -468,7 +468,7 @@ fn every_function_of_every_import_says_how_it_is_bounded() {
                 .get(interface.as_str())
                 .is_some_and(|rows| rows.contains_key(function.as_str()));
             if !has_row {
-                wrong.push(format!("{interface} {function}: no row"));
+                wrong.push(format!("{interface} {function}: missing row"));
             }
         }
     }
@@ -476,12 +476,12 @@ fn every_function_of_every_import_says_how_it_is_bounded() {
     wrong.extend(
         resources
             .difference(&priced)
-            .map(|kind| format!("resource {kind}: no price")),
+            .map(|kind| format!("resource {kind}: missing price")),
     );
     wrong.extend(
         priced
             .difference(&resources)
-            .map(|kind| format!("resource {kind}: nothing makes it")),
+            .map(|kind| format!("resource {kind}: no function creates it")),
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,9 +1,9 @@
-//! Runs WebAssembly components as tools, each call in a cell of its own.
+//! Runs WebAssembly components as tools, each call in its own cell.
 //!
-//! A [`Sandbox`] is the engine, one a process. [`Sandbox::load`] turns the bytes of a component into a [`Component`]:
-//! looked at, compiled or taken from the cache, its definitions read. [`Component::tools`] joins it with a
-//! [`toolcell_core::Policy`] and gives one [`toolcell_core::Tool`] for each definition; a call of it runs in a fresh
-//! instance, the *cell*, with its own memory, fuel, deadline and grants, and leaves a receipt whatever happens.
+//! A [`Sandbox`] contains the engine, one per process. [`Sandbox::load`] turns the bytes of a component into a
+//! [`Component`]: checked, compiled or taken from the cache, its definitions read. [`Component::tools`] combines it
+//! with a [`toolcell_core::Policy`] and returns one [`toolcell_core::Tool`] for each definition. A call runs in a new
+//! instance, the *cell*, with its own memory, fuel, deadline and grants, and always produces a receipt.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,40 +19,40 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | concept | module |
+//! | concept | modules |
 //! |---|---|
-//! | engine, settings, pool, the clock of epochs | `engine`, `ticker` |
-//! | bytes to component: shape, imports, contract | `shape`, `imports`, `contract`, `component` |
-//! | compiling, and compiling only once | `compile`, `cache` |
-//! | what the tools say of themselves | `definitions` |
-//! | a hook: what it says of itself, what it is asked, what it may answer | [`hook`] |
-//! | one call | `cell`, `state`, `meter`, `tool`, `failure` |
-//! | its memory, in the guest and in the host | `memory`, `limiter`, `objects` |
+//! | engine settings and pool | `engine` |
+//! | loading: preflight check, imports, compilation, cache, definitions | `load` |
+//! | loaded components and their tools | `component`, `tool`, `bindings` |
+//! | files and URLs in arguments | `places` |
+//! | hooks: manifest, requests, responses | [`hook`] |
+//! | one call: state, epochs, scheduling, errors, receipt | `cell`, `cell::state`, `cell::epoch`, `cell::scheduler`, `cell::failure`, `cell::receipt` |
+//! | memory of a call, in the guest and in the host | `cell::memory`, `cell::limiter`, `cell::objects` |
 //! | HTTP requests of a guest | `egress` |
-//! | its files | `files` |
-//! | what it keeps between calls | `keyvalue` |
-//! | what a guest can say and ask | `voice`, `plumbing`, `sockets`, `ledger` |
+//! | files of a guest | `files` |
+//! | key-value data of a guest | `keyvalue` |
+//! | output and other imports of a guest | `cell::output`, `cell::poll`, `cell::sockets` |
 //!
-//! # What holds
+//! # Limits
 //!
-//! | what | how much | test in `tests/` |
+//! | subject | limit | test in `tests/` |
 //! |---|---|---|
-//! | a component | 32 MiB, and no more parts, functions and instances than `shape` says | `load`, `attacks` |
-//! | compiling it | [`CompileLimits`], in a process of its own where [`Compiler::Child`] is set | `compile_child` |
-//! | components that compile and that wait for it | 2 and 64 | `load` |
-//! | one moment of a hook | [`toolcell_core::Limits`], and what [`hook`] says of its answers | `hook`, and `tests/it/hooks.rs` of the project |
-//! | reading its definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
+//! | component | 32 MiB, and no more parts, functions and instances than `load::preflight` accepts | `load`, `attacks` |
+//! | compilation | [`CompileLimits`], in a separate process with [`Compiler::Child`] | `compile_child` |
+//! | components being compiled and waiting | 2 and 64 | `load` |
+//! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks.rs` of the project |
+//! | reading definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |
-//! | what passes to the host at once | the output limit and 1 MiB | `limits` |
+//! | data passed to the host at once | the output limit and 1 MiB | `limits` |
 //! | random bytes at once | 1 MiB | `wasi` |
 //! | log lines of a call | 1,000 of 8 KiB each, within the log limit | `limits`, `wasi` |
-//! | time until a cancelled call is gone | one tick of 10 ms | `limits` |
-//! | memory of the host for 1,000 hostile calls | their limit together and 32 MiB | `crowd` |
-//! | calls of others while 200 hostile ones run | twice their usual time | `crowd` |
-//! | any bytes as a component | an error or a tool, no panic | `any_bytes`, `invalid` |
+//! | time until a cancelled call has ended | one tick of 10 ms | `limits` |
+//! | host memory for 1,000 hostile calls | the sum of their limits and 32 MiB | `crowd` |
+//! | other calls while 200 hostile ones run | twice their usual time | `crowd` |
+//! | arbitrary bytes as a component | an error or a tool, no panic | `any_bytes`, `invalid` |
 //!
-//! The crate reads no environment and prints nothing.
+//! The crate does not read the environment and prints nothing.
 
 mod bindings;
 mod cell;

@@ -1,4 +1,4 @@
-//! Where the arguments of a call lead under the grants of its tool.
+//! Files and URLs in the arguments of a call, resolved under the grants of its tool.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,14 +7,15 @@ use toolcell_core::place::places_in;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{ArgumentPlace, PlaceKind};
 
-/// Bytes of an argument that is taken for a path or URL. A longer one is neither, and is refused where it is used as one.
+/// Maximum size of an argument treated as a path or URL, in bytes. Longer ones are neither, and are rejected where they
+/// are used as one.
 const MAX_TEXT: usize = 8 << 10;
 
-/// Paths of one call whose links are resolved, each of which asks the file system. Further ones are compared in every
-/// spelling, and taken to lead where they are written.
+/// Maximum number of paths of one call whose links are resolved in the file system. Further ones are compared in every
+/// spelling, without resolving links.
 const MAX_RESOLVED: usize = 256;
 
-/// What the arguments lead to.
+/// Returns the files and URLs that the arguments refer to.
 pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<ArgumentPlace> {
     let mut resolved = 0;
     places_in(arguments, schema)
@@ -30,7 +31,7 @@ pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<Ar
         .collect()
 }
 
-/// A URL as clients send it.
+/// Normalizes a URL as clients send it.
 fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
     let plain = url::Url::parse(text.trim()).ok()?.to_string();
     Some(ArgumentPlace {
@@ -44,7 +45,7 @@ fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
 
 fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> ArgumentPlace {
     let plain = absolute(text);
-    // A tool finds the longest directory that holds its path.
+    // A tool uses the longest directory that contains its path.
     let holding = dirs
         .iter()
         .filter_map(|grant| Some((grant, below(&plain, &grant.guest)?)))
@@ -53,7 +54,7 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> Argum
         None => (None, None),
         Some((grant, rest)) => {
             let named = grant.host.join(rest);
-            // As it is written the path may go through a link and up again, which leads elsewhere than its plain form.
+            // The path as written may pass through a link and up again, which differs from its normalized form.
             let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
                 .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
             let real = if resolves { real(&written) } else { named.clone() };
@@ -69,13 +70,13 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> Argum
     }
 }
 
-/// The rest of an absolute path below a directory of the guest.
+/// Returns the rest of an absolute path below a directory of the guest.
 fn below<'a>(path: &'a str, guest: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(guest.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_start_matches('/'))
 }
 
-/// The path as the guest means it, without `.`, `..` and empty parts. Its working directory is `/`.
+/// Normalizes a path of the guest: absolute, without `.`, `..` and empty parts. Its working directory is `/`.
 fn absolute(text: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in text.split('/') {
@@ -90,7 +91,7 @@ fn absolute(text: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// The real path: part by part, as the system walks it, as far as there is something.
+/// Resolves links part by part, like the system, as far as the path exists.
 fn real(written: &Path) -> PathBuf {
     let mut here = PathBuf::new();
     for part in written.components() {
@@ -101,7 +102,7 @@ fn real(written: &Path) -> PathBuf {
             }
             part => {
                 here.push(part);
-                // What is not there, or not to be reached, is taken as it reads.
+                // Missing or inaccessible parts are kept as written.
                 if let Ok(real) = here.canonicalize() {
                     here = real;
                 }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_named_in_one_spelling_and_as_it_is() {
+    fn path_is_reported_normalized_and_resolved() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("private/sub")).unwrap();
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_resolved_for_a_number_of_paths() {
+    fn links_are_resolved_for_a_limited_number_of_paths() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::os::unix::fs::symlink("there", root.join("way")).unwrap();
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_grant_holds_is_nowhere_on_the_host() {
+    fn path_outside_of_all_grants_has_no_host_path() {
         let dirs = [grant(Path::new("/"), "/w")];
         let found = of(
             &json!({"path": "x", "url": "HTTPS://Example.com:443/a/../b"}),

@@ -1,4 +1,4 @@
-//! The sandbox: one engine a process, and the way from bytes to a component.
+//! The sandbox: one engine per process, and the loading of components.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,97 +26,99 @@ use crate::load::definitions::{self, Ask};
 use crate::load::imports;
 use crate::load::preflight;
 
-/// Bytes that the host may keep for the instances of a cell without charging them: as much as it keeps for every cell
-/// anyway. Tools have some 50 KiB, language runtimes up to a megabyte.
+/// Bytes of host memory for the instances of a cell that are not charged: as much as every cell needs anyway. Tools
+/// have about 50 KiB, language runtimes up to a megabyte.
 const FREE_INSTANCE_BYTES: u64 = 128 << 10;
 
-/// How a [`Sandbox`] is made. The default suits a long-running process without a cache.
+/// Options of a [`Sandbox`]. The default suits a long-running process without a cache.
 #[derive(Clone)]
 pub struct SandboxOptions {
-    /// Directory for compiled code, made where it does not exist; `None` compiles anew in each process.
+    /// Directory for compiled code, created if missing; `None` compiles anew in each process.
     pub cache_dir: Option<PathBuf>,
-    /// Cells at one time; more calls than that wait. Each slot reserves 4 GiB of addresses (not of memory), and 1,000 of
-    /// them take 3 ms to make: a process for one call wants few. 0 means no pool, and each call allocates for itself.
+    /// Maximum number of concurrent cells; further calls wait. Each slot reserves 4 GiB of address space (not of
+    /// memory), and creating 1,000 of them takes 3 ms: a process for a single call needs few. 0 means no pool, and each
+    /// call allocates its own memory.
     pub slots: u32,
-    /// Bytes of memory of all cells together, as [`toolcell_core::Limits::memory`] counts them. A call that would take
-    /// more ends as if it could not be run at the moment.
+    /// Total memory of all cells in bytes, as counted by [`toolcell_core::Limits::memory`]. A call that would exceed it
+    /// fails as temporarily unavailable.
     pub memory: u64,
-    /// Largest component, in bytes.
+    /// Maximum size of a component, in bytes.
     pub max_component_bytes: u64,
-    /// Whether compiled code is optimised. Without, compiling takes two thirds of the time and code runs slower.
+    /// Optimizes compiled code. Without it, compilation takes two thirds of the time and code runs slower.
     pub optimize: bool,
-    /// Where components are compiled that [`Sandbox::load`] is given. [`Sandbox::load_trusted`] compiles in this process.
+    /// Place of compilation for components passed to [`Sandbox::load`]. [`Sandbox::load_trusted`] compiles in this
+    /// process.
     pub compiler: Compiler,
-    /// What a compiling child process may use.
+    /// Limits of a compiling child process.
     pub compile_limits: CompileLimits,
-    /// Components that compile at one time; more than that wait.
+    /// Maximum number of concurrent compilations; further ones wait.
     pub compile_jobs: usize,
-    /// Components that wait to be compiled; one more than that is refused with [`LoadError::Busy`]. Each of them is held
-    /// in memory by whoever loads it.
+    /// Maximum number of components waiting to be compiled; further ones are rejected with [`LoadError::Busy`]. The
+    /// caller holds each of them in memory.
     pub compile_queue: usize,
-    /// Told when a component is compiled, which can take seconds. Called from any thread.
+    /// Listener for compilations, which can take seconds. Called from any thread.
     pub on_compile: Option<Arc<CompileListener>>,
-    /// The network that HTTP requests of guests go through once a policy has allowed them.
+    /// Network for HTTP requests of guests that a policy has allowed.
     pub network: Arc<dyn Network>,
-    /// Where the buckets of guests are (`wasi:keyvalue`). Without it there is none, whatever a policy grants.
+    /// Store of the guests' buckets (`wasi:keyvalue`). Without it there are none, whatever a policy grants.
     pub buckets: Option<Arc<dyn KeyValueStore>>,
-    /// Certificates of authorities (X.509, DER) that are trusted for HTTPS beside Mozilla's and those of the system, such
-    /// as a company's own.
+    /// Additional CA certificates (X.509, DER) that are trusted for HTTPS, such as a company's own, beside Mozilla's
+    /// and those of the system.
     pub trusted_roots: Vec<Vec<u8>>,
 }
 
-/// Hears what happens while components are compiled.
+/// Listener for events of compilation.
 pub type CompileListener = dyn Fn(CompileEvent<'_>) + Send + Sync;
 
-/// What happens while a component is compiled.
+/// Event of the compilation of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompileEvent<'a> {
-    /// It starts.
+    /// Compilation starts.
     Started {
-        /// What the component is called.
+        /// Label of the component.
         label: &'a str,
-        /// Its size in bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// It is over, whether it went well or not.
+    /// Compilation has ended, successfully or not.
     Finished {
-        /// What the component is called.
+        /// Label of the component.
         label: &'a str,
-        /// How long it took.
+        /// Duration.
         took: Duration,
     },
 }
 
-/// How often a sandbox had to do what takes long.
+/// Counters of expensive operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Components compiled.
+    /// Number of components compiled.
     pub compiled: u64,
-    /// Components whose code came from the cache.
+    /// Number of components whose code came from the cache.
     pub from_cache: u64,
-    /// Components that were asked for their definitions.
-    pub asked: u64,
+    /// Number of components whose definitions were read.
+    pub definitions_read: u64,
 }
 
-/// Runs components. One a process is enough, and types of two never meet. Clones share everything.
+/// Runs components. One per process is enough, and types of two are never mixed. Clones share everything.
 #[derive(Clone)]
 pub struct Sandbox(Arc<Shared>);
 
 struct Shared {
     cells: Arc<CellRunner>,
-    outside: Transport,
+    transport: Transport,
     linker: Linker<CellState>,
     cache: Option<Arc<Cache>>,
     cache_error: Option<CacheError>,
     has_pool: bool,
     compile_jobs: Semaphore,
-    /// One permit for each component that compiles or waits for it.
+    /// One permit for each component that is compiled or waits for it.
     compile_places: Semaphore,
     options: SandboxOptions,
     compiled: AtomicU64,
     from_cache: AtomicU64,
-    asked: AtomicU64,
+    definitions_read: AtomicU64,
 }
 
 impl Default for SandboxOptions {
@@ -142,10 +144,10 @@ impl Default for SandboxOptions {
 impl Sandbox {
     /// Starts the engine.
     ///
-    /// A cache directory that cannot be used or trusted is left alone, and [`Sandbox::cache_error`] says why.
+    /// An unusable or untrusted cache directory is ignored; [`Sandbox::cache_error`] returns the reason.
     ///
     /// # Errors
-    /// When the engine does not start on this machine.
+    /// If the engine does not start on this machine.
     pub fn new(options: SandboxOptions) -> Result<Self, EngineError> {
         let (engine, has_pool) = engine::start(options.slots, options.optimize)?;
         let linker = state::linker(&engine).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
@@ -158,16 +160,16 @@ impl Sandbox {
         } else {
             Semaphore::MAX_PERMITS
         };
-        let outside = Transport::new(options.network.clone(), &options.trusted_roots);
+        let transport = Transport::new(options.network.clone(), &options.trusted_roots);
         let jobs = options.compile_jobs.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self(Arc::new(Shared {
-            outside,
+            transport,
             cells: Arc::new(CellRunner {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
                 memory: MemoryPool::new(options.memory),
                 buckets: options.buckets.clone(),
-                turns: OnceLock::new(),
+                scheduler: OnceLock::new(),
             }),
             linker,
             cache,
@@ -181,20 +183,20 @@ impl Sandbox {
             options,
             compiled: AtomicU64::new(0),
             from_cache: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
+            definitions_read: AtomicU64::new(0),
         })))
     }
 
-    /// Loads a component: looks at it, compiles it or takes its code from the cache, and reads its definitions.
-    /// `label` is what people call it, such as a file name. Needs a tokio runtime with time.
+    /// Loads a component: checks it, compiles it or takes its code from the cache, and reads its definitions. `label`
+    /// is a display name, such as the file name. Requires a tokio runtime with time enabled.
     ///
     /// # Errors
-    /// [`LoadError`], which says what is wrong with the component; [`LoadError::hint`] says what may help.
+    /// [`LoadError`] with the reason; [`LoadError::hint`] suggests a remedy.
     pub async fn load(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
         self.load_with(label, bytes, &self.0.options.compiler).await
     }
 
-    /// Loads a component that came with the program itself: as [`Sandbox::load`], and compiled in this process.
+    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process.
     ///
     /// # Errors
     /// As [`Sandbox::load`].
@@ -233,10 +235,10 @@ impl Sandbox {
         })))
     }
 
-    /// Loads a component that is a hook, the same way as [`Sandbox::load`] does one with tools.
+    /// Loads a component that is a hook, as [`Sandbox::load`] loads one with tools.
     ///
     /// # Errors
-    /// As [`Sandbox::load`]; [`LoadError::NotAHook`] where it is none.
+    /// As [`Sandbox::load`]; [`LoadError::NotAHook`] if it is not a hook.
     pub async fn load_hook(&self, label: &str, bytes: &[u8]) -> Result<HookComponent, LoadError> {
         let shared = &self.0;
         let compiler = &shared.options.compiler;
@@ -261,16 +263,16 @@ impl Sandbox {
         })))
     }
 
-    /// Why the cache directory is not used, if it is not.
+    /// Returns the reason why the cache directory is not used, if any.
     pub fn cache_error(&self) -> Option<&CacheError> {
         self.0.cache_error.as_ref()
     }
 
-    /// How the kernel confines the processes that compile components: starts one and asks it. `None` where components are
-    /// compiled in this process.
+    /// Starts a compiling process and returns how the kernel confines it. `None` if components are compiled in this
+    /// process.
     ///
     /// # Errors
-    /// When the process does not start or does not answer.
+    /// If the process does not start or does not answer.
     pub async fn compiler_isolation(&self) -> Result<Option<CompilerIsolation>, LoadError> {
         match &self.0.options.compiler {
             Compiler::InProcess => Ok(None),
@@ -280,32 +282,32 @@ impl Sandbox {
         }
     }
 
-    /// Whether calls take their memory from a pool. Without, each costs some 20 microseconds more.
+    /// Returns `true` if calls take their memory from a pool. Without it, each call costs about 20 microseconds more.
     pub fn has_pool(&self) -> bool {
         self.0.has_pool
     }
 
-    /// How often it had to do what takes long.
+    /// Returns the counters of expensive operations.
     pub fn statistics(&self) -> Statistics {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Statistics {
             compiled: of(&self.0.compiled),
             from_cache: of(&self.0.from_cache),
-            asked: of(&self.0.asked),
+            definitions_read: of(&self.0.definitions_read),
         }
     }
 }
 
-/// A component that was looked at and compiled.
+/// A component that was checked and compiled.
 struct Found {
     base: Base,
     linked: InstancePre<CellState>,
-    /// Where the cache keeps what is known of it.
+    /// Name of its cache entries.
     entry: EntryName,
 }
 
 impl Shared {
-    /// Looks at a component that shall be used in a role, compiles it or takes its code from the cache, and links it.
+    /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
     async fn look(
         &self,
         label: &str,
@@ -320,7 +322,7 @@ impl Shared {
                 limit: self.options.max_component_bytes,
             });
         }
-        // Looking at some 30 MiB takes a while, in which the calls of others go on.
+        // Scanning 30 MiB takes a while; it must not block other calls.
         let bytes: Arc<[u8]> = bytes.into();
         let looked_at = bytes.clone();
         let (shape, imports, digest) = off_worker(move || {
@@ -343,7 +345,7 @@ impl Shared {
         Ok(Found {
             base: Base {
                 cells: self.cells.clone(),
-                outside: self.outside.clone(),
+                transport: self.transport.clone(),
                 footprint,
                 identity: Identity {
                     label: label.to_owned(),
@@ -358,7 +360,7 @@ impl Shared {
         })
     }
 
-    /// The machine code of a component, from the cache or the compiler.
+    /// Returns the machine code of a component, from the cache or the compiler.
     async fn code(
         &self,
         label: &str,
@@ -380,7 +382,7 @@ impl Shared {
             .acquire()
             .await
             .expect("the semaphore is never closed");
-        // Somebody else may have compiled the same bytes meanwhile.
+        // Another task may have compiled the same bytes meanwhile.
         if let Some(component) = self.cached(entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
             return Ok(component);
@@ -401,7 +403,7 @@ impl Shared {
         off_worker(move || {
             if let Some(cache) = cache {
                 cache.keep_code(&entry, &code);
-                // Mapped code costs no memory that the system could not take back.
+                // Mapped code costs no memory that the system could not reclaim.
                 if let Some(component) = cache.code(&engine, &entry) {
                     return Ok(component);
                 }
@@ -411,7 +413,7 @@ impl Shared {
         .await
     }
 
-    /// The machine code of a component, if the cache has it.
+    /// Returns the machine code of a component if it is in the cache.
     async fn cached(&self, entry: &EntryName) -> Result<Option<wasmtime::component::Component>, LoadError> {
         let Some(cache) = self.cache.clone() else {
             return Ok(None);
@@ -436,7 +438,7 @@ impl Shared {
         }
     }
 
-    /// How many slots of the pool one cell of the component takes.
+    /// Returns the number of pool slots that one cell of the component takes.
     fn slots_of(&self, component: &wasmtime::component::Component) -> Result<u32, LoadError> {
         let Some(required) = component.resources_required() else {
             return Ok(1);
@@ -458,17 +460,17 @@ impl Shared {
         Ok(slots)
     }
 
-    /// Asks a component what it is, in a cell with nothing granted.
+    /// Reads the definitions of a component, in a cell with nothing granted.
     async fn ask<J: GuestCall>(
         &self,
         pre: &J::World,
         footprint: Footprint,
         job: J,
     ) -> Result<J::Done, LoadError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.definitions_read.fetch_add(1, Ordering::Relaxed);
         let policy = definitions::bare_policy();
-        let outside = self.outside.clone();
-        let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), outside);
+        let transport = self.transport.clone();
+        let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), transport);
         let order = CellRequest {
             pre,
             policy: &policy,
@@ -482,7 +484,7 @@ impl Shared {
     }
 }
 
-/// Does what takes long and never waits on a thread of its own, so that no call waits for it.
+/// Runs blocking work on a separate thread, so that no call waits for it.
 async fn off_worker<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
 ) -> Result<T, LoadError> {
@@ -493,7 +495,7 @@ async fn off_worker<T: Send + 'static>(
     })
 }
 
-/// Finds the export that a role needs, in a version that is known.
+/// Checks that the export required by a role exists in a supported version.
 fn check_contract(role: Role, exports: &[String]) -> Result<(), LoadError> {
     if role.is_among(exports) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A tool of a component under a policy, as the rest of the runtime sees it.
+//! A tool of a component under a policy, as an implementation of `Tool`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Tool for ComponentTool {
         RemainingBudget {
             fuel: Some(limits.fuel),
             call_ms: Some(limits.wall_ms),
-            // Pictures and files come on top of the text of a result.
+            // Pictures and files are added to the text of a result.
             bytes: Some(limits.output),
             ..RemainingBudget::NOTHING
         }
@@ -74,7 +74,7 @@ impl ComponentTool {
                 .collect(),
         };
         let policy = within(&self.policy, cx.observer.left());
-        let order = CellRequest {
+        let request = CellRequest {
             pre: &self.component.pre,
             policy: &policy,
             egress: &self.egress,
@@ -83,21 +83,21 @@ impl ComponentTool {
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();
-        let ended = self.component.base.cells.run(order, Run { call }).await;
+        let ended = self.component.base.cells.run(request, Run { call }).await;
         cx.observer.receipt(ended.receipt);
         match ended.result? {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
             Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
                 tell_people(&*cx.observer, for_people);
                 ToolError::Failed {
-                    message: "the tool failed for a reason that only its log tells".into(),
+                    message: "the tool failed; details are in its log".into(),
                 }
             })),
         }
     }
 }
 
-/// The policy with what the session of the call has left as its limits, where that is less.
+/// Returns the policy with its limits capped by the remaining budget of the session.
 pub(crate) fn within(policy: &Policy, left: RemainingBudget) -> Cow<'_, Policy> {
     let fuel = left.fuel.filter(|left| *left < policy.limits.fuel);
     let wall_ms = [left.wall_ms, left.call_ms].into_iter().flatten().min();
@@ -160,7 +160,7 @@ fn guest_text(error: &GuestError) -> &str {
     }
 }
 
-/// Makes the answer of what the guest returned; its structured part must fit the schema that the tool has for it.
+/// Converts the output of the guest; structured output must match the tool's schema.
 fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Result<ToolOutput, ToolError> {
     let structured = match output.structured {
         None => None,
@@ -172,17 +172,17 @@ fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Resul
 
 fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Result<Value, ToolError> {
     let broken = |what: String| ToolError::Crashed {
-        cause: format!("its structured answer {what}"),
+        cause: format!("its structured output {what}"),
     };
-    let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is no JSON: {e}")))?;
+    let value: Value = serde_json::from_str(text).map_err(|e| broken(format!("is not valid JSON: {e}")))?;
     if inexact_number(text).is_some() {
-        return Err(broken("has a number that cannot be kept as it is".into()));
+        return Err(broken("has a number that cannot be represented exactly".into()));
     }
     if let Some(schema) = schema
         && let Err(mismatches) = schema.validate(&value)
     {
         let reasons: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-        let reasons = format!("does not fit its own schema: {}", reasons.join("; "));
+        let reasons = format!("does not match its own schema: {}", reasons.join("; "));
         let reasons = redactor.text(&reasons).into_owned();
         return Err(broken(failure::cut(reasons, failure::MAX_ERROR_TEXT)));
     }

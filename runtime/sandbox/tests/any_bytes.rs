@@ -1,4 +1,5 @@
-//! Fuzz target for components: any bytes at all are an error or a tool, never a panic. `tests/fuzz` says how it runs.
+//! Fuzz target for components: arbitrary bytes yield an error or a tool, never a panic. `tests/fuzz` describes how to
+//! run it.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +20,7 @@ use support::{Probe, call, only_tool, sandbox};
 use toolcell_core::{Limits, Policy, Tool};
 use toolcell_sandbox::{Component, Sandbox};
 
-/// Few calls of mutants may take long: some loop.
+/// Short limits, because some mutants loop.
 fn policy() -> Policy {
     Policy {
         limits: Limits {
@@ -32,8 +33,8 @@ fn policy() -> Policy {
     }
 }
 
-/// Components to start from: a tool as often as all others together, because its mutants come furthest, and every attack
-/// that is small.
+/// Components to start from: a tool as often as all others together, because its mutants pass the most checks, and
+/// every small attack.
 fn seeds() -> Vec<Vec<u8>> {
     let tool = Probe::default().build();
     let corpus = Path::new(concat!(
@@ -55,7 +56,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// How a component ends that is loaded and, where that goes well, called.
+/// Returns the result of loading a component and, on success, calling it.
 async fn end(sandbox: &Sandbox, bytes: &[u8]) -> String {
     match sandbox.load("mutant", bytes).await {
         Ok(component) => match call(&*first_tool(&component)).await.0 {
@@ -70,7 +71,7 @@ async fn end(sandbox: &Sandbox, bytes: &[u8]) -> String {
     }
 }
 
-/// A mutant may have more tools than one.
+/// A mutant may have several tools.
 fn first_tool(component: &Component) -> Arc<dyn Tool> {
     match component.definitions().len() {
         1 => only_tool(component, policy()),
@@ -78,7 +79,7 @@ fn first_tool(component: &Component) -> Arc<dyn Tool> {
     }
 }
 
-/// Panics inside of the compiler are caught there, and would go unseen.
+/// Panics inside of the compiler are caught there, and would be missed.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 fn watched() -> (Sandbox, tokio::runtime::Runtime) {
@@ -90,14 +91,14 @@ fn watched() -> (Sandbox, tokio::runtime::Runtime) {
 }
 
 #[test]
-fn fuzz_no_bytes_at_all_make_the_host_panic() {
+fn fuzz_arbitrary_bytes_never_make_the_host_panic() {
     let (sandbox, runtime) = watched();
     let tried = Target::new("component", 1_500).seeds(seeds()).run(|bytes| {
         let end = runtime.block_on(end(&sandbox, bytes));
         assert_eq!(PANICS.swap(0, Ordering::Relaxed), 0, "a panic, see above");
         end
     });
-    // The mutants are neither all refused at the door nor all harmless.
+    // The mutants are neither all rejected early nor all harmless.
     let ends: Vec<&String> = tried.outcomes.keys().collect();
     assert!(ends.len() >= 6, "{ends:?}");
     assert!(ends.iter().any(|end| *end == "answers"), "{ends:?}");
@@ -105,7 +106,7 @@ fn fuzz_no_bytes_at_all_make_the_host_panic() {
 }
 
 #[test]
-fn every_cut_of_a_tool_is_refused_or_runs_without_a_panic() {
+fn every_truncated_tool_is_refused_or_runs_without_a_panic() {
     let (sandbox, runtime) = watched();
     let tool = Probe::default().build();
     for cut in 0..tool.len() {

@@ -1,4 +1,4 @@
-//! Every attack of the corpus, each a test of its own, ends as its manifest says, and the next call goes well.
+//! Every attack of the corpus, each as a separate test, ends as its manifest states, and the next call succeeds.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use support::{Probe, TYPES, call, load, only_tool, sandbox};
 use toolcell_core::{Limit, Limits, Policy, ToolError, ToolOutput};
 use toolcell_sandbox::{LoadError, Sandbox};
 
-/// Small enough that each attack ends in a moment.
+/// Small limits, so that each attack ends quickly.
 fn policy() -> Policy {
     Policy {
         limits: Limits {
@@ -28,7 +28,7 @@ fn policy() -> Policy {
     }
 }
 
-/// How an attack ended.
+/// Result of an attack.
 #[derive(Debug)]
 enum End {
     Load(LoadError),
@@ -42,7 +42,7 @@ fn corpus() -> &'static Path {
     ))
 }
 
-/// The attack as a tool: nested where it exports a function to call, spliced where it strikes while it is loaded.
+/// Wraps the attack as a tool: nested if it exports a function to call, spliced if it attacks during loading.
 fn wrapped(name: &str, text: &str) -> Vec<u8> {
     match name {
         "a23_no_exports" | "a24_core_module" => return wat::parse_str(text).unwrap(),
@@ -58,7 +58,7 @@ fn wrapped(name: &str, text: &str) -> Vec<u8> {
         .build();
     }
     let nested = text.replacen("(component", "(component $attack", 1);
-    // The type of `run`, what it is lowered to, and how it is called.
+    // The type of `run`, its lowering, and the call.
     let (kind, lowered, call) = if text.contains("(result (list string))") {
         ("(result (list string))", "(param i32)", RETURNING)
     } else if text.contains("(result string)") {
@@ -93,7 +93,7 @@ fn wrapped(name: &str, text: &str) -> Vec<u8> {
     } else {
         ""
     };
-    // A component cannot call into its own parts, so that the attack and the tool stand side by side.
+    // A component cannot call its own parts, so that the attack and the tool are separate parts.
     let text = format!(
         r#"(component {TYPES}
             (component $helper
@@ -111,7 +111,7 @@ fn wrapped(name: &str, text: &str) -> Vec<u8> {
     wat::parse_str(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// Calls an attack that returns a string or a list, and passes its first two words on as the answer.
+/// Calls an attack that returns a string or a list, and returns its first two words.
 const RETURNING: &str =
     "(call $attack (i32.const 256)) (call $text (i32.load (i32.const 256)) (i32.load (i32.const 260)))";
 
@@ -123,10 +123,10 @@ async fn attack(sandbox: &Sandbox, name: &str) -> End {
     };
     let tool = only_tool(&component, policy());
     let mut ends = Vec::new();
-    // What one call did to its instance is nothing to the next.
+    // Effects of one call on its instance do not affect the next.
     for _ in 0..2 {
-        let (result, heard) = call(&*tool).await;
-        let receipt = heard.receipt();
+        let (result, observed) = call(&*tool).await;
+        let receipt = observed.receipt();
         assert!(
             receipt.peak_memory <= policy().limits.memory,
             "{name}: {receipt:?}"
@@ -137,9 +137,9 @@ async fn attack(sandbox: &Sandbox, name: &str) -> End {
     End::Call(ends.remove(0))
 }
 
-/// Whether an end is what the manifest calls by one of its words.
+/// Returns `true` if a result matches one of the words in the manifest.
 fn is(end: &End, expected: &str) -> bool {
-    // What strikes at instantiation strikes when the definitions are read.
+    // Attacks during instantiation occur when the definitions are read.
     let error = match end {
         End::Load(LoadError::Definitions { error }) | End::Call(Err(error)) => Some(error),
         _ => None,
@@ -154,8 +154,8 @@ fn is(end: &End, expected: &str) -> bool {
         "stack-overflow" => matches!(limit, Some(Limit::Stack(_))),
         "memory-limit" => matches!(limit, Some(Limit::Memory(_))),
         "handle-limit" => matches!(limit, Some(Limit::Handles(_))),
-        // Inside of a composed component the strings are copied into the memory of the caller first, which can fill up.
-        // `limits.rs` has the same attacks straight at the host, where they end in the output limit alone.
+        // Inside of a composed component the strings are copied to the memory of the caller first, which can overflow.
+        // `limits.rs` has the same attacks directly against the host, where only the output limit applies.
         "output-limit" => matches!(limit, Some(Limit::Output(_) | Limit::Memory(_))),
         "table-limit" => {
             matches!(end, End::Load(LoadError::TooComplex { .. }))
@@ -177,7 +177,7 @@ fn is(end: &End, expected: &str) -> bool {
     }
 }
 
-/// The words of the manifest for how an attack may end.
+/// Returns the permitted results according to the manifest.
 fn expectations(entry: &Value) -> Vec<String> {
     let text = entry["expect"].as_str().unwrap();
     let words = match text {
@@ -209,13 +209,13 @@ async fn ends_as_its_manifest_says(name: &str) {
         expected.iter().any(|word| is(&end, word)),
         "{name} should end in {expected:?}, and ended in {end:?}"
     );
-    let (answer, heard) = call(&*good).await;
+    let (answer, observed) = call(&*good).await;
     assert_eq!(answer, Ok(ToolOutput::text("{}")), "after {name}");
-    assert_eq!(heard.receipt().bytes_in, 2);
+    assert_eq!(observed.receipt().bytes_in, 2);
 }
 
-/// One test for each attack. A name that the manifest does not have fails; one that it has and that is missing here
-/// fails in `every_attack_of_the_manifest_is_a_test`.
+/// One test for each attack. A name that is missing in the manifest fails; one that is missing here fails in
+/// `every_attack_of_the_manifest_is_a_test`.
 macro_rules! attacks {
     ($($name:ident)*) => {
         const ATTACKS: &[&str] = &[$(stringify!($name)),*];

@@ -1,5 +1,4 @@
-//! The cache of compiled code: a second start compiles nothing, and nothing in it is trusted that was not written by
-//! this user.
+//! The cache of compiled code: a second start compiles nothing, and entries not written by this user are never trusted.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +26,7 @@ fn with_cache(dir: &Path, optimize: bool) -> Sandbox {
     .unwrap()
 }
 
-/// One start of a process: loads the probe, calls it, says what it had to do for that.
+/// Simulates one start of a process: loads the probe, calls it, and returns the statistics.
 async fn start(dir: &Path) -> Statistics {
     let sandbox = with_cache(dir, false);
     assert!(sandbox.cache_error().is_none(), "{:?}", sandbox.cache_error());
@@ -40,12 +39,12 @@ async fn start(dir: &Path) -> Statistics {
 const COMPILED: Statistics = Statistics {
     compiled: 1,
     from_cache: 0,
-    asked: 1,
+    definitions_read: 1,
 };
 const CACHED: Statistics = Statistics {
     compiled: 0,
     from_cache: 1,
-    asked: 0,
+    definitions_read: 0,
 };
 
 fn entry(dir: &Path, extension: &str) -> PathBuf {
@@ -58,7 +57,7 @@ fn entry(dir: &Path, extension: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_second_start_compiles_nothing_and_asks_nothing() {
+async fn second_start_compiles_and_reads_nothing() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("deep/cache");
     assert_eq!(start(&dir).await, COMPILED);
@@ -70,7 +69,7 @@ async fn a_second_start_compiles_nothing_and_asks_nothing() {
 }
 
 #[tokio::test]
-async fn other_settings_of_the_compiler_are_other_entries() {
+async fn other_compiler_settings_are_other_entries() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("cache");
     assert_eq!(start(&dir).await, COMPILED);
@@ -80,7 +79,7 @@ async fn other_settings_of_the_compiler_are_other_entries() {
 }
 
 #[tokio::test]
-async fn an_entry_with_any_bit_changed_is_compiled_again() {
+async fn entry_with_any_changed_bit_is_compiled_again() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("cache");
     start(&dir).await;
@@ -95,13 +94,17 @@ async fn an_entry_with_any_bit_changed_is_compiled_again() {
         fs::write(&code, &bad).unwrap();
         fs::set_permissions(&code, fs::Permissions::from_mode(0o600)).unwrap();
         let statistics = start(&dir).await;
-        assert_eq!((statistics.compiled, statistics.asked), (1, 0), "bit {bit}");
+        assert_eq!(
+            (statistics.compiled, statistics.definitions_read),
+            (1, 0),
+            "bit {bit}"
+        );
         assert_eq!(fs::read(&code).unwrap(), good, "it is written anew");
     }
 }
 
 #[tokio::test]
-async fn whatever_else_is_wrong_with_an_entry_it_is_written_anew() {
+async fn invalid_entry_is_written_anew() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("cache");
     start(&dir).await;
@@ -147,11 +150,11 @@ async fn entries_of_another_key_are_not_used() {
         fs::copy(&name, ours.join(name.file_name().unwrap())).unwrap();
     }
     let statistics = start(&ours).await;
-    assert_eq!((statistics.compiled, statistics.asked), (1, 1));
+    assert_eq!((statistics.compiled, statistics.definitions_read), (1, 1));
 }
 
 #[tokio::test]
-async fn a_directory_that_others_can_write_to_is_not_used() {
+async fn directory_writable_by_others_is_not_used() {
     let home = tempfile::tempdir().unwrap();
     let open = home.path().join("open");
     fs::create_dir(&open).unwrap();
@@ -173,7 +176,7 @@ async fn a_directory_that_others_can_write_to_is_not_used() {
             "{dir:?}: {:?}",
             sandbox.cache_error()
         );
-        // It works all the same, and leaves nothing there.
+        // The sandbox still works, and writes nothing there.
         load(&sandbox, &Probe::default()).await.unwrap();
         assert_eq!(sandbox.statistics(), COMPILED);
     }
@@ -182,7 +185,7 @@ async fn a_directory_that_others_can_write_to_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_starts_at_once_agree_on_one_key_and_one_entry() {
+async fn concurrent_starts_agree_on_one_key_and_one_entry() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("cache");
     let mut starts = tokio::task::JoinSet::new();

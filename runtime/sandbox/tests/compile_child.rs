@@ -1,7 +1,7 @@
-//! Components that are made to exhaust a compiler are compiled in a process that may be exhausted.
+//! Components crafted to exhaust the compiler are compiled in a limited process.
 //!
-//! This binary is its own child: started with the argument `compile-child` it compiles, as a program that embeds the
-//! sandbox does. Therefore it has a `main` of its own.
+//! This binary is its own child: started with the argument `compile-child` it compiles, like a program that embeds the
+//! sandbox. Therefore it has its own `main`.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use toolcell_sandbox::{
 
 const CHILD: &str = "compile-child";
 
-/// Ways to end that a defect of the compiler would bring about.
+/// Ways to end that simulate a defect of the compiler.
 const PANICS: &str = "panics";
 const ABORTS: &str = "aborts";
 
@@ -42,19 +42,19 @@ fn main() -> ExitCode {
         )*};
     }
     run! {
-        a_component_compiled_in_a_child_runs
+        component_compiled_in_a_child_runs
         what_the_child_refuses_is_said_as_if_there_were_no_child
         memory_beyond_the_limit_ends_the_child_and_not_the_parent
         processor_time_beyond_the_limit_ends_the_child
         wall_time_beyond_the_limit_ends_the_child
         code_is_accepted_up_to_its_limit_and_refused_beyond
-        a_child_that_is_no_compiler_is_an_error
-        a_panic_of_the_compiler_is_an_error_of_the_component
+        child_that_is_no_compiler_is_an_error
+        panic_of_the_compiler_is_an_error_of_the_component
         memory_that_the_system_refuses_is_the_limit_of_memory
-        a_child_gives_up_what_compiling_does_not_need
-        a_child_says_how_the_kernel_confines_it
-        a_child_does_not_outlive_its_parent
-        a_trusted_component_needs_no_child
+        child_gives_up_what_compiling_does_not_need
+        child_says_how_the_kernel_confines_it
+        child_does_not_outlive_its_parent
+        trusted_component_needs_no_child
     }
     ExitCode::SUCCESS
 }
@@ -81,8 +81,8 @@ fn sandbox(command: CompileCommand, limits: CompileLimits) -> Sandbox {
     .unwrap()
 }
 
-/// A tool that takes the compiler seconds and hundreds of megabytes: as many functions as the shape may have, each of
-/// them with work in it.
+/// A tool that takes the compiler seconds and hundreds of megabytes: as many functions as the preflight check accepts,
+/// each with work in it.
 fn heavy() -> Probe {
     let body = "(local.set 0 (i32.add (local.get 0) (i32.mul (local.get 0) (i32.const 3))))".repeat(40);
     Probe {
@@ -91,7 +91,7 @@ fn heavy() -> Probe {
     }
 }
 
-/// Bytes of memory of this process, as Linux counts them.
+/// Returns the resident memory of this process in bytes, as counted by Linux.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
@@ -100,7 +100,7 @@ fn resident() -> u64 {
     })
 }
 
-async fn a_component_compiled_in_a_child_runs() {
+async fn component_compiled_in_a_child_runs() {
     let sandbox = sandbox(own_child(), CompileLimits::default());
     let component = load(&sandbox, &Probe::default()).await.unwrap();
     call(&*only_tool(&component, Default::default())).await.0.unwrap();
@@ -143,7 +143,7 @@ async fn memory_beyond_the_limit_ends_the_child_and_not_the_parent() {
     assert_eq!(error, LoadError::CompileLimit { limit });
     let grown = resident().saturating_sub(before);
     assert!(grown < 20 << 20, "the parent grew by {grown} bytes");
-    // What is modest compiles under the same limit.
+    // A modest component compiles under the same limit.
     assert!(load(&sandbox, &Probe::default()).await.is_ok());
 }
 
@@ -177,7 +177,7 @@ async fn code_is_accepted_up_to_its_limit_and_refused_beyond() {
             },
         )
     };
-    // The exact size is the engine's own; it is found by trying.
+    // The exact size depends on the engine; it is determined by trying.
     let fits = async |n| load(&with(n), &Probe::default()).await;
     let (mut small, mut large) = (1_u64, 1 << 20);
     assert!(fits(large).await.is_ok());
@@ -195,12 +195,12 @@ async fn code_is_accepted_up_to_its_limit_and_refused_beyond() {
     assert!(fits(large).await.is_ok() && fits(large - 1).await.is_err());
 }
 
-async fn a_child_that_is_no_compiler_is_an_error() {
+async fn child_that_is_no_compiler_is_an_error() {
     for (program, words) in [
         ("/nonexistent/compiler", "does not start"),
         ("/bin/false", "ended early"),
         ("/bin/true", "ended early"),
-        // Says back what it is told, which is no answer.
+        // Echoes its input, which is not a valid response.
         ("/bin/cat", "ended early"),
     ] {
         let command = CompileCommand {
@@ -217,7 +217,7 @@ async fn a_child_that_is_no_compiler_is_an_error() {
     }
 }
 
-async fn a_panic_of_the_compiler_is_an_error_of_the_component() {
+async fn panic_of_the_compiler_is_an_error_of_the_component() {
     let sandbox = sandbox(child_that(PANICS), CompileLimits::default());
     let error = load(&sandbox, &Probe::default()).await.unwrap_err();
     let reason = "the compiler failed unexpectedly".to_owned();
@@ -233,10 +233,10 @@ async fn memory_that_the_system_refuses_is_the_limit_of_memory() {
     assert_eq!(error, LoadError::CompileLimit { limit });
 }
 
-/// A child that was told what to do and waits for a component of ten bytes.
+/// Request to a child that then waits for a component of ten bytes.
 const WAITING: &str = r#"{"size":10,"optimize":false,"memory":1000000000,"cpu_seconds":7}"#;
 
-/// Asks again and again, as something else has to happen first.
+/// Polls a condition that depends on another process.
 fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1_000 {
         if let Some(answer) = ask() {
@@ -247,7 +247,7 @@ fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     panic!("{what} did not happen");
 }
 
-async fn a_child_gives_up_what_compiling_does_not_need() {
+async fn child_gives_up_what_compiling_does_not_need() {
     if !cfg!(target_os = "linux") {
         println!("test skipped: only Linux shows the limits of another process");
         return;
@@ -283,10 +283,10 @@ async fn a_child_gives_up_what_compiling_does_not_need() {
     );
 }
 
-async fn a_child_says_how_the_kernel_confines_it() {
+async fn child_says_how_the_kernel_confines_it() {
     let sandbox = sandbox(own_child(), CompileLimits::default());
     let isolation = sandbox.compiler_isolation().await.unwrap().unwrap();
-    // Linux says of a process whether its system calls are filtered; what the child says of itself is compared with it.
+    // Linux reports whether the system calls of a process are filtered, which is compared with the child's own report.
     let mut child = Command::new(std::env::current_exe().unwrap())
         .arg(CHILD)
         .stdin(Stdio::piped())
@@ -298,7 +298,7 @@ async fn a_child_says_how_the_kernel_confines_it() {
     if cfg!(target_os = "linux") {
         let path = format!("/proc/{}/status", child.id());
         let status = until("the child confines itself", || {
-            // The second thread is started when nothing is left to give up.
+            // The second thread is started after all rights were dropped.
             std::fs::read_to_string(&path)
                 .ok()
                 .filter(|status| status.contains("Threads:\t2"))
@@ -319,13 +319,13 @@ async fn a_child_says_how_the_kernel_confines_it() {
     assert_eq!(inside.compiler_isolation().await.unwrap(), None);
 }
 
-async fn a_child_does_not_outlive_its_parent() {
+async fn child_does_not_outlive_its_parent() {
     if !cfg!(target_os = "linux") {
         println!("test skipped: whether a process is there is read in /proc");
         return;
     }
-    // A shell between us and the child. Its input stays open when the shell is gone, so that only the loss of its parent
-    // can end the child.
+    // A shell between this process and the child. Its input stays open when the shell exits, so that only the loss of
+    // its parent can end the child.
     let script = format!("exec 3<&0; \"$0\" {CHILD} <&3 >/dev/null & echo $!; wait");
     let mut shell = Command::new("/bin/sh")
         .args(["-c", &script])
@@ -347,7 +347,7 @@ async fn a_child_does_not_outlive_its_parent() {
     };
     until("the child confines itself", || {
         let status = std::fs::read_to_string(&status).unwrap_or_default();
-        // The second thread is the one that watches.
+        // The second thread is the watcher.
         status.contains("Threads:\t2").then_some(())
     });
     assert!(alive());
@@ -357,12 +357,12 @@ async fn a_child_does_not_outlive_its_parent() {
     drop(input);
 }
 
-async fn a_trusted_component_needs_no_child() {
-    let nobody = CompileCommand {
+async fn trusted_component_needs_no_child() {
+    let missing = CompileCommand {
         program: "/nonexistent/compiler".into(),
         args: Vec::new(),
     };
-    let sandbox = sandbox(nobody, CompileLimits::default());
+    let sandbox = sandbox(missing, CompileLimits::default());
     let bytes = Probe::default().build();
     assert!(sandbox.load_trusted("probe", &bytes).await.is_ok());
 }

@@ -1,6 +1,6 @@
-//! Many hostile calls at once: the host's memory stays flat and the calls of others go on.
+//! Many concurrent hostile calls: host memory stays flat and other calls proceed.
 //!
-//! One test in a binary of its own, because it measures the whole process.
+//! One test in its own binary, because it measures the whole process.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,13 +22,13 @@ use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// Of one call.
+/// Memory limit of one call.
 const MEMORY: u64 = 16 * MIB;
 
-/// Of all calls together.
+/// Memory limit of all calls in total.
 const BUDGET: u64 = 64 * MIB;
 
-/// What the host may take beside the memory of guests.
+/// Host memory allowed in addition to the memory of guests.
 const OVERHEAD: u64 = 32 * MIB;
 
 fn policy(fuel: u64) -> Policy {
@@ -43,14 +43,14 @@ fn policy(fuel: u64) -> Policy {
     }
 }
 
-/// Bytes of memory of this process: the line `VmRSS: 1234 kB` of proc_pid_status(5).
+/// Returns the resident memory of this process in bytes: the line `VmRSS: 1234 kB` of proc_pid_status(5).
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A thread that looks at the memory of this process all the time, and remembers the most.
+/// A thread that samples the memory of this process and records the maximum.
 struct Watch {
     peak: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ const LOG: &str = r#"(import "toolcell:tool/log@0.1.0" (instance $log
     (core func $write (canon lower (func $log "write") (memory $memory)))
     (core instance $log-core (export "write" (func $write)))"#;
 
-/// One tool for each way to take what is not one's own.
+/// Returns one tool for each way to exhaust resources.
 async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
     let body = |run: &str| Probe {
         module: "(table $t 10 funcref) (func $forever (result i32) (i32.add (i32.const 1) (call $forever)))"
@@ -97,13 +97,13 @@ async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
         ..Probe::default()
     };
     let probes = [
-        // Touches all the memory it can get, and traps.
+        // Touches all available memory, and traps.
         body(
             "(loop $more (drop (memory.grow (i32.const 16)))
                (memory.fill (i32.const 65536) (i32.const 1) (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 65536)))
                (br_if $more (i32.lt_u (memory.size) (i32.const 240)))) unreachable",
         ),
-        // Returns more than it may.
+        // Returns more than its limit.
         body("(drop (memory.grow (i32.const 120))) (call $text (i32.const 65536) (i32.const 7000000))"),
         // Returns one megabyte ten thousand times.
         Probe {
@@ -124,7 +124,7 @@ async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
         body("(loop $more (br_if $more (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)))) unreachable"),
         body("(loop br 0) unreachable"),
         body("unreachable"),
-        // Makes handles without end.
+        // Creates handles without end.
         Probe {
             items: HANDLES.into(),
             with: "(with \"made\" (instance $made))".into(),
@@ -144,7 +144,7 @@ async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
             ..Probe::default()
         },
     ];
-    // Make the host hold what it will: headers, requests, bodies, listings, lists to wait for, random bytes.
+    // Make the host allocate: headers, requests, bodies, listings, poll lists, random bytes.
     let hoards = [
         hoard::headers(1_000),
         hoard::methods(100),
@@ -165,7 +165,7 @@ async fn hostile(sandbox: &Sandbox, directory: &Path) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// Runs the tools in turns, so many at a time. Each call fails, and no memory of one is larger than it may be.
+/// Runs the tools in rotation with limited concurrency. Each call fails, and none exceeds its memory limit.
 async fn run_all(tools: &[Arc<dyn Tool>], times: usize, at_once: usize) {
     let mut running = tokio::task::JoinSet::new();
     let check =
@@ -176,8 +176,8 @@ async fn run_all(tools: &[Arc<dyn Tool>], times: usize, at_once: usize) {
         }
         let tool = tools[i % tools.len()].clone();
         running.spawn(async move {
-            let (result, heard) = call(&*tool).await;
-            heard.receipt().peak_memory <= MEMORY && result.is_err()
+            let (result, observed) = call(&*tool).await;
+            observed.receipt().peak_memory <= MEMORY && result.is_err()
         });
     }
     while let Some(ended) = running.join_next().await {
@@ -192,7 +192,7 @@ async fn memory_stays_flat_while_a_thousand_hostile_calls_run(sandbox: &Sandbox)
         std::fs::write(directory.path().join(format!("{i:0200}")), "").unwrap();
     }
     let tools = hostile(sandbox, directory.path()).await;
-    // Once around, so that what is made once is there.
+    // One round, so that one-time allocations have happened.
     run_all(&tools, tools.len(), 1).await;
     for (at_once, limit) in [(1, MEMORY), (16, BUDGET)] {
         let before = resident();
@@ -210,11 +210,11 @@ async fn memory_stays_flat_while_a_thousand_hostile_calls_run(sandbox: &Sandbox)
     }
 }
 
-/// The middle of the times of 100 calls.
+/// Returns the median time of 100 calls.
 async fn median(tool: &Arc<dyn Tool>) -> Duration {
     let mut times = Vec::new();
     for _ in 0..100 {
-        // From a task of its own, as calls come in a server.
+        // In a separate task, like calls in a server.
         let tool = tool.clone();
         let began = Instant::now();
         let answer = tokio::spawn(async move { call(&*tool).await.0 }).await.unwrap();
@@ -225,7 +225,7 @@ async fn median(tool: &Arc<dyn Tool>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The best of several times 100 calls: what the calls take when nobody else on the machine disturbs them.
+/// Returns the minimum of several medians, to exclude disturbances by other work on the machine.
 async fn best(tool: &Arc<dyn Tool>, times: u32) -> Duration {
     let mut best = Duration::MAX;
     for _ in 0..times {
@@ -248,10 +248,10 @@ async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) 
         let looping = looping.clone();
         crowd.spawn(async move { call(&*looping).await.0 });
     }
-    // Until each of them had the processor once: from then on they are known to be long.
+    // Until each of them was scheduled once: from then on they are known to be long.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    // Both sides are measured in the same way, on the same machine, in the same seconds. Other work on the machine can
-    // disturb every one of some hundreds of calls; what the scheduler of calls does, it does to all of them.
+    // Both sides are measured in the same way, on the same machine, at the same time. Other work on the machine can
+    // disturb every one of some hundreds of calls; effects of the scheduler apply to all of them.
     let among = best(&echo, 10).await;
     assert_eq!(crowd.len(), 200, "they all run");
     assert!(crowd.try_join_next().is_none(), "they all run");
@@ -266,7 +266,7 @@ async fn calls_of_others_take_twice_their_usual_time_at_most(sandbox: &Sandbox) 
 
 /// One test, because it measures the whole process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_crowd_of_hostile_calls_neither_fills_the_memory_nor_stops_the_calls_of_others() {
+async fn hostile_calls_neither_fill_memory_nor_block_other_calls() {
     if !Path::new("/proc/self/status").exists() {
         println!("this system does not say how much memory a process has");
         return;

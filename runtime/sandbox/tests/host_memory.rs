@@ -1,4 +1,4 @@
-//! What the host holds for a guest is memory of its call.
+//! Host memory held for a guest counts as memory of its call.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use toolcell_core::{Limit, Limits, Policy, Receipt, ToolError};
 const KIB: u64 = 1 << 10;
 const PAGE: u64 = 64 * KIB;
 
-/// What an object of headers costs.
+/// Price of a headers object.
 const FIELDS: u64 = 192 * KIB;
 
 async fn run(probe: &Probe, memory: u64, grants: &[String]) -> (Result<(), ToolError>, Receipt) {
@@ -28,8 +28,8 @@ async fn run(probe: &Probe, memory: u64, grants: &[String]) -> (Result<(), ToolE
             .unwrap()
             .grants,
     };
-    let (result, heard) = call(&*only_tool(&component, policy)).await;
-    (result.map(drop), heard.receipt().clone())
+    let (result, observed) = call(&*only_tool(&component, policy)).await;
+    (result.map(drop), observed.receipt().clone())
 }
 
 fn stopped(memory: u64) -> Result<(), ToolError> {
@@ -39,7 +39,7 @@ fn stopped(memory: u64) -> Result<(), ToolError> {
 }
 
 #[tokio::test]
-async fn objects_of_the_host_count_up_to_the_memory_limit() {
+async fn host_objects_beyond_the_memory_limit_end_the_call() {
     let memory = 2 * PAGE + 10 * FIELDS;
     let (result, receipt) = run(&hoard::headers(10), memory, &[]).await;
     assert_eq!(result, Ok(()));
@@ -74,7 +74,7 @@ async fn every_kind_of_hoard_ends_with_the_memory_limit() {
 }
 
 #[tokio::test]
-async fn a_little_of_each_is_granted() {
+async fn moderate_use_of_each_kind_is_allowed() {
     let directory = tempfile::tempdir().unwrap();
     let grants = [format!("read={}", directory.path().display())];
     for (name, probe) in [

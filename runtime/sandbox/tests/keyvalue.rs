@@ -1,4 +1,4 @@
-//! Components that import `wasi:keyvalue`: without a grant, without a store, and with a store that does not answer.
+//! Components that import `wasi:keyvalue`: without a grant, without a store, and with an unresponsive store.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,14 +10,14 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Heard, Probe, call, load, only_tool};
+use support::{Observed, Probe, call, load, only_tool};
 use toolcell_core::policy::BucketGrant;
 use toolcell_core::{
     BoxFuture, Bucket, Content, KeyValueError, KeyValueStore, Limit, Policy, ToolError, ToolOutput,
 };
 use toolcell_sandbox::{Ability, Sandbox, SandboxOptions};
 
-/// Opens the bucket `a` and answers with two bytes: whether that failed, and with which error.
+/// Opens the bucket `a` and returns two bytes: the result and the error code.
 fn opening() -> Probe {
     Probe {
         items: r#"(import "wasi:keyvalue/store@0.2.0-draft" (instance $kv
@@ -40,11 +40,11 @@ fn opening() -> Probe {
     }
 }
 
-/// `result.error` and `error.no-such-store`, `error.access-denied`.
+/// Encoding of `result.error` with `error.no-such-store`.
 const NO_SUCH_STORE: &[u8] = &[1, 0];
 const ACCESS_DENIED: &[u8] = &[1, 1];
 
-/// A store that never answers.
+/// A store that never responds.
 struct Silent;
 
 impl KeyValueStore for Silent {
@@ -53,7 +53,7 @@ impl KeyValueStore for Silent {
     }
 }
 
-async fn run(policy: Policy) -> (Result<ToolOutput, ToolError>, Heard) {
+async fn run(policy: Policy) -> (Result<ToolOutput, ToolError>, Observed) {
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 4,
         optimize: false,
@@ -84,11 +84,11 @@ fn bytes(result: Result<ToolOutput, ToolError>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn every_bucket_is_denied_and_noted_without_a_grant() {
+async fn bucket_without_grant_is_denied_and_recorded_for_components() {
     for policy in [Policy::default(), granting("b")] {
-        let (result, heard) = run(policy).await;
+        let (result, observed) = run(policy).await;
         assert_eq!(bytes(result), ACCESS_DENIED);
-        let receipt = heard.receipt();
+        let receipt = observed.receipt();
         let [denial] = &receipt.denials[..] else {
             panic!("{receipt:?}")
         };
@@ -99,19 +99,19 @@ async fn every_bucket_is_denied_and_noted_without_a_grant() {
 }
 
 #[tokio::test]
-async fn a_host_without_a_store_has_no_bucket_whatever_is_granted() {
+async fn without_a_host_store_no_bucket_exists() {
     let component = load(&support::sandbox(), &opening()).await.unwrap();
-    let (result, heard) = call(&*only_tool(&component, granting("a"))).await;
+    let (result, observed) = call(&*only_tool(&component, granting("a"))).await;
     assert_eq!(bytes(result), NO_SUCH_STORE);
-    assert_eq!(heard.receipt().denials, []);
+    assert_eq!(observed.receipt().denials, []);
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_does_not_hold_the_call() {
+async fn unresponsive_store_does_not_block_the_call() {
     let mut policy = granting("a");
     policy.limits.wall_ms = 50;
-    let (result, heard) = run(policy).await;
+    let (result, observed) = run(policy).await;
     let limit = Limit::WallTimeMs(50);
     assert_eq!(result, Err(ToolError::Limit { limit }));
-    assert!(heard.receipt().wall_us >= 50_000);
+    assert!(observed.receipt().wall_us >= 50_000);
 }

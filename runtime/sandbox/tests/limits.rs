@@ -1,4 +1,4 @@
-//! Every limit of a call, on both sides of its edge, and what a call leaves behind.
+//! Both sides of every limit of a call, and the effects a call leaves behind.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Ear, Probe, call, call_of, listening, load, only_tool, run, sandbox};
+use support::{Probe, RecordingObserver, call, call_of, load, observed_context, only_tool, run, sandbox};
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
 use toolcell_core::{CallContext, Limit, Limits, Policy, RemainingBudget, ToolError, ToolOutput};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
@@ -35,12 +35,12 @@ const DONE: &str = "(call $text (i32.const 0) (i32.const 0))";
 async fn arguments_and_context_reach_the_guest_and_are_counted() {
     let component = load(&sandbox(), &Probe::default()).await.unwrap();
     let tool = only_tool(&component, Policy::default());
-    let (mut context, ear) = listening();
+    let (mut context, observer) = observed_context();
     context.values.insert("session".into(), json!("s1"));
     let result = tool.call(call_of(json!({"a": "é"})), context).await;
     assert_eq!(result, Ok(ToolOutput::text(r#"{"a":"é"}"#)));
-    let heard = ear.heard();
-    let receipt = heard.receipt();
+    let observed = observer.observed();
+    let receipt = observed.receipt();
     assert_eq!(
         receipt.bytes_in,
         10 + "session".len() as u64 + r#""s1""#.len() as u64
@@ -54,35 +54,35 @@ async fn arguments_and_context_reach_the_guest_and_are_counted() {
 }
 
 #[tokio::test]
-async fn the_same_call_uses_the_same_fuel_and_that_fuel_suffices_and_less_does_not() {
+async fn fuel_is_deterministic_and_exactly_enough() {
     let probe = Probe::running(&format!(
         "(local.set $i (i32.const 1000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
     ));
     let component = load(&sandbox(), &probe).await.unwrap();
     let mut used = Vec::new();
     for _ in 0..2 {
-        let (result, heard) = call(&*only_tool(&component, Policy::default())).await;
+        let (result, observed) = call(&*only_tool(&component, Policy::default())).await;
         result.unwrap();
-        used.push(heard.receipt().fuel);
+        used.push(observed.receipt().fuel);
     }
     assert_eq!(used[0], used[1]);
     let fuel = used[0];
     assert!(fuel > 3_000, "{fuel}");
     let with = |fuel| only_tool(&component, limited(|l| l.fuel = fuel));
     assert!(call(&*with(fuel)).await.0.is_ok());
-    // The tank is looked at where functions and loops begin, so that the last few instructions are free.
+    // Fuel is checked at the start of functions and loops, so that the last few instructions are free.
     let too_little = fuel - 100;
-    let (result, heard) = call(&*with(too_little)).await;
+    let (result, observed) = call(&*with(too_little)).await;
     assert_eq!(result, stopped_by(Limit::Fuel(too_little)));
-    assert!(heard.receipt().fuel <= fuel);
+    assert!(observed.receipt().fuel <= fuel);
 }
 
-/// What one call of a tool that counts to a thousand uses. It changes with the engine and with nothing else: not with the
-/// process, the machine, the load or the optimisation.
+/// Fuel of one call of a tool that counts to a thousand. It depends only on the engine: not on the process, the
+/// machine, the load or the optimisation.
 const FUEL_OF_A_THOUSAND: u64 = 5_241;
 
 #[tokio::test]
-async fn a_call_uses_the_same_fuel_in_every_process_and_however_it_was_compiled() {
+async fn fuel_does_not_depend_on_process_or_optimisation() {
     let probe = Probe::running(&format!(
         "(local.set $i (i32.const 1000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
     ));
@@ -94,32 +94,36 @@ async fn a_call_uses_the_same_fuel_in_every_process_and_however_it_was_compiled(
         })
         .unwrap();
         let component = load(&sandbox, &probe).await.unwrap();
-        let (result, heard) = call(&*only_tool(&component, Policy::default())).await;
+        let (result, observed) = call(&*only_tool(&component, Policy::default())).await;
         result.unwrap();
-        assert_eq!(heard.receipt().fuel, FUEL_OF_A_THOUSAND, "optimised: {optimize}");
+        assert_eq!(
+            observed.receipt().fuel,
+            FUEL_OF_A_THOUSAND,
+            "optimised: {optimize}"
+        );
     }
 }
 
 #[tokio::test]
-async fn memory_is_granted_up_to_the_limit_and_refused_beyond() {
-    // Grows by two pages and traps if that is refused, as an allocator does.
+async fn memory_beyond_limit_is_denied() {
+    // Grows by two pages and traps if that fails, like an allocator.
     let probe = Probe::running(&format!(
         "(if (i32.eq (memory.grow (i32.const 2)) (i32.const -1)) (then unreachable)) {DONE}"
     ));
     let component = load(&sandbox(), &probe).await.unwrap();
-    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE))).await;
+    let (result, observed) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE))).await;
     result.unwrap();
-    assert_eq!(heard.receipt().peak_memory, 4 * PAGE);
-    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE - 1))).await;
+    assert_eq!(observed.receipt().peak_memory, 4 * PAGE);
+    let (result, observed) = call(&*only_tool(&component, limited(|l| l.memory = 4 * PAGE - 1))).await;
     assert_eq!(result, stopped_by(Limit::Memory(4 * PAGE - 1)));
-    assert_eq!(heard.receipt().peak_memory, 2 * PAGE);
-    // Not even the memory that it starts with.
+    assert_eq!(observed.receipt().peak_memory, 2 * PAGE);
+    // Not even its initial memory.
     let (result, _) = call(&*only_tool(&component, limited(|l| l.memory = 2 * PAGE - 1))).await;
     assert_eq!(result, stopped_by(Limit::Memory(2 * PAGE - 1)));
 }
 
 #[tokio::test]
-async fn all_calls_together_have_a_budget_of_memory_and_give_it_back() {
+async fn memory_of_all_calls_has_a_common_limit() {
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 4,
         memory: 5 * PAGE,
@@ -127,7 +131,7 @@ async fn all_calls_together_have_a_budget_of_memory_and_give_it_back() {
         ..SandboxOptions::default()
     })
     .unwrap();
-    // Starts with two pages; the arguments say how many more it wants.
+    // Starts with two pages; the arguments state how many more it requests.
     let probe = Probe::running(&format!(
         "(if (i32.eq (memory.grow (i32.sub (i32.load8_u offset=5 (local.get $args)) (i32.const 48))) (i32.const -1))
            (then unreachable)) {DONE}"
@@ -146,7 +150,7 @@ async fn all_calls_together_have_a_budget_of_memory_and_give_it_back() {
 }
 
 #[tokio::test]
-async fn table_elements_are_granted_up_to_the_limit_and_refused_beyond() {
+async fn table_elements_beyond_limit_are_denied() {
     let probe = Probe {
         module: "(table $t 10 funcref)".into(),
         run: format!(
@@ -154,7 +158,7 @@ async fn table_elements_are_granted_up_to_the_limit_and_refused_beyond() {
         ),
         ..Probe::default()
     };
-    // The imports of a module stand before its tables.
+    // The imports of a module precede its tables.
     let component = load(&sandbox(), &probe).await.unwrap();
     let with = |n| only_tool(&component, limited(|l| l.table_elements = n));
     assert!(call(&*with(20)).await.0.is_ok());
@@ -162,19 +166,19 @@ async fn table_elements_are_granted_up_to_the_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn an_answer_is_accepted_up_to_the_output_limit_and_refused_beyond() {
+async fn result_beyond_the_output_limit_is_refused() {
     let probe = Probe::running("(call $text (i32.const 70000) (i32.const 5000))");
     let component = load(&sandbox(), &probe).await.unwrap();
     let with = |n| only_tool(&component, limited(|l| l.output = n));
-    let (result, heard) = call(&*with(5000)).await;
+    let (result, observed) = call(&*with(5000)).await;
     assert_eq!(result.unwrap().content[0].byte_len(), 5000);
-    assert_eq!(heard.receipt().bytes_out, 5000);
+    assert_eq!(observed.receipt().bytes_out, 5000);
     assert_eq!(call(&*with(4999)).await.0, stopped_by(Limit::Output(4999)));
 }
 
 #[tokio::test]
-async fn strings_that_share_one_piece_of_memory_count_each_for_itself() {
-    // 10,000 texts, all of the same megabyte: ten gigabytes for a host that copies them first and counts later.
+async fn strings_sharing_memory_are_counted_separately() {
+    // 10,000 texts, all of the same megabyte: ten gigabytes for a host that copies before it counts.
     let probe = Probe {
         pages: 32,
         run: "(local.set $i (i32.const 65536))
@@ -188,29 +192,29 @@ async fn strings_that_share_one_piece_of_memory_count_each_for_itself() {
             .into(),
         ..Probe::default()
     };
-    let (result, heard) = run(&probe, Policy::default()).await;
+    let (result, observed) = run(&probe, Policy::default()).await;
     assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
-    heard.receipt();
+    observed.receipt();
 }
 
 #[tokio::test]
-async fn an_answer_of_64_mebibytes_is_stopped_before_it_is_copied() {
+async fn result_of_64_mebibytes_is_stopped_before_it_is_copied() {
     let probe = Probe {
         pages: 1_100,
         ..Probe::running("(call $text (i32.const 65536) (i32.const 0x4000000))")
     };
     let component = load(&sandbox(), &probe).await.unwrap();
     let tool = |output| only_tool(&component, limited(|l| l.output = output));
-    let (result, heard) = call(&*tool(Limits::default().output)).await;
+    let (result, observed) = call(&*tool(Limits::default().output)).await;
     assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
-    assert_eq!(heard.receipt().bytes_out, 0);
-    // A person can allow it.
+    assert_eq!(observed.receipt().bytes_out, 0);
+    // The user can allow it.
     let (result, _) = call(&*tool(64 << 20)).await;
     assert_eq!(result.unwrap().content[0].byte_len(), 64 << 20);
 }
 
 #[tokio::test]
-async fn handles_are_granted_up_to_the_limit_and_refused_beyond() {
+async fn handles_beyond_limit_are_denied() {
     let probe = |n: u32| Probe {
         items: "(type $r (resource (rep i32))) (core func $new (canon resource.new $r))
             (core instance $made (export \"new\" (func $new)))"
@@ -230,44 +234,44 @@ async fn handles_are_granted_up_to_the_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_loop_ends_at_the_deadline_and_leaves_a_receipt() {
+async fn loop_ends_at_the_deadline_and_leaves_a_receipt() {
     let policy = limited(|l| {
         l.wall_ms = 50;
         l.fuel = u64::MAX;
     });
-    let (result, heard) = run(&Probe::running("(loop br 0) unreachable"), policy).await;
+    let (result, observed) = run(&Probe::running("(loop br 0) unreachable"), policy).await;
     assert_eq!(result, stopped_by(Limit::WallTimeMs(50)));
-    let receipt = heard.receipt();
+    let receipt = observed.receipt();
     assert!(receipt.wall_us >= 50_000, "{receipt:?}");
     assert!(receipt.cpu_us > 0 && receipt.fuel > 0, "{receipt:?}");
 }
 
 #[tokio::test]
-async fn a_dropped_call_is_over_at_once_and_leaves_a_receipt() {
+async fn dropped_call_ends_at_once_and_leaves_a_receipt() {
     let policy = limited(|l| l.fuel = u64::MAX);
     let component = load(&sandbox(), &Probe::running("(loop br 0) unreachable"))
         .await
         .unwrap();
     let tool = only_tool(&component, policy);
-    let (context, ear) = listening();
+    let (context, observer) = observed_context();
     let running = tool.call(call_of(json!({})), context);
-    // A guest that never yielded would never let this timer fire: one thread runs both.
+    // Without yielding this timer would never fire: one thread runs both.
     let timeout = tokio::time::timeout(Duration::from_millis(30), running).await;
     assert!(timeout.is_err());
-    assert!(ear.heard().receipt().fuel > 0);
+    assert!(observer.observed().receipt().fuel > 0);
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_it_began_to_run_leaves_no_receipt() {
+async fn call_dropped_before_its_start_leaves_no_receipt() {
     let component = load(&sandbox(), &Probe::default()).await.unwrap();
     let tool = only_tool(&component, Policy::default());
-    let (context, ear) = listening();
+    let (context, observer) = observed_context();
     drop(tool.call(call_of(json!({})), context));
-    assert!(ear.heard().receipts.is_empty());
+    assert!(observer.observed().receipts.is_empty());
 }
 
 #[tokio::test]
-async fn a_trap_is_a_crash_with_its_cause_and_the_next_call_starts_afresh() {
+async fn trap_is_a_crash_with_a_cause_and_the_next_call_is_fresh() {
     let probe = Probe {
         module: "(global $used (mut i32) (i32.const 0)) (func $deep unreachable)".into(),
         run: "(if (global.get $used) (then (drop (i32.div_u (i32.const 1) (i32.const 0)))))
@@ -278,23 +282,23 @@ async fn a_trap_is_a_crash_with_its_cause_and_the_next_call_starts_afresh() {
     let component = load(&sandbox(), &probe).await.unwrap();
     let tool = only_tool(&component, Policy::default());
     for _ in 0..2 {
-        let (result, heard) = call(&*tool).await;
+        let (result, observed) = call(&*tool).await;
         let Err(ToolError::Crashed { cause }) = result else {
             panic!("{result:?}")
         };
         assert!(cause.contains("unreachable"), "{cause}");
-        heard.receipt();
-        // Whoever looks for the error in the tool sees where it ended.
-        let host = heard.said(LogSource::Host);
+        observed.receipt();
+        // The log shows where it ended, for debugging the tool.
+        let host = observed.messages(LogSource::Host);
         assert!(
-            host.len() == 1 && host[0].starts_with("it ended in: deep < "),
+            host.len() == 1 && host[0].starts_with("backtrace: deep < "),
             "{host:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn memory_that_one_call_wrote_is_zero_in_the_next() {
+async fn memory_written_by_one_call_is_zero_in_the_next() {
     let probe = Probe {
         pages: 40,
         run: "(local.set $i (i32.const 131072))
@@ -340,9 +344,9 @@ async fn each_error_of_a_guest_keeps_its_kind_and_is_bounded() {
     ] {
         assert_eq!(run(&failing(case, 3), Policy::default()).await.0, Err(expected));
     }
-    let (result, heard) = run(&failing(4, 3), Policy::default()).await;
+    let (result, observed) = run(&failing(4, 3), Policy::default()).await;
     assert!(matches!(result, Err(ToolError::Failed { message }) if !message.contains('\0')));
-    assert_eq!(heard.said(LogSource::Log), [&zeros]);
+    assert_eq!(observed.messages(LogSource::Log), [&zeros]);
 
     let (result, _) = run(&failing(3, 60_000), Policy::default()).await;
     let Err(ToolError::Failed { message }) = result else {
@@ -355,7 +359,7 @@ async fn each_error_of_a_guest_keeps_its_kind_and_is_bounded() {
     );
 }
 
-/// A probe that answers with a structured text.
+/// A probe that returns structured output.
 fn structured(text: &str, schema: Option<&str>) -> Probe {
     let bytes: String = text.bytes().map(|b| format!("\\{b:02x}")).collect();
     Probe {
@@ -370,7 +374,7 @@ fn structured(text: &str, schema: Option<&str>) -> Probe {
 }
 
 #[tokio::test]
-async fn a_structured_answer_with_a_changed_number_is_refused() {
+async fn structured_output_with_an_inexact_number_is_refused() {
     for (text, kept) in [
         ("18446744073709551615", true),
         ("18446744073709551616", false),
@@ -383,7 +387,7 @@ async fn a_structured_answer_with_a_changed_number_is_refused() {
                 assert_eq!(output.structured.unwrap()["n"].to_string(), text);
             }
             Err(error) => assert!(
-                !kept && error.to_string().contains("a number that cannot be kept"),
+                !kept && error.to_string().contains("a number that cannot be represented"),
                 "{error}"
             ),
         }
@@ -391,28 +395,32 @@ async fn a_structured_answer_with_a_changed_number_is_refused() {
 }
 
 #[tokio::test]
-async fn a_structured_answer_is_json_that_fits_the_schema_of_the_tool() {
+async fn structured_output_must_match_the_schema_of_the_tool() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
     let (result, _) = run(&structured(r#"{"n":1}"#, Some(schema)), Policy::default()).await;
     assert_eq!(result.unwrap().structured, Some(json!({"n": 1})));
     let (result, _) = run(&structured("[1]", None), Policy::default()).await;
     assert_eq!(result.unwrap().structured, Some(json!([1])));
     for (text, schema, cause) in [
-        ("{\"n\":", None, "its structured answer is no JSON"),
-        ("{\"n\":1e999}", None, "its structured answer is no JSON"),
-        ("{\"n\":\"\\ud800\"}", None, "its structured answer is no JSON"),
+        ("{\"n\":", None, "its structured output is not valid JSON"),
+        ("{\"n\":1e999}", None, "its structured output is not valid JSON"),
+        (
+            "{\"n\":\"\\ud800\"}",
+            None,
+            "its structured output is not valid JSON",
+        ),
         (
             r#"{"n":"x"}"#,
             Some(schema),
-            "does not fit its own schema: at /n:",
+            "does not match its own schema: at /n:",
         ),
     ] {
-        let (result, heard) = run(&structured(text, schema), Policy::default()).await;
-        let Err(ToolError::Crashed { cause: said }) = result else {
+        let (result, observed) = run(&structured(text, schema), Policy::default()).await;
+        let Err(ToolError::Crashed { cause: text }) = result else {
             panic!("{text}: {result:?}")
         };
-        assert!(said.contains(cause), "{said}");
-        heard.receipt();
+        assert!(text.contains(cause), "{text}");
+        observed.receipt();
     }
 }
 
@@ -436,22 +444,22 @@ fn logging(run: &str) -> Probe {
 }
 
 #[tokio::test]
-async fn a_flood_of_log_messages_is_cut_and_the_call_goes_on() {
+async fn flood_of_log_messages_is_cut_and_the_call_continues() {
     let probe = logging(&format!(
         "(local.set $i (i32.const 100000))
          (loop (call $log (i32.const 2) (i32.const 1024) (i32.const 5))
            (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {DONE}"
     ));
-    let (result, heard) = run(&probe, limited(|l| l.log = 50)).await;
+    let (result, observed) = run(&probe, limited(|l| l.log = 50)).await;
     result.unwrap();
-    assert_eq!(heard.said(LogSource::Log), ["hello"; 10]);
-    assert_eq!(heard.said(LogSource::Host).len(), 1);
-    assert!(heard.said(LogSource::Host)[0].starts_with("99990 lines dropped"));
-    assert_eq!(heard.receipt().log_bytes, 500_000);
+    assert_eq!(observed.messages(LogSource::Log), ["hello"; 10]);
+    assert_eq!(observed.messages(LogSource::Host).len(), 1);
+    assert!(observed.messages(LogSource::Host)[0].starts_with("99990 lines dropped"));
+    assert_eq!(observed.receipt().log_bytes, 500_000);
 }
 
 #[tokio::test]
-async fn what_a_guest_passes_to_the_host_at_once_is_bounded() {
+async fn data_passed_to_the_host_at_once_is_limited() {
     let probe = |megabytes: u32| {
         logging(&format!(
             "(drop (memory.grow (i32.const 1700)))
@@ -459,15 +467,15 @@ async fn what_a_guest_passes_to_the_host_at_once_is_bounded() {
             megabytes << 20
         ))
     };
-    let (result, heard) = run(&probe(1), Policy::default()).await;
+    let (result, observed) = run(&probe(1), Policy::default()).await;
     result.unwrap();
-    assert_eq!(heard.receipt().log_bytes, 1 << 20);
-    let (result, heard) = run(&probe(100), Policy::default()).await;
+    assert_eq!(observed.receipt().log_bytes, 1 << 20);
+    let (result, observed) = run(&probe(100), Policy::default()).await;
     assert_eq!(result, stopped_by(Limit::Output(Limits::default().output)));
-    assert_eq!(heard.receipt().log_bytes, 0);
+    assert_eq!(observed.receipt().log_bytes, 0);
 }
 
-/// Panics when it hears something.
+/// An observer that panics.
 struct Fragile;
 
 impl CallObserver for Fragile {
@@ -481,7 +489,7 @@ impl CallObserver for Fragile {
 }
 
 #[tokio::test]
-async fn a_panic_in_a_function_of_the_host_fails_that_call_only() {
+async fn panic_in_a_host_function_fails_only_that_call() {
     let probe = logging(&format!(
         "(call $log (i32.const 2) (i32.const 1024) (i32.const 5)) {DONE}"
     ));
@@ -493,15 +501,15 @@ async fn a_panic_in_a_function_of_the_host_fails_that_call_only() {
     };
     let result = tool.call(call_of(json!({})), context).await;
     assert!(matches!(result, Err(ToolError::Crashed { .. })), "{result:?}");
-    let (result, heard) = call(&*tool).await;
+    let (result, observed) = call(&*tool).await;
     assert_eq!(result, Ok(ToolOutput::text("")));
-    assert_eq!(heard.said(LogSource::Log), ["hello"]);
+    assert_eq!(observed.messages(LogSource::Log), ["hello"]);
 }
 
-/// A session that has this much left.
-struct Poor(RemainingBudget, Ear);
+/// A session with this remaining budget.
+struct LowBudget(RemainingBudget, RecordingObserver);
 
-impl CallObserver for Poor {
+impl CallObserver for LowBudget {
     fn left(&self) -> RemainingBudget {
         self.0
     }
@@ -512,7 +520,7 @@ impl CallObserver for Poor {
 }
 
 #[tokio::test]
-async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_its_own() {
+async fn remaining_budget_of_the_session_caps_the_limits_of_a_call() {
     let component = load(&sandbox(), &Probe::running("(loop br 0) unreachable"))
         .await
         .unwrap();
@@ -520,13 +528,13 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
     policy.limits.fuel = 1_000_000;
     let tool = only_tool(&component, policy);
     let limit_of = async |left: RemainingBudget| {
-        let observer = Arc::new(Poor(left, Ear::default()));
+        let observer = Arc::new(LowBudget(left, RecordingObserver::default()));
         let context = CallContext {
             observer: observer.clone(),
             ..CallContext::unobserved()
         };
         match tool.call(call_of(json!({})), context).await {
-            Err(ToolError::Limit { limit }) => (limit, observer.1.heard().receipt().fuel),
+            Err(ToolError::Limit { limit }) => (limit, observer.1.observed().receipt().fuel),
             other => panic!("{other:?}"),
         }
     };
@@ -552,7 +560,7 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
             ..RemainingBudget::default()
         };
         let context = CallContext {
-            observer: Arc::new(Poor(left, Ear::default())),
+            observer: Arc::new(LowBudget(left, RecordingObserver::default())),
             ..CallContext::unobserved()
         };
         let ended = tool.call(call_of(json!({})), context).await;
@@ -566,7 +574,7 @@ async fn a_call_has_what_its_session_has_left_as_its_limit_and_never_more_than_i
 }
 
 #[tokio::test]
-async fn what_the_host_keeps_for_instances_is_memory_of_the_call() {
+async fn host_memory_of_instances_counts_as_memory_of_the_call() {
     // Each instance has a copy of the elements, 16 bytes each.
     let elements = "$f ".repeat(100_000);
     let probe = Probe {
@@ -577,9 +585,9 @@ async fn what_the_host_keeps_for_instances_is_memory_of_the_call() {
         ..Probe::running(DONE)
     };
     let component = load(&sandbox(), &probe).await.unwrap();
-    let (result, heard) = call(&*only_tool(&component, limited(|l| l.memory = 4 << 20))).await;
+    let (result, observed) = call(&*only_tool(&component, limited(|l| l.memory = 4 << 20))).await;
     result.unwrap();
-    let host = heard.receipt().peak_host_memory;
+    let host = observed.receipt().peak_host_memory;
     assert!((3_000_000..3_200_000).contains(&host), "{host}");
     let (result, _) = call(&*only_tool(&component, limited(|l| l.memory = 3_000_000))).await;
     assert_eq!(result, stopped_by(Limit::Memory(3_000_000)));

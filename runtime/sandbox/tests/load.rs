@@ -1,4 +1,4 @@
-//! What is refused as a tool, and with which words.
+//! Rejection of components and the resulting messages.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use toolcell_sandbox::{
 };
 
 #[tokio::test]
-async fn a_component_says_what_it_is() {
+async fn component_reports_its_identity_and_definitions() {
     let probe = Probe {
         items: r#"(import "wasi:cli/environment@0.2.3" (instance))"#.into(),
         ..Probe::default()
@@ -35,15 +35,15 @@ async fn a_component_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_no_tool_is_refused_by_name() {
+async fn component_that_is_not_a_tool_is_rejected_with_a_reason() {
     let sandbox = sandbox();
     let other_world =
         wat::parse_str(r#"(component (import "f" (func $f)) (export "wasi:cli/run@0.2.0" (func $f)))"#);
     for (bytes, error, hint) in [
-        (b"hello".to_vec(), "this is no WebAssembly", None),
+        (b"hello".to_vec(), "the file is not WebAssembly", None),
         (
             b"(component)".to_vec(),
-            "this is WebAssembly in text form",
+            "the file is WebAssembly in text form",
             Some("assemble it first"),
         ),
         (
@@ -67,7 +67,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "for version 0.2.0 of the contract",
+            "unsupported interface version 0.2.0",
             Some("SDK of version 0.1"),
         ),
         (
@@ -86,7 +86,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "an import of the component does not fit this host",
+            "an import of the component does not match this host",
             None,
         ),
         (
@@ -95,7 +95,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "the input schema of the tool `probe` cannot be used",
+            "invalid input schema of the tool `probe`",
             None,
         ),
         (
@@ -113,7 +113,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "`no good` is no tool name",
+            "invalid tool name `no good`",
             None,
         ),
         (
@@ -131,7 +131,7 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "does not say what it is: the tool crashed",
+            "definitions of the component: the tool crashed",
             None,
         ),
         (
@@ -140,23 +140,23 @@ async fn what_is_no_tool_is_refused_by_name() {
                 ..Probe::default()
             }
             .build(),
-            "does not say what it is: stopped by a limit",
+            "definitions of the component: stopped by a limit",
             Some("little fuel"),
         ),
     ] {
         let refused = sandbox.load("x.wasm", &bytes).await.unwrap_err();
-        let said = refused.to_string();
-        assert!(said.contains(error), "expected {error:?}, got {said:?}");
+        let message = refused.to_string();
+        assert!(message.contains(error), "expected {error:?}, got {message:?}");
         match (refused.hint(), hint) {
-            (Some(given), Some(expected)) => assert!(given.contains(expected), "{said}: {given}"),
+            (Some(given), Some(expected)) => assert!(given.contains(expected), "{message}: {given}"),
             (_, None) => {}
-            (None, Some(_)) => panic!("no hint: {said}"),
+            (None, Some(_)) => panic!("no hint: {message}"),
         }
     }
 }
 
 #[tokio::test]
-async fn a_contract_of_the_right_name_with_other_functions_is_refused() {
+async fn right_interface_with_other_functions_is_rejected() {
     let text = r#"(component
         (core module $m (func (export "run")))
         (core instance $i (instantiate $m))
@@ -171,7 +171,7 @@ async fn a_contract_of_the_right_name_with_other_functions_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_patch_of_the_contract_is_understood() {
+async fn newer_patch_version_of_the_interface_is_accepted() {
     let probe = Probe {
         version: "0.1.9".into(),
         ..Probe::default()
@@ -180,7 +180,7 @@ async fn a_newer_patch_of_the_contract_is_understood() {
 }
 
 #[tokio::test]
-async fn exports_beside_the_contract_are_ignored() {
+async fn additional_exports_are_ignored() {
     let probe = Probe {
         items: r#"(import "wasi:cli/environment@0.2.0" (instance $env)) (export "other:thing/of-its-own@7.0.0" (instance $env))"#.into(),
         ..Probe::default()
@@ -189,7 +189,7 @@ async fn exports_beside_the_contract_are_ignored() {
 }
 
 #[tokio::test]
-async fn a_component_is_accepted_up_to_its_size_limit_and_refused_beyond() {
+async fn component_beyond_the_size_limit_is_rejected() {
     let bytes = Probe::default().build();
     let size = bytes.len() as u64;
     let with = |limit| {
@@ -212,10 +212,10 @@ async fn a_component_is_accepted_up_to_its_size_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_custom_section_counts_towards_the_size_and_costs_nothing_else() {
+async fn custom_section_counts_towards_the_size_and_costs_no_more() {
     let with = |size: u32| {
         let mut bytes = Probe::default().build();
-        // Identifier 0, the length in five bytes (LEB128), a name of one byte, and nothing of use.
+        // Identifier 0, the length in five bytes (LEB128), a name of one byte, and no content.
         bytes.push(0);
         bytes.extend([7, 14, 21, 28].map(|_| 0x80));
         bytes.push(0);
@@ -241,7 +241,7 @@ async fn a_custom_section_counts_towards_the_size_and_costs_nothing_else() {
 }
 
 #[tokio::test]
-async fn types_that_double_or_are_absurdly_wide_are_refused_before_they_are_compiled() {
+async fn doubling_or_wide_types_are_rejected_before_compilation() {
     let sandbox = sandbox();
     let doubled = |n: usize| {
         let types: String = (1..n)
@@ -284,7 +284,7 @@ async fn definitions_are_read_with_nothing_granted_and_little_fuel() {
 }
 
 #[tokio::test]
-async fn a_sandbox_without_a_pool_runs_the_same_calls() {
+async fn sandbox_without_a_pool_runs_the_same_calls() {
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 0,
         optimize: false,
@@ -298,7 +298,7 @@ async fn a_sandbox_without_a_pool_runs_the_same_calls() {
 }
 
 #[tokio::test]
-async fn more_calls_than_slots_wait_for_their_turn() {
+async fn calls_beyond_the_number_of_slots_wait() {
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 2,
         optimize: false,
@@ -318,8 +318,8 @@ async fn more_calls_than_slots_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn components_wait_to_be_compiled_up_to_a_limit_and_one_more_is_refused() {
-    // A compiler that never answers.
+async fn component_beyond_the_compile_queue_is_rejected() {
+    // A compiler that never responds.
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 0,
         compiler: Compiler::Child(CompileCommand {
@@ -337,19 +337,19 @@ async fn components_wait_to_be_compiled_up_to_a_limit_and_one_more_is_refused() 
         let (sandbox, bytes) = (sandbox.clone(), bytes.clone());
         loading.spawn(async move { sandbox.load("x", &bytes).await.map(drop) });
     }
-    // One compiles, three wait, and whichever comes last is refused.
+    // One compiles, three wait, and the last one is rejected.
     let refused = loading.join_next().await.unwrap().unwrap().unwrap_err();
     assert_eq!(refused, LoadError::Busy { limit: 3 });
     assert!(refused.hint().is_some());
     assert!(loading.try_join_next().is_none(), "one compiles and three wait");
-    // Whoever gives up leaves a place.
+    // A cancelled load frees its place.
     loading.shutdown().await;
     let waits = tokio::time::timeout(Duration::from_millis(20), sandbox.load("x", &bytes)).await;
     assert!(waits.is_err(), "{waits:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
+async fn hundred_loads_of_two_components_compile_two_at_a_time() {
     let home = tempfile::tempdir().unwrap();
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
@@ -382,7 +382,7 @@ async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
     }
     let most = most.load(Ordering::SeqCst);
     assert!((1..=2).contains(&most), "{most} compiled at one time");
-    // Who waited found what the first one compiled.
+    // Waiting loads use the code compiled by the first one.
     let Statistics {
         compiled, from_cache, ..
     } = sandbox.statistics();
@@ -393,8 +393,8 @@ async fn a_hundred_clients_that_load_two_components_compile_two_at_a_time() {
 }
 
 #[test]
-fn a_component_is_looked_at_off_the_worker() {
-    // The one thread that work off the worker could use is taken, so a load that waits has not looked yet.
+fn component_is_scanned_off_the_worker() {
+    // The only thread for blocking work is occupied, so that a waiting load has not scanned yet.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(1)
@@ -404,7 +404,7 @@ fn a_component_is_looked_at_off_the_worker() {
         let sandbox = sandbox();
         let (release, taken) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || taken.recv());
-        // What is refused by the first look alone, and so without a compiler that would be waited for.
+        // Rejected by the preflight check alone, and so without waiting for a compiler.
         let bytes = vec![0; 1 << 20];
         let mut load = std::pin::pin!(sandbox.load("x.wasm", &bytes));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

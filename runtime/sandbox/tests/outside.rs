@@ -1,5 +1,5 @@
-//! The tools that ship, with the network and the files that a policy gives them: standard clients in a guest, and the
-//! guard of the host below them.
+//! The bundled tools with the network and the files that a policy grants: standard clients in a guest, and the guard of
+//! the host below them.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Heard, call_of, listening};
+use support::{Observed, call_of, observed_context};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -26,7 +26,7 @@ use toolcell_core::policy::{DirGrant, Grants};
 use toolcell_core::{BoxFuture, Content, Limit, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
 use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
-const SECRET: &str = "s3cret-value-of-the-person";
+const SECRET: &str = "s3cret-value-of-the-user";
 
 /// A network in which every name has a public address, and every address is one server.
 struct OneServer {
@@ -49,8 +49,8 @@ impl Network for OneServer {
     }
 }
 
-/// Answers by the path of the request; a page shows the head of the request, and `/silent` never answers. `hung_up`
-/// hears of each client that left without an answer.
+/// Responds by the path of the request; a page shows the head of the request, and `/silent` never responds. `hung_up`
+/// is notified of each client that disconnects without a response.
 async fn serve(hung_up: mpsc::UnboundedSender<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -93,10 +93,10 @@ fn policy(grants: &[&str]) -> Policy {
     Policy::granting(grants.iter().copied()).unwrap()
 }
 
-async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Heard) {
-    let (context, ear) = listening();
+async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Observed) {
+    let (context, observer) = observed_context();
     let result = tool.call(call_of(arguments), context).await;
-    (result, ear.heard())
+    (result, observer.observed())
 }
 
 fn text(output: &ToolOutput) -> String {
@@ -112,7 +112,7 @@ fn named<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> &'a dyn Tool {
 }
 
 #[tokio::test]
-async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_else() {
+async fn ordinary_http_client_in_a_guest_reaches_only_granted_hosts() {
     let (hung_up, mut hang_ups) = mpsc::unbounded_channel();
     let network = Arc::new(OneServer {
         server: serve(hung_up).await,
@@ -129,26 +129,26 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
     let fetch = |grants: &[&str]| component.tools(Arc::new(policy(grants))).remove(0);
 
     let tool = fetch(&["http=http://*.example.com"]);
-    let (result, heard) = call(&*tool, json!({"url": "http://a.example.com/x/../page"})).await;
+    let (result, observed) = call(&*tool, json!({"url": "http://a.example.com/x/../page"})).await;
     let page = text(&result.unwrap());
     assert!(
         page.contains("GET /page HTTP/1.1") && page.contains("host: a.example.com"),
         "{page}"
     );
-    assert_eq!(heard.receipt().hosts, ["a.example.com:80"]);
-    assert!(heard.receipt().denials.is_empty());
+    assert_eq!(observed.receipt().hosts, ["a.example.com:80"]);
+    assert!(observed.receipt().denials.is_empty());
 
-    // A redirect to where the tool may not go.
+    // A redirect to a host without a grant.
     let before = connections();
     for to in [
         "http://127.0.0.1/",
         "http://169.254.169.254/latest/",
         "http://other.example/",
     ] {
-        let (result, heard) = call(&*tool, json!({"url": format!("http://a.example.com/?to={to}")})).await;
+        let (result, observed) = call(&*tool, json!({"url": format!("http://a.example.com/?to={to}")})).await;
         let error = result.unwrap_err();
         assert!(!error.for_model().contains("http="), "{error:?}");
-        let denial = &heard.receipt().denials[0];
+        let denial = &observed.receipt().denials[0];
         let origin = to.trim_end_matches("latest/").trim_end_matches('/');
         assert!(denial.target.starts_with(&format!("GET {origin}")), "{denial:?}");
         assert_eq!(
@@ -162,11 +162,11 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
         "only the redirects themselves were asked for"
     );
 
-    // A name with an address that is not public.
+    // A name with a private address.
     let tool = fetch(&["http=http://*"]);
-    let (result, heard) = call(&*tool, json!({"url": "http://inside.example/"})).await;
+    let (result, observed) = call(&*tool, json!({"url": "http://inside.example/"})).await;
     assert!(result.is_err());
-    let hint = heard.receipt().denials[0].allow_with.clone().unwrap();
+    let hint = observed.receipt().denials[0].allow_with.clone().unwrap();
     assert_eq!(hint, "http-private=http://inside.example");
     let (result, _) = call(
         &*fetch(&["http=http://*", &hint]),
@@ -175,12 +175,12 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
     .await;
     assert!(result.is_ok());
 
-    // Without a grant nothing is connected to, and with a limit of one request a redirect is not followed.
+    // Without a grant no connection is opened, and with a limit of one request a redirect is not followed.
     let before = connections();
-    let (result, heard) = call(&*fetch(&[]), json!({"url": "http://a.example.com/"})).await;
+    let (result, observed) = call(&*fetch(&[]), json!({"url": "http://a.example.com/"})).await;
     assert!(result.is_err());
     assert_eq!(
-        heard.receipt().denials[0].allow_with.as_deref(),
+        observed.receipt().denials[0].allow_with.as_deref(),
         Some("http=http://a.example.com")
     );
     assert_eq!(connections(), before);
@@ -199,11 +199,11 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
 
     secrets(&component).await;
 
-    // A call that is over, by its deadline or because nobody waits for it any more, leaves no connection behind.
+    // A call that has ended, at its deadline or by cancellation, leaves no connection behind.
     let mut hurried = policy(&["http=http://*"]);
     hurried.limits.wall_ms = 2_000;
     let tool = component.tools(Arc::new(hurried)).remove(0);
-    let (result, heard) = call(&*tool, json!({"url": "http://a.example.com/silent"})).await;
+    let (result, observed) = call(&*tool, json!({"url": "http://a.example.com/silent"})).await;
     assert!(
         matches!(
             result,
@@ -213,7 +213,7 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
         ),
         "{result:?}"
     );
-    assert_eq!(heard.receipt().hosts, ["a.example.com:80"]);
+    assert_eq!(observed.receipt().hosts, ["a.example.com:80"]);
     hang_ups.recv().await.unwrap();
     let tool = fetch(&["http=http://*"]);
     let before = connections();
@@ -226,7 +226,7 @@ async fn an_ordinary_http_client_in_a_guest_reaches_what_is_granted_and_nothing_
     hang_ups.recv().await.unwrap();
 }
 
-/// The server answers with what it was asked, and the guest returns that: nobody sees the secret but the server.
+/// The server echoes the request, and the guest returns the echo: only the server sees the secret.
 async fn secrets(component: &Component) {
     let mut policy = policy(&["http=http://*"]);
     policy.grants.secrets = serde_json::from_value(json!([{
@@ -242,34 +242,34 @@ async fn secrets(component: &Component) {
     values.insert("token", SECRET).unwrap();
     let tool = component.tools_with_secrets(policy, &values).unwrap().remove(0);
 
-    let (result, heard) = call(&*tool, json!({"url": "http://api.example.com/"})).await;
+    let (result, observed) = call(&*tool, json!({"url": "http://api.example.com/"})).await;
     let page = text(&result.unwrap());
     let mask = format!("authorization: Bearer {}", "*".repeat(SECRET.len()));
     assert!(page.contains(&mask) && !page.contains(SECRET), "{page}");
-    assert!(!format!("{heard:?}").contains(SECRET));
+    assert!(!format!("{observed:?}").contains(SECRET));
     let (result, _) = call(&*tool, json!({"url": "http://b.example.com/"})).await;
     assert!(!text(&result.unwrap()).contains("authorization"));
 
-    // A secret that comes in by another way, here in the arguments, does not leave the cell either: what any server
-    // answers is masked before the guest reads it, and what the guest says of it afterwards is redacted.
-    let (result, heard) = call(&*tool, json!({"url": format!("http://b.example.com/{SECRET}")})).await;
+    // A secret that enters in another way, here in the arguments, does not leave the cell either: responses of any
+    // server are redacted before the guest reads them, and so is the output of the guest.
+    let (result, observed) = call(&*tool, json!({"url": format!("http://b.example.com/{SECRET}")})).await;
     let page = text(&result.unwrap());
     let mask = format!("GET /{} HTTP/1.1", "*".repeat(SECRET.len()));
     assert!(
         page.contains(&mask) && page.contains("/[redacted:token]"),
         "{page}"
     );
-    assert!(!format!("{heard:?}").contains(SECRET), "{heard:?}");
-    let (result, heard) = call(&*tool, json!({"url": format!("https://denied.example/{SECRET}")})).await;
-    assert!(!format!("{result:?} {heard:?}").contains(SECRET));
+    assert!(!format!("{observed:?}").contains(SECRET), "{observed:?}");
+    let (result, observed) = call(&*tool, json!({"url": format!("https://denied.example/{SECRET}")})).await;
+    assert!(!format!("{result:?} {observed:?}").contains(SECRET));
     assert_eq!(
-        heard.receipt().denials[0].target,
+        observed.receipt().denials[0].target,
         "GET https://denied.example/[redacted:token]"
     );
 }
 
 #[tokio::test]
-async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted() {
+async fn standard_library_of_a_guest_works_with_granted_rights() {
     let options = SandboxOptions {
         slots: 8,
         optimize: false,
@@ -291,16 +291,16 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
     };
 
     let read_only = tools("read", Limits::default());
-    let (result, heard) = call(named(&read_only, "files_read"), json!({"path": "/work/old.txt"})).await;
+    let (result, observed) = call(named(&read_only, "files_read"), json!({"path": "/work/old.txt"})).await;
     assert!(text(&result.unwrap()).contains("old"));
     assert!(
-        heard
+        observed
             .receipt()
             .files
             .iter()
             .any(|f| f.path == "/work/old.txt" && !f.write)
     );
-    let (result, heard) = call(
+    let (result, observed) = call(
         named(&read_only, "files_write"),
         json!({"path": "/work/new.txt", "content": "new\n"}),
     )
@@ -308,7 +308,7 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
     let error = format!("{result:?}");
     assert!(result.is_err() && !error.contains(&path_text(&inside)), "{error}");
     assert!(!inside.join("new.txt").exists());
-    let hints: Vec<&str> = heard
+    let hints: Vec<&str> = observed
         .receipt()
         .denials
         .iter()
@@ -318,7 +318,7 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
 
     let all = tools("write", Limits::default());
     let write = named(&all, "files_write");
-    let (result, heard) = call(
+    let (result, observed) = call(
         write,
         json!({"path": "/work/sub/new.txt", "content": "new\n", "parents": true}),
     )
@@ -326,7 +326,7 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
     result.unwrap();
     assert_eq!(fs::read_to_string(inside.join("sub/new.txt")).unwrap(), "new\n");
     assert!(
-        heard
+        observed
             .receipt()
             .files
             .iter()
@@ -334,8 +334,8 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
     );
 
     for path in ["/work/link.txt", "/work/../secret.txt", "/secret.txt"] {
-        let (result, heard) = call(named(&all, "files_read"), json!({ "path": path })).await;
-        let shown = format!("{result:?} {heard:?}");
+        let (result, observed) = call(named(&all, "files_read"), json!({ "path": path })).await;
+        let shown = format!("{result:?} {observed:?}");
         assert!(result.is_err() && !shown.contains("secret\\n"), "{path}: {shown}");
     }
 
@@ -349,15 +349,15 @@ async fn the_standard_library_of_a_guest_works_with_the_rights_that_are_granted(
     let write = named(&small, "files_write");
     for (length, fits) in [(10, true), (11, false)] {
         let arguments = json!({"path": format!("/work/{length}.txt"), "content": "x".repeat(length)});
-        let (result, heard) = call(write, arguments).await;
+        let (result, observed) = call(write, arguments).await;
         assert_eq!(result.is_ok(), fits, "{length}: {result:?}");
         let says = |d: &toolcell_core::receipt::Denial| d.target == "more than 10 bytes written in one call";
-        assert_eq!(heard.receipt().denials.iter().any(says), !fits);
+        assert_eq!(observed.receipt().denials.iter().any(says), !fits);
     }
 }
 
 #[tokio::test]
-async fn a_tool_works_on_an_overlay_as_on_the_directory_itself() {
+async fn tool_works_on_an_overlay_as_on_the_directory_itself() {
     let options = SandboxOptions {
         slots: 8,
         optimize: false,
@@ -417,7 +417,7 @@ fn path_text(path: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_an_error_before_the_guest_runs() {
+async fn missing_directory_is_an_error_before_the_guest_runs() {
     let policy = Policy {
         grants: Grants {
             dirs: vec![DirGrant {
@@ -430,7 +430,7 @@ async fn a_directory_that_is_not_there_is_an_error_before_the_guest_runs() {
         },
         ..Policy::default()
     };
-    let (result, heard) = support::run(&support::Probe::default(), policy).await;
+    let (result, observed) = support::run(&support::Probe::default(), policy).await;
     let Err(ToolError::Unavailable { message }) = result else {
         panic!("{result:?}")
     };
@@ -438,5 +438,5 @@ async fn a_directory_that_is_not_there_is_an_error_before_the_guest_runs() {
         message.contains("`/work`") && !message.contains("/no/such"),
         "{message}"
     );
-    assert_eq!(heard.receipt().fuel, 0);
+    assert_eq!(observed.receipt().fuel, 0);
 }

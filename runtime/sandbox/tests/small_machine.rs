@@ -1,6 +1,6 @@
-//! Where addresses are scarce there is no pool, and calls run all the same.
+//! Without sufficient address space there is no pool, and calls still run.
 //!
-//! It limits its own process, and has a `main` for that.
+//! It limits its own process, and therefore has its own `main`.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use support::{Probe, call, load, only_tool};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
 
-/// Room for one memory of a cell, 4 GiB of addresses and its guards, and not for two hundred.
+/// Enough for one memory of a cell, 4 GiB of address space with guards, but not for two hundred.
 const ADDRESSES: u64 = 12 << 30;
 
 fn main() {

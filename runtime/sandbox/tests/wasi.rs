@@ -1,4 +1,4 @@
-//! What WASI gives to a component under an empty policy: nothing that leads out of its cell.
+//! WASI under an empty policy gives a component no access outside of its cell.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,24 +13,24 @@ use std::time::Duration;
 
 use serde_json::json;
 use support::hoard::{waiting, with};
-use support::{Heard, Probe, call_of, listening, run, sandbox};
+use support::{Observed, Probe, call_of, observed_context, run, sandbox};
 use toolcell_core::tool::LogSource;
 use toolcell_core::{Limits, Policy, ToolError, ToolName, ToolOutput};
 
-/// Answers with the memory from 256 on, as text of one byte a value.
+/// Returns the memory from 256 on, as text of one byte per value.
 const ANSWER_4: &str = "(call $text (i32.const 256) (i32.const 4))";
 
-async fn answer(probe: &Probe) -> (Vec<u8>, Heard) {
-    let (result, heard) = run(probe, Policy::default()).await;
+async fn answer(probe: &Probe) -> (Vec<u8>, Observed) {
+    let (result, observed) = run(probe, Policy::default()).await;
     let ToolOutput { content, .. } = result.unwrap();
     let toolcell_core::Content::Text { text } = &content[0] else {
         panic!("{content:?}")
     };
-    (text.clone().into_bytes(), heard)
+    (text.clone().into_bytes(), observed)
 }
 
 #[tokio::test]
-async fn the_environment_and_the_arguments_are_empty() {
+async fn environment_and_arguments_are_empty() {
     let import = r#"(import "wasi:cli/environment@0.2.0" (instance $env
         (export "get-environment" (func (result (list (tuple string string)))))
         (export "get-arguments" (func (result (list string))))
@@ -51,7 +51,7 @@ async fn the_environment_and_the_arguments_are_empty() {
     );
     assert_eq!(answer(&probe).await.0, [0, 0, 0, 0]);
 
-    // With a grant it is there, and nothing else is.
+    // With a grant the variable is present, and nothing else.
     let policy = Policy {
         grants: toolcell_core::Grants {
             env: vec![("LANG".into(), "C".into())],
@@ -64,7 +64,7 @@ async fn the_environment_and_the_arguments_are_empty() {
 }
 
 #[tokio::test]
-async fn there_are_no_directories() {
+async fn without_a_grant_there_are_no_directories() {
     let import = r#"(import "wasi:filesystem/types@0.2.0" (instance $fs (export "descriptor" (type (sub resource)))))
         (alias export $fs "descriptor" (type $descriptor))
         (import "wasi:filesystem/preopens@0.2.0" (instance $pre
@@ -80,7 +80,7 @@ async fn there_are_no_directories() {
     assert_eq!(answer(&probe).await.0, [0, 0, 0, 0]);
 }
 
-/// The types of `wasi:sockets/network` that the interfaces around it need.
+/// Types of `wasi:sockets/network` required by related interfaces.
 const NETWORK: &str = r#"(import "wasi:sockets/network@0.2.0" (instance $net
         (export "network" (type (sub resource)))
         (type $e (enum "unknown" "access-denied" "not-supported" "invalid-argument" "out-of-memory" "timeout"
@@ -95,11 +95,11 @@ const NETWORK: &str = r#"(import "wasi:sockets/network@0.2.0" (instance $net
     (alias export $net "error-code" (type $error-code))
     (alias export $net "ip-address-family" (type $family))"#;
 
-/// `error-code.access-denied`
+/// Value of `error-code.access-denied`.
 const ACCESS_DENIED: u8 = 1;
 
 #[tokio::test]
-async fn every_socket_is_denied_and_noted() {
+async fn every_socket_is_denied_and_recorded() {
     for protocol in ["tcp", "udp"] {
         let import = format!(
             r#"{NETWORK}
@@ -118,9 +118,9 @@ async fn every_socket_is_denied_and_noted() {
              (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516))) {ANSWER_4}"
         );
         let probe = with(&import, &[("create", &of, "(param i32 i32)")], &body);
-        let (answer, heard) = answer(&probe).await;
+        let (answer, observed) = answer(&probe).await;
         assert_eq!(answer, [1, ACCESS_DENIED, 0, 0], "{protocol}");
-        let denial = &heard.receipt().denials[0];
+        let denial = &observed.receipt().denials[0];
         assert_eq!(
             (denial.what.as_str(), denial.target.as_str()),
             ("socket", format!("{protocol} over ipv4").as_str())
@@ -129,7 +129,7 @@ async fn every_socket_is_denied_and_noted() {
 }
 
 #[tokio::test]
-async fn every_look_up_of_a_name_is_denied_and_noted() {
+async fn every_name_look_up_is_denied_and_recorded() {
     let import = format!(
         r#"{NETWORK}
         (import "wasi:sockets/instance-network@0.2.0" (instance $inst
@@ -159,13 +159,13 @@ async fn every_look_up_of_a_name_is_denied_and_noted() {
              (i32.store8 (i32.const 257) (i32.load8_u (i32.const 516))) {ANSWER_4}"
         ),
     );
-    let (answer, heard) = answer(&probe).await;
+    let (answer, observed) = answer(&probe).await;
     assert_eq!(answer, [1, ACCESS_DENIED, 0, 0]);
-    let denial = &heard.receipt().denials[0];
+    let denial = &observed.receipt().denials[0];
     assert_eq!((denial.what.as_str(), denial.target.as_str()), ("dns", "emx"));
 }
 
-/// `wasi:io/streams` with one function, and `wasi:cli` with the stream it is for.
+/// `wasi:io/streams` with one function, and `wasi:cli` with the corresponding stream.
 fn stream(kind: &str, source: &str, function: &str) -> String {
     format!(
         r#"(import "wasi:io/error@0.2.0" (instance $err (export "error" (type (sub resource)))))
@@ -214,9 +214,9 @@ async fn standard_input_is_at_its_end() {
 async fn standard_output_and_standard_error_go_to_the_log() {
     for (source, expected) in [("stdout", LogSource::Stdout), ("stderr", LogSource::Stderr)] {
         let probe = writing(source, 1, 3);
-        let (_, heard) = answer(&probe).await;
-        assert_eq!(heard.said(expected), ["emx"]);
-        assert_eq!(heard.receipt().log_bytes, 3);
+        let (_, observed) = answer(&probe).await;
+        assert_eq!(observed.messages(expected), ["emx"]);
+        assert_eq!(observed.receipt().log_bytes, 3);
     }
 }
 
@@ -243,32 +243,32 @@ fn writing(source: &str, times: u32, len: u32) -> Probe {
 }
 
 #[tokio::test]
-async fn a_flood_of_standard_output_is_cut_and_the_call_goes_on() {
-    let (_, heard) = answer(&writing("stdout", 50_000, 4)).await;
-    assert_eq!(heard.said(LogSource::Stdout).len(), 1_000);
-    let host = heard.said(LogSource::Host);
+async fn flood_of_standard_output_is_cut_and_the_call_continues() {
+    let (_, observed) = answer(&writing("stdout", 50_000, 4)).await;
+    assert_eq!(observed.messages(LogSource::Stdout).len(), 1_000);
+    let host = observed.messages(LogSource::Host);
     assert!(
         host.len() == 1 && host[0].starts_with("49000 lines dropped"),
         "{host:?}"
     );
-    assert_eq!(heard.receipt().log_bytes, 200_000);
+    assert_eq!(observed.receipt().log_bytes, 200_000);
 }
 
 #[tokio::test]
-async fn an_exit_ends_the_call_and_nothing_else() {
+async fn exit_ends_only_the_call() {
     let probe = with(
         r#"(import "wasi:cli/exit@0.2.0" (instance $exit (export "exit" (func (param "status" (result))))))"#,
         &[("exit", "$exit \"exit\"", "(param i32)")],
         "(call $exit (i32.const 1)) unreachable",
     );
-    let (result, heard) = run(&probe, Policy::default()).await;
-    let cause = "it ended itself with status 1".to_owned();
+    let (result, observed) = run(&probe, Policy::default()).await;
+    let cause = "exited with status 1".to_owned();
     assert_eq!(result, Err(ToolError::Crashed { cause }));
-    heard.receipt();
+    observed.receipt();
 }
 
 #[tokio::test]
-async fn random_bytes_are_given_up_to_a_megabyte_at_once_and_refused_beyond() {
+async fn random_bytes_beyond_a_megabyte_at_once_are_refused() {
     let probe = |len: u64| {
         with(
             r#"(import "wasi:random/random@0.2.0" (instance $random
@@ -285,7 +285,7 @@ async fn random_bytes_are_given_up_to_a_megabyte_at_once_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_guest_that_sleeps_for_an_hour_ends_at_the_deadline() {
+async fn guest_that_sleeps_for_an_hour_ends_at_the_deadline() {
     let probe = with(
         r#"(import "wasi:io/poll@0.2.0" (instance $poll
             (export "pollable" (type $p (sub resource)))
@@ -311,15 +311,15 @@ async fn a_guest_that_sleeps_for_an_hour_ends_at_the_deadline() {
         },
         ..Policy::default()
     };
-    let (result, heard) = run(&probe, policy).await;
+    let (result, observed) = run(&probe, policy).await;
     let limit = toolcell_core::Limit::WallTimeMs(50);
     assert_eq!(result, Err(ToolError::Limit { limit }));
-    // It waited, and did not work.
-    assert!(heard.receipt().cpu_us < 50_000, "{:?}", heard.receipt());
+    // It waited without using the CPU.
+    assert!(observed.receipt().cpu_us < 50_000, "{:?}", observed.receipt());
 }
 
 #[tokio::test]
-async fn resources_of_wasi_are_granted_up_to_the_limit_of_handles_and_refused_beyond() {
+async fn wasi_resources_beyond_the_handle_limit_are_denied() {
     let probe = |n: u32| {
         with(
             r#"(import "wasi:io/poll@0.2.0" (instance $poll (export "pollable" (type (sub resource)))))
@@ -347,14 +347,14 @@ async fn resources_of_wasi_are_granted_up_to_the_limit_of_handles_and_refused_be
         },
         ..Policy::default()
     };
-    // Each pollable stands in the table with the clock behind it.
+    // Each pollable has a table entry in addition to its clock.
     assert!(run(&probe(20), policy()).await.0.is_ok());
     let (result, _) = run(&probe(41), policy()).await;
     let limit = toolcell_core::Limit::Handles(40);
     assert_eq!(result, Err(ToolError::Limit { limit }));
 }
 
-/// Sleeps for an hour where its arguments are not empty.
+/// Sleeps for an hour if its arguments are not empty.
 fn sleeper() -> Probe {
     with(
         r#"(import "wasi:io/poll@0.2.0" (instance $poll
@@ -381,31 +381,31 @@ fn sleeper() -> Probe {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_while_the_host_works_for_it_leaves_nothing_for_the_next() {
+async fn call_cancelled_during_a_host_function_leaves_nothing_behind() {
     let component = support::load(&sandbox(), &sleeper()).await.unwrap();
     let tool = support::only_tool(&component, Policy::default());
-    // More often than there are slots: each cancelled call gave back what it held.
+    // More often than there are slots: each cancelled call released its slot.
     for _ in 0..100 {
-        let (context, ear) = listening();
+        let (context, observer) = observed_context();
         let sleeping = tool.call(call_of(json!({"sleep": true})), context);
         let over = tokio::time::timeout(Duration::from_millis(1), sleeping).await;
         assert!(over.is_err(), "{over:?}");
-        ear.heard().receipt();
-        let (context, _) = listening();
+        observer.observed().receipt();
+        let (context, _) = observed_context();
         assert!(tool.call(call_of(json!({})), context).await.is_ok());
     }
 }
 
 #[tokio::test]
-async fn a_list_of_a_million_things_to_wait_for_is_refused() {
+async fn poll_list_of_a_million_entries_is_refused() {
     assert!(run(&waiting(100), Policy::default()).await.0.is_ok());
-    let (result, heard) = run(&waiting(1_000_000), Policy::default()).await;
+    let (result, observed) = run(&waiting(1_000_000), Policy::default()).await;
     let limit = toolcell_core::Limit::Output(Limits::default().output);
     assert_eq!(result, Err(ToolError::Limit { limit }));
-    heard.receipt();
+    observed.receipt();
 }
 
-/// Adds `count` values of 1,000 bytes to the headers of a request, and answers with how the last one ended.
+/// Adds `count` values of 1,000 bytes to the headers of a request, and returns the result of the last one.
 fn headers(count: u32) -> Probe {
     with(
         r#"(import "wasi:http/types@0.2.0" (instance $http
@@ -436,7 +436,7 @@ fn headers(count: u32) -> Probe {
 }
 
 #[tokio::test]
-async fn headers_are_held_for_a_guest_up_to_a_size_and_not_beyond() {
+async fn headers_held_for_a_guest_are_limited_in_size() {
     assert_eq!(answer(&headers(30)).await.0[0], 0);
     for too_many in [35, 100_000] {
         let (result, _) = run(&headers(too_many), Policy::default()).await;
@@ -448,38 +448,42 @@ async fn headers_are_held_for_a_guest_up_to_a_size_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn standard_output_far_beyond_the_limit_is_counted_and_not_kept() {
-    // 4 KiB is the most that one write takes.
-    let (_, heard) = answer(&writing("stdout", 16_384, 4_096)).await;
-    assert_eq!(heard.receipt().log_bytes, 64 << 20);
-    let kept: usize = heard.said(LogSource::Stdout).iter().map(|line| line.len()).sum();
+async fn standard_output_beyond_the_limit_is_counted_and_dropped() {
+    // One write has at most 4 KiB.
+    let (_, observed) = answer(&writing("stdout", 16_384, 4_096)).await;
+    assert_eq!(observed.receipt().log_bytes, 64 << 20);
+    let kept: usize = observed
+        .messages(LogSource::Stdout)
+        .iter()
+        .map(|line| line.len())
+        .sum();
     let mark = " [12345 bytes cut]".len();
     assert!(kept as u64 <= Limits::default().log + mark as u64, "{kept}");
-    assert_eq!(heard.said(LogSource::Host).len(), 1);
+    assert_eq!(observed.messages(LogSource::Host).len(), 1);
 }
 
-/// One call of a tool that ships, under an empty policy.
+/// Calls a bundled tool once, under an empty policy.
 async fn shipped(
     file: &str,
     tool: &str,
     arguments: serde_json::Value,
-) -> (Result<ToolOutput, ToolError>, Heard) {
+) -> (Result<ToolOutput, ToolError>, Observed) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt")).join(file);
     let component = sandbox().load(file, &std::fs::read(path).unwrap()).await.unwrap();
     let tools = component.tools(Policy::default());
     let name = ToolName::new(tool).unwrap();
     let tool = tools.iter().find(|t| t.spec().name == name).unwrap();
-    let (context, ear) = listening();
+    let (context, observer) = observed_context();
     let mut call = call_of(arguments);
     call.name = name;
-    (tool.call(call, context).await, ear.heard())
+    (tool.call(call, context).await, observer.observed())
 }
 
 #[tokio::test]
-async fn a_tool_that_ships_reaches_no_host_without_a_grant() {
-    let (result, heard) = shipped("fetch.wasm", "fetch", json!({"url": "https://example.com/"})).await;
+async fn bundled_tool_reaches_no_host_without_a_grant() {
+    let (result, observed) = shipped("fetch.wasm", "fetch", json!({"url": "https://example.com/"})).await;
     assert!(result.is_err(), "{result:?}");
-    let receipt = heard.receipt();
+    let receipt = observed.receipt();
     assert!(receipt.hosts.is_empty(), "{receipt:?}");
     assert_eq!(receipt.denials[0].what, "http");
 }

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(refusal.arguments, json!(r#"{"n": "#));
         assert_eq!(refusal.error.kind(), "invalid_arguments");
         let twice = refused("count", r#"{"n":1,"n":2}"#).error.to_string();
-        assert!(twice.contains("stands twice"), "{twice}");
+        assert!(twice.contains("duplicate name"), "{twice}");
     }
 
     #[test]

@@ -231,7 +231,7 @@ mod tests {
         "#);
         insta::assert_snapshot!(failure("[tools.files]\ngrants = [\"read=.\", \"reed=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: `reed=.` is no grant: `reed` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
+          why: invalid grant `reed=.`: unknown kind `reed`, expected one of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue
                │ in c.toml, line 2, column 10
                │   2 | grants = ["read=.", "reed=."]
                │     |          ^^^^^^^^^^^^^^^^^^^^

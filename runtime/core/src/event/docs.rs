@@ -1,4 +1,4 @@
-//! Holds `runtime/EVENTS.md` against the types: every event, field, outcome and error stands there, and nothing else.
+//! Checks `runtime/EVENTS.md` against the types: it lists exactly the events, fields, outcomes and errors that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{ToolError, event};
 
 const PAGE: &str = include_str!("../../../EVENTS.md");
 
-/// One event as the page has it.
+/// One event as documented.
 struct Section {
     fields: BTreeSet<String>,
     not_kept: bool,
@@ -33,19 +33,19 @@ fn sections() -> BTreeMap<String, Section> {
     found
 }
 
-/// What stands in backticks in the first cell of each row of a table.
+/// Returns the code spans in the first cell of each row of a table.
 fn first_cells(table: &str) -> BTreeSet<String> {
     let of_row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     table.lines().filter_map(of_row).collect()
 }
 
-/// The rows of the table under a heading.
+/// Returns the first cells of the table under a heading.
 fn rows_under(heading: &str) -> BTreeSet<String> {
     let (_, rest) = PAGE.split_once(&format!("\n### {heading}\n")).unwrap();
     first_cells(rest.split("\n### ").next().unwrap())
 }
 
-/// The names of all variants of a type that is tagged with `tag`, as the error about a wrong one lists them.
+/// Returns the names of all variants of a type tagged with `tag`, parsed from the error about an unknown variant.
 fn variants<T: DeserializeOwned>(tag: &str) -> BTreeSet<String> {
     let wrong = BTreeMap::from([(tag, "?")]);
     let error = serde_json::from_value::<T>(serde_json::to_value(wrong).unwrap())
@@ -63,7 +63,7 @@ fn keys(event: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_page_of_events_has_every_event_outcome_and_error_and_no_other() {
+fn page_lists_exactly_the_existing_events_outcomes_and_errors() {
     let of_page: BTreeSet<String> = sections().into_keys().collect();
     assert_eq!(of_page, variants::<Event>("type"));
     assert_eq!(rows_under("outcome"), variants::<TurnOutcome>("outcome"));
@@ -73,7 +73,7 @@ fn the_page_of_events_has_every_event_outcome_and_error_and_no_other() {
 }
 
 #[test]
-fn every_example_of_the_page_of_events_is_one_and_shows_every_field() {
+fn every_example_of_the_page_parses_and_shows_every_field() {
     let mut of_types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut transient = BTreeSet::new();
     for event in all() {

@@ -1,4 +1,4 @@
-//! The third seam: everything that happens in a turn. What is not an event did not happen.
+//! Events: everything that happens in a turn.
 
 #[cfg(test)]
 mod docs;
@@ -13,13 +13,13 @@ use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::{LogLine, Progress};
 use crate::{ApprovalCause, Content, Message, Plan, Receipt, ToolError};
 
-/// Version of the JSON form of [`Event`], as [`Event::TurnStarted`] states it. It grows when a reader of the old form
-/// could misread the new one; new kinds of events and new fields may come without that.
+/// Version of the JSON form of [`Event`], included in [`Event::TurnStarted`]. Incremented when a reader of an earlier
+/// form could misinterpret the new one; new kinds of events and new fields do not increment it.
 pub const EVENT_VERSION: u32 = 1;
 
 /// Receives events, in order.
 pub trait EventSink: Send + Sync {
-    /// One event. Called from the loop's own task; must not block for long.
+    /// Handles one event. Called from the loop's own task; must not block for long.
     fn event(&self, event: &Event);
 }
 
@@ -30,7 +30,7 @@ pub trait EventSink: Send + Sync {
 pub enum Event {
     /// A turn begins.
     TurnStarted {
-        /// Version of the events, [`EVENT_VERSION`].
+        /// Version of the event format, [`EVENT_VERSION`].
         version: u32,
         /// Identifier of the session.
         session: String,
@@ -38,314 +38,314 @@ pub enum Event {
         provider: String,
         /// Name of the model.
         model: String,
-        /// What the person said.
+        /// Message of the user.
         message: Message,
-        /// `true` when the message stands at the end of the conversation already, and nobody answered it; absent otherwise.
+        /// `true` if the message is already at the end of the conversation, without a response; absent otherwise.
         #[serde(default, skip_serializing_if = "is_false")]
         unanswered: bool,
     },
-    /// The session begins with a conversation from elsewhere. Comes before the first turn.
+    /// The session begins with an imported conversation. Precedes the first turn.
     Imported {
-        /// The conversation.
+        /// Imported messages.
         messages: Vec<Message>,
     },
-    /// Hooks changed what goes to the model in this turn.
+    /// Hooks changed the prompt of this turn.
     PromptChanged {
-        /// What stands for the person's message in the conversation from now on.
+        /// Message that replaces the user's message in the conversation.
         message: Message,
         /// Text added to the system prompt for this turn; empty means none.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         instructions: String,
     },
-    /// A request goes to the model.
+    /// A request is sent to the model.
     StepStarted {
-        /// Number of the step in this turn, from 1.
+        /// Number of the step in this turn, starting at 1.
         step: u32,
     },
-    /// More text from the model.
+    /// Streamed text from the model.
     TextDelta {
-        /// The next piece.
+        /// Next fragment of the text.
         text: String,
     },
-    /// More reasoning from the model.
+    /// Streamed reasoning from the model.
     ReasoningDelta {
-        /// The next piece.
+        /// Next fragment of the reasoning.
         text: String,
     },
-    /// A request to the model failed and is sent again.
+    /// A request to the model failed and is retried.
     Retry {
-        /// Which attempt comes next.
+        /// Number of the next attempt.
         attempt: u32,
-        /// How long the pause is, in milliseconds.
+        /// Delay in milliseconds.
         delay_ms: u64,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The model's answer is complete.
+    /// The model's response is complete.
     StepFinished {
         /// Number of the step.
         step: u32,
-        /// The whole answer.
+        /// The complete response.
         message: Message,
-        /// Why the model stopped.
+        /// Reason why the model stopped.
         stop: StopReason,
-        /// Tokens that the provider counted, or an estimate where it counted none.
+        /// Tokens counted by the provider, or an estimate if it counted none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// A request ended without a complete answer.
+    /// A request ended without a complete response.
     StepInterrupted {
         /// Number of the step.
         step: u32,
-        /// What there was of the answer, without calls and without reasoning that was cut off; absent when there was
-        /// nothing.
+        /// Partial response, without calls and without truncated reasoning; absent if empty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Message>,
-        /// Why.
+        /// Reason of the interruption.
         reason: String,
-        /// Estimated tokens, where an answer had begun.
+        /// Estimated tokens, if a response had begun.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// The loop itself says something to the model.
+    /// The loop adds a reminder for the model.
     Reminder {
-        /// What made it necessary.
+        /// Kind of the reminder.
         kind: ReminderKind,
-        /// What the model reads.
+        /// Text for the model.
         text: String,
-        /// Whether it stays in the conversation; otherwise it goes into the next request alone.
+        /// True if it stays in the conversation; otherwise it is part of the next request only.
         stored: bool,
     },
-    /// The turn will end with this outcome; one last request without tools comes first.
+    /// The turn will end with this outcome, after one last request without tools.
     Closing {
-        /// The outcome.
+        /// Outcome of the turn.
         outcome: TurnOutcome,
     },
-    /// A call waits for a decision.
+    /// A call waits for approval.
     ApprovalRequested {
         /// Identifier of the call.
         id: String,
         /// Name of the tool.
         tool: String,
-        /// Exactly what will be executed when it is approved.
+        /// Exact arguments to be executed if the call is approved.
         arguments: Value,
-        /// What asks.
+        /// Cause of the request.
         #[serde(default)]
         cause: ApprovalCause,
-        /// What asks, in words for a person.
+        /// Reason for the request, for the user.
         reason: String,
     },
-    /// A decision on a call that waited for one.
+    /// A pending call was approved or denied.
     ApprovalDecided {
         /// Identifier of the call.
         id: String,
-        /// Whether it may run.
+        /// True if the call may run.
         approved: bool,
-        /// Why, in words that the model may read.
+        /// Reason; the model may read it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A call begins.
+    /// A call starts.
     CallStarted {
         /// Identifier of the call.
         id: String,
-        /// Name of the tool, as the model wrote it.
+        /// Name of the tool, as written by the model.
         tool: String,
-        /// The arguments that will be executed; a JSON string holding the model's own words where they are no JSON.
+        /// Arguments to be executed; a JSON string with the original text if it is not valid JSON.
         arguments: Value,
     },
-    /// A tool wrote to its log.
+    /// A tool wrote a log line.
     CallLog {
         /// Identifier of the call.
         id: String,
-        /// What it wrote.
+        /// The log line.
         #[serde(flatten)]
         line: LogLine,
     },
-    /// A tool says how far it is.
+    /// A tool reports progress.
     CallProgress {
         /// Identifier of the call.
         id: String,
-        /// How far.
+        /// Progress of the call.
         #[serde(flatten)]
         progress: Progress,
     },
-    /// A call failed and is run again, because its tool claims to be idempotent.
+    /// A call failed and is retried, because its tool is declared idempotent.
     CallRetried {
         /// Identifier of the call.
         id: String,
-        /// Which attempt comes next; the first retry is 2.
+        /// Number of the next attempt; the first retry is 2.
         attempt: u32,
-        /// How long the pause is, in milliseconds.
+        /// Delay in milliseconds.
         delay_ms: u64,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// A call has ended. Each started call ends exactly once.
+    /// A call ended. Each started call ends exactly once.
     CallFinished {
         /// Identifier of the call.
         id: String,
-        /// Name of the tool, as the model wrote it.
+        /// Name of the tool, as written by the model.
         tool: String,
-        /// What the model reads.
+        /// Content for the model.
         content: Vec<Content>,
-        /// The answer in structured form, if the tool gave one.
+        /// Structured result, if the tool returned one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         structured: Option<Value>,
-        /// Why there is no answer; absent when there is one.
+        /// Error of the call; absent if it succeeded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ToolError>,
-        /// What the call used; absent when it never reached a cell.
+        /// Receipt of the call; absent if it never reached a cell.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
-        /// Absent when the tool ran; `true` when the call was refused or cancelled before.
+        /// `true` if the call was denied or cancelled before the tool ran; absent otherwise.
         #[serde(default, skip_serializing_if = "is_false")]
         not_run: bool,
     },
-    /// Something happened in the session of an agent that runs as a call. Pieces of its answers are left out.
+    /// An event of an agent's session that runs as a call. Streamed fragments of its responses are omitted.
     Nested {
         /// Identifier of the call.
         id: String,
-        /// What happened.
+        /// Event of the inner session.
         event: Box<Event>,
     },
-    /// The session has touched more kinds of data and ways out than before.
+    /// The session has accessed new kinds of data or egress.
     FlowChanged {
-        /// Identifier of the call that did it.
+        /// Identifier of the call that caused it.
         id: String,
-        /// All kinds together, this call included.
+        /// All kinds so far, including this call.
         flow: Flow,
     },
-    /// Hooks share other values than before.
+    /// Hooks changed the shared values.
     ValuesShared {
-        /// All of them.
+        /// All shared values.
         values: Map<String, Value>,
     },
     /// The model changed its plan.
     PlanUpdated {
-        /// The whole plan.
+        /// The complete plan.
         plan: Plan,
     },
-    /// The older part of the conversation is being summarised.
+    /// Compaction of the older part of the conversation starts.
     SummaryStarted {
-        /// How many messages will be replaced.
+        /// Number of messages that will be replaced.
         messages: usize,
         /// Tokens of the conversation, as far as known.
         tokens: u64,
     },
-    /// Messages at the beginning of the conversation were replaced. The journal keeps the originals.
+    /// Messages at the beginning of the conversation were replaced by a summary. The journal keeps the originals.
     Compacted {
-        /// How many messages were replaced, from the first.
+        /// Number of messages replaced, counted from the first.
         removed: usize,
-        /// What stands for them.
+        /// Messages that replace them.
         replacement: Vec<Message>,
-        /// What the request for the summary cost, if known.
+        /// Tokens of the request for the summary, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// No summary could be made, and the conversation stays as it is.
+    /// Compaction failed, and the conversation is unchanged.
     SummaryFailed {
-        /// Why.
+        /// Reason of the failure.
         reason: String,
-        /// What the request for it cost, if there was one and that is known.
+        /// Tokens of the request for the summary, if one was made and they are known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },
-    /// The results of old calls were taken out of the conversation. The journal keeps them.
+    /// Results of old calls were removed from the conversation. The journal keeps them.
     ResultsPruned {
         /// Identifiers of the calls.
         calls: Vec<String>,
-        /// Bytes saved.
+        /// Number of bytes removed.
         bytes: u64,
     },
-    /// Something that a person should know.
+    /// Information for the user.
     Notice {
-        /// How much it matters.
+        /// Severity of the notice.
         level: NoticeLevel,
-        /// What it is.
+        /// Text of the notice.
         text: String,
     },
-    /// A hook that runs in a cell was asked at one moment.
+    /// A component hook ran.
     HookFinished {
         /// Name of the hook.
         hook: String,
-        /// The moment, such as `before_call`.
+        /// Hook point, such as `before_call`.
         moment: String,
-        /// What it used.
+        /// Receipt of the hook.
         receipt: Receipt,
     },
-    /// The turn is over.
+    /// The turn ended.
     TurnFinished {
-        /// How it ended.
+        /// Outcome of the turn.
         outcome: TurnOutcome,
-        /// The final answer; what there was of it when the turn ended early.
+        /// Final response; the partial response if the turn ended early.
         text: String,
-        /// What the model handed over as data: through a tool that ends the turn, or as an answer that fits a schema.
+        /// Structured result of the turn: from a tool that ends the turn, or from a response that matches a schema.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         result: Option<Value>,
-        /// Steps taken.
+        /// Number of steps.
         steps: u32,
-        /// Tokens of all steps together, those of agents that ran as calls included.
+        /// Tokens of all steps, including those of agents that ran as calls.
         usage: Usage,
-        /// Milliseconds that it took, without the time in which it was paused.
+        /// Duration in milliseconds, without the time during which the turn was paused.
         #[serde(default)]
         wall_ms: u64,
     },
 }
 
-/// How much a notice matters.
+/// Severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeLevel {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Something is not as it should be.
+    /// Something is wrong and the turn continues.
     Warning,
     /// Something failed.
     Error,
 }
 
-/// Why the loop reminds the model of something.
+/// Kind of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReminderKind {
-    /// It answered without calling a tool, and the turn ends through a tool alone.
+    /// The response contains no call, and the turn ends only through a tool.
     NoToolCall,
-    /// It answered without calling a tool and is asked to go on.
+    /// The response contains no call, and the model is prompted to continue.
     Continue,
-    /// Its answer was empty.
+    /// The response is empty.
     EmptyAnswer,
-    /// Its answer does not fit the schema that was asked for.
+    /// The response does not match the requested schema.
     AnswerMismatch,
-    /// A call was cut off by the limit of tokens and was not executed.
+    /// A call was truncated by the token limit and was not executed.
     CallCut,
-    /// All calls of a step failed; it shall answer from what it knows.
+    /// All calls of a step failed; the model is to answer from what it knows.
     AllToolsFailed,
-    /// It repeats the same call with the same result.
+    /// The model repeats the same call with the same result.
     Repeating,
-    /// The limit of steps is reached; it shall answer without tools.
+    /// The step limit is reached; the model is to answer without tools.
     StepLimit,
-    /// The provider failed; the request is made again.
+    /// The provider failed; the request is repeated.
     ProviderFailed,
-    /// The plan, after a summary took it out of sight.
+    /// The plan, repeated because a summary replaced the messages that contained it.
     Plan,
 }
 
-/// Kinds of data and ways out that a session has touched. All three together are what an attack on a model needs.
+/// Kinds of data and egress that a session has accessed. The combination of all three allows data theft by prompt
+/// injection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flow {
     /// Private data was read.
     pub reads_private: bool,
-    /// Content that strangers can write was read.
+    /// Untrusted content, which third parties can write, was read.
     pub untrusted_content: bool,
-    /// Data could be sent outside.
+    /// Data could be sent to external systems.
     pub can_send_out: bool,
 }
 
 impl Flow {
-    /// Both together.
+    /// Returns the union of both.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self {
@@ -355,93 +355,93 @@ impl Flow {
         }
     }
 
-    /// Whether all three are there.
+    /// Returns `true` if all three are set.
     pub fn is_complete(self) -> bool {
         self.reads_private && self.untrusted_content && self.can_send_out
     }
 }
 
-/// How a turn ended.
+/// Outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TurnOutcome {
-    /// The model gave its answer.
+    /// The model gave its final response.
     Completed,
-    /// The limit of steps was reached; the answer was given without further tools.
+    /// The step limit was reached; the final response was given without further tools.
     StepLimit {
-        /// The limit.
+        /// Maximum number of steps.
         steps: u32,
     },
-    /// Calls wait for a decision and nothing else is left to do. The turn is not over: it goes on, in this process or in
-    /// another one, when it is resumed. Never in [`Event::TurnFinished`].
+    /// Calls wait for a decision and nothing else is left to do. The turn is paused and continues when it is resumed,
+    /// also by another process. Never part of [`Event::TurnFinished`].
     AwaitingApproval {
-        /// Identifiers of the calls.
+        /// Identifiers of the waiting calls.
         calls: Vec<String>,
     },
-    /// The model asks the person; the next message is the answer.
+    /// The model asks the user; the next message is the answer.
     Asked {
-        /// The question.
+        /// Text of the question.
         question: String,
-        /// Answers to choose from; perhaps none.
+        /// Suggested answers; may be empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         suggestions: Vec<String>,
     },
-    /// All calls of a step failed; the answer was given without tools.
+    /// All calls of a step failed; the final response was given without tools.
     ToolsFailed,
     /// The model repeated one call with one result.
     Repeating {
         /// Name of the tool.
         tool: String,
-        /// How often.
+        /// Number of repetitions.
         times: u32,
     },
-    /// The same error came again and again.
+    /// The same error occurred repeatedly.
     Failing {
-        /// The error.
+        /// Text of the error.
         error: String,
-        /// How often, without a success in between.
+        /// Number of occurrences without a success in between.
         times: u32,
     },
-    /// A budget of the run is used up.
+    /// A budget of the run is exhausted.
     Budget {
-        /// Which one, with its value.
+        /// The exhausted budget, with its value.
         reason: String,
     },
     /// A hook ended the turn.
     Aborted {
         /// Name of the hook.
         by: String,
-        /// Why.
+        /// Reason given by the hook.
         reason: String,
     },
-    /// The deadline passed.
+    /// The deadline was exceeded.
     Deadline {
-        /// The deadline in milliseconds.
+        /// Deadline in milliseconds.
         ms: u64,
     },
-    /// A person cancelled it.
+    /// The user cancelled the turn.
     Cancelled,
-    /// The model refused or was stopped by its provider.
+    /// The model refused, or its provider stopped it.
     Stopped {
-        /// Why.
+        /// Stop reason of the response.
         stop: StopReason,
     },
     /// The provider failed.
     ProviderFailed {
-        /// How.
+        /// Error of the provider.
         error: ProviderError,
     },
-    /// The host failed.
+    /// Internal error of the host.
     HostFailed {
-        /// The chain of causes.
+        /// Chain of causes.
         message: String,
     },
 }
 
 impl Event {
-    /// Whether a later event holds all that this one says: pieces of an answer and the progress of a call. A journal
-    /// leaves them out.
+    /// Returns `true` if later events contain the same information: streamed fragments and progress of calls. Journals
+    /// omit these events.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::TextDelta { .. }
@@ -643,7 +643,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_event_comes_back_from_json_as_it_was() {
+    fn every_event_round_trips_through_json() {
         for event in all() {
             let text = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
@@ -651,7 +651,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_field_that_a_newer_version_added_does_not_disturb_an_older_reader() {
+    fn fields_of_newer_versions_are_ignored_by_older_readers() {
         let text = r#"{"type":"step_started","step":3,"added_later":{"x":1}}"#;
         assert_eq!(
             serde_json::from_str::<Event>(text).unwrap(),
@@ -660,7 +660,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_pieces_and_progress_are_transient() {
+    fn only_fragments_and_progress_are_transient() {
         let transient: Vec<Event> = all().into_iter().filter(Event::is_transient).collect();
         assert_eq!(transient.len(), 4);
         assert!(transient.iter().all(|event| matches!(
@@ -673,7 +673,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_flow_is_complete_when_all_three_kinds_are_in_it() {
+    fn flow_is_complete_with_all_three_kinds() {
         let of = |reads_private, untrusted_content, can_send_out| Flow {
             reads_private,
             untrusted_content,
@@ -684,7 +684,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_flow_without_one_of_its_kinds_is_not_complete() {
+    fn flow_without_one_of_its_kinds_is_not_complete() {
         for bits in 0..8 {
             let flow = Flow {
                 reads_private: bits & 1 != 0,
@@ -696,7 +696,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_nested_event_is_transient_as_the_event_inside() {
+    fn nested_event_is_transient_as_the_event_inside() {
         let nested = |event| Event::Nested {
             id: "c1".into(),
             event: Box::new(event),
@@ -706,7 +706,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_closure_and_a_shared_sink_receive_each_event() {
+    fn closure_and_a_shared_sink_receive_each_event() {
         let seen = std::sync::Mutex::new(Vec::new());
         let sink = |event: &Event| seen.lock().unwrap().push(event.clone());
         let event = Event::StepStarted { step: 1 };

@@ -1,37 +1,37 @@
-//! What a model intends to do, in steps that a person can follow.
+//! Plan of a model, in steps that the user can follow.
 
 use serde::{Deserialize, Serialize};
 
-/// A plan: a goal and the steps that lead to it.
+/// A goal and the steps towards it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What shall be reached.
+    /// Goal of the plan.
     pub goal: String,
-    /// The steps, in order.
+    /// Steps in order.
     pub steps: Vec<PlanStep>,
 }
 
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanStep {
-    /// What is to be done.
+    /// Description of the step.
     pub description: String,
-    /// Whether it is done.
+    /// True if the step is done.
     #[serde(default)]
     pub completed: bool,
-    /// What came of it.
+    /// Result of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
 
 impl Plan {
-    /// Position of the first step that is not done; `None` when all are.
+    /// Returns the index of the first step that is not done; `None` if all are done.
     pub fn current(&self) -> Option<usize> {
         self.steps.iter().position(|step| !step.completed)
     }
 }
 
-/// The plan as a model and a person read it: the goal, then one line a step.
+/// Formats the plan for the model and the user: the goal, then one line for each step.
 impl std::fmt::Display for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Goal: {}", self.goal)?;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_reads_as_goal_and_steps_with_the_current_one_marked() {
+    fn plan_is_printed_with_goal_steps_and_current_mark() {
         let step = |description: &str, completed, result: Option<&str>| PlanStep {
             description: description.into(),
             completed,
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_step_is_the_first_that_is_not_done() {
+    fn current_step_is_the_first_that_is_not_done() {
         let step = |completed| PlanStep {
             description: String::new(),
             completed,

@@ -1,54 +1,54 @@
-//! A question to a person: may this call run?
+//! Approval of calls by the user.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ArgumentPlace;
 
-/// A call that a person decides on.
+/// A call that needs the user's approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// Identifier of the call.
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// Exactly what will be executed.
+    /// The exact arguments of the call.
     pub arguments: Value,
-    /// What asks.
+    /// Cause of the request.
     #[serde(default)]
     pub cause: ApprovalCause,
-    /// What asks, in words for a person.
+    /// Reason for the request, for the user.
     pub reason: String,
-    /// What the arguments lead to.
+    /// Files and URLs that the arguments refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<ArgumentPlace>,
 }
 
-/// What asks a person.
+/// Cause of an approval request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalCause {
-    /// A rule for calls like this one.
+    /// A rule that matches the call.
     Rule,
-    /// The guard over the flow of data: with this call the session would have read private data, read what strangers can
-    /// write, and be able to send data outside. It asks about this moment, so no answer holds for later calls.
+    /// The data-flow guard: after this call the session would have read private data and untrusted content, and could
+    /// send data out. The request concerns the state at this point, so a decision on it never covers later calls.
     Flow,
-    /// Both. Also what a question is taken for that does not say what asks, as in sessions of before.
+    /// Both. Also the default for requests that state no cause, as in sessions written by earlier versions.
     #[default]
     RuleAndFlow,
 }
 
-/// A person's answer.
+/// Decision of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case")]
 pub enum Decision {
-    /// It runs, with exactly the arguments that were shown.
+    /// Run the call with exactly the arguments shown.
     Approve,
-    /// It does not run.
+    /// Do not run the call.
     Deny {
-        /// Why, in words that the model may read.
+        /// Reason; the model may read it.
         reason: Option<String>,
     },
-    /// Not now: the turn pauses, and another process may take it up.
+    /// Undecided: the turn pauses and can be resumed, also by another process.
     Later,
 }

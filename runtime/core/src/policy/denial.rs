@@ -1,13 +1,13 @@
-//! What no grant gives: places, requests and buckets that are refused whatever else is granted.
+//! Denials: paths, requests and buckets that are refused whatever the grants say.
 //!
-//! A denial always beats a grant. It is enforced where the tool acts, in the files view, the way out and the buckets, and
-//! not by looking at a tool's arguments, so that it holds for tools whose arguments say nothing of what they open.
+//! A denial always overrides a grant. It is enforced where the tool acts (file system, egress, buckets) rather than by
+//! inspecting arguments, so it also holds for tools whose arguments do not show what they open.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that one tool is denied.
+/// All denials of one tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Denials {
@@ -20,13 +20,13 @@ pub struct Denials {
     /// Buckets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<BucketDenial>,
-    /// Whether the tool may change files that start programs ([`crate::protected::PROGRAMS`]) in its directories.
+    /// Allows changes to files that start programs ([`crate::protected::PROGRAMS`]) in the granted directories.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub programs: bool,
 }
 
 impl Denials {
-    /// Whether nothing is denied beyond what always is.
+    /// Returns `true` if only the built-in denials apply.
     pub fn is_empty(&self) -> bool {
         let Self {
             paths,
@@ -38,59 +38,60 @@ impl Denials {
     }
 }
 
-/// A file or directory, with everything below it, whether it exists yet or not.
+/// A file, or a directory with everything below it. It need not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathDenial {
-    /// Path on the host. A symbolic link denies itself and what it leads to.
+    /// Path on the host. For a symbolic link, both the link and its target are denied.
     pub host: PathBuf,
-    /// What is denied there.
+    /// Operations that are denied.
     #[serde(default)]
     pub uses: DeniedUse,
-    /// Who denies it, for the user: the line and its place.
+    /// Origin of the denial, for the user: the configuration line and its place.
     pub by: String,
 }
 
-/// What is denied at a place.
+/// Operations that are denied on a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeniedUse {
-    /// Everything.
+    /// All operations.
     #[default]
     All,
-    /// Changing, making, moving and removing it; it can be read.
+    /// Modifying, creating, moving and removing; reading is allowed.
     Change,
 }
 
-/// HTTP requests that are refused. Each field narrows the denial; an empty one covers everything.
+/// HTTP requests that are denied. Each field narrows the denial; an empty field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpDenial {
-    /// Host, as in [`HttpGrant::host`](crate::policy::HttpGrant::host). An IP address also covers names that lead to it.
+    /// Host, as in [`HttpGrant::host`](crate::policy::HttpGrant::host). An IP address also matches names that resolve
+    /// to it.
     pub host: String,
-    /// Ports.
+    /// Ports of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// Schemes.
+    /// Schemes, `http` or `https`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<String>,
-    /// Methods in capitals.
+    /// Methods in upper case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<String>,
-    /// Prefix of the path, by whole segments.
+    /// Path prefix, by whole segments.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Who denies it, for the user.
+    /// Origin of the denial, for the user.
     pub by: String,
 }
 
-/// A bucket that is refused.
+/// A bucket that is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BucketDenial {
     /// Name of the bucket on the host.
     pub bucket: String,
-    /// Who denies it, for the user.
+    /// Origin of the denial, for the user.
     pub by: String,
 }
 

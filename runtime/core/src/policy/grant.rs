@@ -1,7 +1,7 @@
-//! Grants as people write them: one line each, the same in configuration, on the command line, in a lock file and in
-//! the hint of a denial.
+//! Text form of grants: one line each, the same in configuration, on the command line, in a lock file and in the hint
+//! of a denial.
 //!
-//! | line | what it grants |
+//! | line | meaning |
 //! |---|---|
 //! | `read=PATH` | list the directory and read the files below it |
 //! | `write=PATH` | read, change, create and delete below it |
@@ -11,19 +11,19 @@
 //! | `env=NAME=VALUE` | a variable with this value |
 //! | `http=example.com` | `GET` and `HEAD` over `https` on port 443 |
 //! | `http=GET,POST https://*.example.com:8443/api` | these methods, every name below `example.com`, this port, paths below `/api` |
-//! | `http=http://127.0.0.1:8080` | a private address, because the grant names it |
-//! | `http-private=https://intranet.example` | a name that may lead to a private address |
+//! | `http=http://127.0.0.1:8080` | a private address, allowed because the grant names it |
+//! | `http-private=https://intranet.example` | a name that may resolve to a private address |
 //! | `http=*` | every public host |
-//! | `keyvalue=NAME` | read and change what is kept in the bucket of that name |
-//! | `keyvalue-read=NAME` | read it |
+//! | `keyvalue=NAME` | read and change the bucket of that name |
+//! | `keyvalue-read=NAME` | read the bucket |
 //! | `keyvalue=NAME:GUEST` | the same, seen by the tool under the name GUEST |
 //!
-//! Three lines take away. They beat every grant, whichever comes first:
+//! Three kinds of lines deny. They override every grant, in any order:
 //!
-//! | line | what it denies |
+//! | line | meaning |
 //! |---|---|
-//! | `deny=PATH` | the file, or the directory with everything below it, whether it exists yet or not |
-//! | `deny-http=PATTERN` | requests that match, in the syntax of `http=`; what is left out covers every method, scheme, port and path |
+//! | `deny=PATH` | the file, or the directory with everything below it; it need not exist yet |
+//! | `deny-http=PATTERN` | matching requests, in the syntax of `http=`; omitted parts match every method, scheme, port and path |
 //! | `deny-keyvalue=NAME` | the bucket of that name |
 
 use std::net::IpAddr;
@@ -35,56 +35,56 @@ use crate::denial::HttpDenial;
 use crate::keyvalue::is_bucket_name;
 use crate::policy::{BucketGrant, DirAccess, HttpGrant};
 
-/// One grant as a person wrote it. [`std::fmt::Display`] prints the shortest line that means the same.
+/// A parsed grant. [`std::fmt::Display`] prints the shortest equivalent line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Grant {
-    /// A directory; the paths stand as they were written.
+    /// A directory; the paths are kept as written.
     Dir {
-        /// Directory on the host, perhaps relative.
+        /// Directory on the host, possibly relative.
         host: String,
-        /// Absolute path at which the guest sees it; `None` means the same path, relative ones below `/`.
+        /// Absolute path at which the guest sees it; `None` means the same path, with relative paths placed below `/`.
         guest: Option<String>,
-        /// What the guest may do there.
+        /// Access rights of the guest.
         access: DirAccess,
     },
     /// An environment variable.
     Env {
-        /// Its name.
+        /// Name of the variable.
         name: String,
-        /// Its value; `None` means the host's own.
+        /// Value of the variable; `None` means the host's value.
         value: Option<String>,
     },
     /// HTTP requests.
     Http(HttpGrant),
     /// A bucket of the host's key-value store.
     Bucket(BucketGrant),
-    /// A file or directory that is denied; the path stands as it was written.
+    /// A denied file or directory; the path is kept as written.
     Deny {
-        /// Path on the host, perhaps relative.
+        /// Path on the host, possibly relative.
         host: String,
     },
-    /// HTTP requests that are denied.
+    /// Denied HTTP requests.
     DenyHttp(HttpDenial),
-    /// A bucket that is denied.
+    /// A denied bucket.
     DenyBucket {
-        /// Its name.
+        /// Name of the bucket.
         bucket: String,
     },
 }
 
-/// A line that is no grant.
+/// A line that is not a valid grant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no grant: {reason}", line.escape_debug())]
+#[error("invalid grant `{}`: {reason}", line.escape_debug())]
 pub struct InvalidGrant {
-    /// The line.
+    /// The rejected line.
     pub line: String,
-    /// What is wrong with it.
+    /// Reason for the rejection.
     pub reason: String,
 }
 
 impl Grant {
-    /// Whether the line takes away instead of giving.
+    /// Returns `true` if the line denies instead of granting.
     pub fn is_denial(&self) -> bool {
         match self {
             Self::Deny { .. } | Self::DenyHttp(_) | Self::DenyBucket { .. } => true,
@@ -92,9 +92,9 @@ impl Grant {
         }
     }
 
-    /// The path at which a guest sees a directory that was granted as `host`: the path as it was written, taken as
-    /// absolute (`.` is `/`, `./docs` is `/docs`, `/data` is `/data`), so that paths relative to the directory in which
-    /// a person works mean the same to the guest.
+    /// Returns the path at which a guest sees a directory granted as `host`: the written path taken as absolute (`.` is
+    /// `/`, `./docs` is `/docs`, `/data` is `/data`), so that paths relative to the working directory of the user mean
+    /// the same to the guest.
     pub fn guest_path(host: &str) -> String {
         let mut parts: Vec<&str> = Vec::new();
         for part in host.split('/') {
@@ -119,16 +119,14 @@ impl FromStr for Grant {
             reason,
         };
         if line.trim().contains(char::is_control) {
-            return Err(fail(
-                "it holds a control character, and a grant is one line".into(),
-            ));
+            return Err(fail("control characters are not allowed in a grant".into()));
         }
         let (kind, rest) = line.split_once('=').ok_or_else(|| {
-            fail("it has the form KIND=VALUE, such as `read=.`, `env=LANG` or `http=example.com`".into())
+            fail("expected KIND=VALUE, such as `read=.`, `env=LANG` or `http=example.com`".into())
         })?;
         let (kind, rest) = (kind.trim(), rest.trim());
         if rest.is_empty() {
-            return Err(fail(format!("nothing stands after `{}=`", kind.escape_debug())));
+            return Err(fail(format!("value missing after `{}=`", kind.escape_debug())));
         }
         match kind {
             "env" => parse_env(rest).map_err(fail),
@@ -167,7 +165,7 @@ fn parse_env(rest: &str) -> Result<Grant, String> {
         })
     } else {
         Err(format!(
-            "`{}` is no name of an environment variable",
+            "invalid environment variable name `{}`",
             name.escape_debug()
         ))
     }
@@ -189,13 +187,14 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
             "write" => access = DirAccess::WRITE,
             other => {
                 return Err(format!(
-                    "`{}` is none of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue",
+                    "unknown kind `{}`, expected one of read, write, modify, create, delete, env, http, http-private, keyvalue, keyvalue-read, deny, deny-http, deny-keyvalue",
                     other.escape_debug()
                 ));
             }
         }
     }
-    // The guest path is absolute, so `:/` divides; a drive of Windows, `C:/x`, has its colon in second place.
+    // The guest path is absolute, so `:/` separates it. In a Windows path such as `C:/x`, the colon is the second
+    // character.
     let drive = usize::from(cfg!(windows));
     let (host, guest) = match rest.rfind(":/") {
         Some(at) if at > drive => (&rest[..at], Some(&rest[at + 1..])),
@@ -205,7 +204,7 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
         return Err("the guest path must not contain `..`".into());
     }
     let guest = guest.map(Grant::guest_path);
-    // It would be lost when the line is printed and read again.
+    // Trailing white space would be lost when the line is printed and parsed again.
     if guest.as_ref().is_some_and(|g| g.ends_with(char::is_whitespace)) {
         return Err("the guest path must not end with white space".into());
     }
@@ -230,13 +229,13 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
         .iter()
         .find(|m| !m.bytes().all(|b| b.is_ascii_uppercase()))
     {
-        return Err(format!("`{}` is no HTTP method", bad.escape_debug()));
+        return Err(format!("invalid HTTP method `{}`", bad.escape_debug()));
     }
     let (schemes, after) = match pattern.split_once("://") {
         Some((scheme @ ("http" | "https"), after)) => (vec![scheme.to_owned()], after),
         Some((scheme, _)) => {
             return Err(format!(
-                "the scheme `{}` is neither http nor https",
+                "unsupported scheme `{}`, expected http or https",
                 scheme.escape_debug()
             ));
         }
@@ -247,13 +246,13 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
         None => (after, ""),
     };
     if path.contains(['?', '#', '*', '\\']) || path.split('/').any(|part| part == ".." || part == ".") {
-        return Err("the path is a plain prefix, without `?`, `#`, `*`, `.` and `..`".into());
+        return Err("the path must be a plain prefix without `?`, `#`, `*`, `.` and `..`".into());
     }
     if path.contains(char::is_whitespace) {
-        return Err("the path of a URL holds no white space; write `%20`".into());
+        return Err("the URL path must not contain white space; write `%20`".into());
     }
     if authority.contains('@') {
-        return Err("a grant carries no user name and password".into());
+        return Err("a grant must not contain a user name or password".into());
     }
     let (host, port) = split_port(authority)?;
     let host = host.to_ascii_lowercase();
@@ -283,12 +282,13 @@ fn parse_bucket(rest: &str, write: bool) -> Result<BucketGrant, String> {
 
 fn no_bucket(name: &str) -> String {
     format!(
-        "`{}` is no name of a bucket: 1 to 64 characters of a-z, A-Z, 0-9, `.`, `_` and `-` are expected",
+        "invalid bucket name `{}`: expected 1 to 64 characters of a-z, A-Z, 0-9, `.`, `_` and `-`, the first one a letter or a digit",
         name.escape_debug()
     )
 }
 
-/// The denial of what a grant of the same pattern would allow, and of every method, scheme and port that it leaves out.
+/// Returns the denial of everything that a grant of the same pattern allows, extended to every method, scheme and port
+/// that the pattern omits.
 fn deny_http(grant: HttpGrant) -> HttpDenial {
     let mut denial = HttpDenial {
         host: grant.host,
@@ -302,7 +302,7 @@ fn deny_http(grant: HttpGrant) -> HttpDenial {
     denial
 }
 
-/// The pattern of HTTP requests after the `=` of a line.
+/// Writes the pattern of HTTP requests after the `=` of a line.
 fn write_http(
     f: &mut std::fmt::Formatter<'_>,
     methods: &[String],
@@ -324,7 +324,7 @@ fn write_http(
     f.write_str(path)
 }
 
-/// Divides `host:port`; an IPv6 address stands in brackets (RFC 3986, section 3.2.2).
+/// Splits `host:port`; an IPv6 address is enclosed in brackets (RFC 3986, section 3.2.2).
 fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
     let after_host = if authority.starts_with('[') {
         authority.find(']').map(|at| at + 1).ok_or("`[` without `]`")?
@@ -336,9 +336,12 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
         None if port.is_empty() => Ok((host, None)),
         Some(port) => match port.parse::<u16>() {
             Ok(port) if port != 0 => Ok((host, Some(port))),
-            _ => Err(format!("`{}` is no port from 1 to 65535", port.escape_debug())),
+            _ => Err(format!(
+                "invalid port `{}`, expected 1 to 65535",
+                port.escape_debug()
+            )),
         },
-        None => Err(format!("`{}` after the address", port.escape_debug())),
+        None => Err(format!("unexpected `{}` after the address", port.escape_debug())),
     }
 }
 
@@ -360,7 +363,7 @@ fn check_host_pattern(host: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "`{}` is no host: a name (in its ASCII form), `*.name`, `*` or an IP address is expected",
+            "invalid host `{}`, expected a name (in its ASCII form), `*.name`, `*` or an IP address",
             host.escape_debug()
         ))
     }
@@ -465,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_prints_as_it_was_written() {
+    fn every_form_round_trips() {
         for line in [
             "read=.",
             "write=./out",
@@ -495,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_has_the_same_name_for_the_tool_unless_the_line_says_another() {
+    fn bucket_keeps_its_name_unless_the_line_renames_it() {
         for (line, bucket, guest, write) in [
             ("keyvalue=notes", "notes", "notes", true),
             ("keyvalue=notes:notes", "notes", "notes", true),
@@ -510,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_address_is_granted_only_where_the_line_names_it() {
+    fn private_address_is_granted_only_where_the_line_names_it() {
         for (line, private) in [
             ("http=example.com", false),
             ("http=*", false),
@@ -527,39 +530,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_refused_with_a_reason() {
+    fn invalid_grant_is_rejected_with_a_reason() {
         for (line, reason) in [
             ("read", "KIND=VALUE"),
-            ("read=", "nothing stands after"),
+            ("read=", "value missing after"),
             ("re\u{1b}[8mad=.", "control character"),
             ("read=a\nwrite=/", "control character"),
             ("read=.:/a /", "white space"),
             ("http=GET example.com/a b", "white space"),
-            ("reed=.", "`reed` is none of"),
-            ("read+=x", "`` is none of"),
+            ("reed=.", "unknown kind `reed`"),
+            ("read+=x", "unknown kind ``"),
             ("read=in:/b/../c", "must not contain `..`"),
-            ("env=1A", "no name of an environment variable"),
-            ("http=ftp://x", "neither http nor https"),
-            ("http=a b c", "no host"),
-            ("http=G3T x", "no HTTP method"),
-            ("http=x:0", "no port"),
-            ("http=x:99999", "no port"),
+            ("env=1A", "invalid environment variable name"),
+            ("http=ftp://x", "expected http or https"),
+            ("http=a b c", "invalid host"),
+            ("http=G3T x", "invalid HTTP method"),
+            ("http=x:0", "invalid port"),
+            ("http=x:99999", "invalid port"),
             ("http=user@x", "user name"),
-            ("http=*.*.x", "no host"),
-            ("http=exa*mple.com", "no host"),
+            ("http=*.*.x", "invalid host"),
+            ("http=exa*mple.com", "invalid host"),
             ("http=x/a/../b", "plain prefix"),
             ("http=[::1", "without"),
-            ("http=exämple.com", "no host"),
-            ("keyvalue=", "nothing stands after"),
-            ("keyvalue=*", "no name of a bucket"),
-            ("keyvalue=a/b", "no name of a bucket"),
-            ("keyvalue=a:", "no name of a bucket"),
-            ("deny-keyvalue=a/b", "no name of a bucket"),
-            ("deny-keyvalue=.", "no name of a bucket"),
-            ("env=A-B", "no name of an environment variable"),
-            ("env==x", "no name of an environment variable"),
+            ("http=exämple.com", "invalid host"),
+            ("keyvalue=", "value missing after"),
+            ("keyvalue=*", "invalid bucket name"),
+            ("keyvalue=a/b", "invalid bucket name"),
+            ("keyvalue=a:", "invalid bucket name"),
+            ("deny-keyvalue=a/b", "invalid bucket name"),
+            ("deny-keyvalue=.", "invalid bucket name"),
+            ("env=A-B", "invalid environment variable name"),
+            ("env==x", "invalid environment variable name"),
             ("http=[::1]x", "`x` after the address"),
-            ("keyvalue-write=a", "is none of"),
+            ("keyvalue-write=a", "unknown kind"),
         ] {
             let error = line.parse::<Grant>().unwrap_err().to_string();
             assert!(error.contains(reason), "{line}: {error}");
@@ -567,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_within_the_limits_of_dns() {
+    fn host_follows_the_limits_of_dns() {
         let (label, long) = ("a".repeat(63), "a".repeat(64));
         let name = |last: usize| format!("{label}.{label}.{label}.{}", "b".repeat(last));
         let good = ["*", "*.example.com", "a-b_c.example", "x", "127.0.0.1", "[::1]"];
@@ -596,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_sees_a_directory_under_the_path_that_was_written() {
+    fn guest_path_is_the_written_path_made_absolute() {
         for (host, guest) in [
             (".", "/"),
             ("./docs", "/docs"),
@@ -618,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_divides_paths_only_behind_a_host_path() {
+    fn colon_divides_paths_only_behind_a_host_path() {
         for (line, host, guest) in [
             ("read=a:/b", "a", Some("/b")),
             ("read=a:b", "a:b", None),

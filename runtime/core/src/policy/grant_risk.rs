@@ -1,4 +1,4 @@
-//! Directory grants that give away more than a person who writes them may think.
+//! Detection of directory grants that give away more than they seem to.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -6,25 +6,27 @@ use std::path::{Component, Path, PathBuf};
 use crate::policy::DirGrant;
 use crate::protected::protection;
 
-/// Why a grant needs a second look. [`fmt::Display`] ends the sentence "this directory …".
+/// Reason why a grant is risky. [`fmt::Display`] completes the sentence "this directory …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantRisk {
-    /// The root of a file system.
+    /// Root of a file system.
     Root,
-    /// The home directory, or a directory that holds it.
+    /// Home directory, or a directory that contains it.
     Home,
-    /// A directory of keys and credentials, or one above it that is not the home directory.
+    /// Directory of keys and credentials, or a parent of one below the home directory.
     Keys,
-    /// A directory of the operating system.
+    /// Directory of the operating system.
     System,
-    /// A socket or a directory of sockets, such as the one of a container engine: whoever may talk to it may do anything.
+    /// Socket or directory of sockets, such as that of a container engine: access to it can mean full control of the
+    /// host.
     Socket,
-    /// A directory from which programs are started, or that says which: whoever may write there runs outside of a cell.
+    /// Directory from which programs are started, or whose files configure that: write access allows execution outside
+    /// of a cell.
     Programs,
 }
 
-/// Directories of the operating system. A grant of one of them or of anything below needs a second look.
+/// Directories of the operating system. A grant of one of them or of anything below is risky.
 const SYSTEM: [&str; 13] = [
     "/bin",
     "/boot",
@@ -41,10 +43,10 @@ const SYSTEM: [&str; 13] = [
     "/Library",
 ];
 
-/// Directories of sockets and of state of running services.
+/// Directories of sockets and of runtime state of services.
 const SOCKETS: [&str; 4] = ["/run", "/var/run", "/private/var/run", "/var/lib/docker"];
 
-/// Directories below the home directory that hold keys.
+/// Directories below the home directory that contain keys.
 const KEYS: [&str; 28] = [
     ".aws",
     ".azure",
@@ -76,8 +78,8 @@ const KEYS: [&str; 28] = [
     "Library/Messages",
 ];
 
-/// Directories below the home directory that start programs, beside those whose names begin with a dot: what lies in those
-/// is configuration, which says what shells, desktops and editors start.
+/// Directories below the home directory that start programs, in addition to dot directories, whose configuration
+/// determines what shells, desktops and editors start.
 const PROGRAMS: [&str; 8] = [
     "Applications",
     "Library",
@@ -89,16 +91,16 @@ const PROGRAMS: [&str; 8] = [
     "scripts",
 ];
 
-/// Directories with a dot that hold nothing but what can be made again.
+/// Dot directories that contain only data that can be recreated.
 const CACHES: [&str; 1] = [".cache"];
 
-/// Directories from which the system starts programs at times and events. What else the system has is [`SYSTEM`].
+/// Directories from which the system starts programs on a schedule or on events, in addition to [`SYSTEM`].
 const SCHEDULES: [&str; 4] = ["/opt", "/srv/git", "/var/spool/at", "/var/spool/cron"];
 
-/// Why a grant is dangerous; `None` if nothing is known against it.
+/// Returns the reason why a grant is risky, or `None` if no risk is known.
 ///
-/// Looks at the path alone and touches no file. `grant.host` should be absolute and free of symbolic links; `home` is the
-/// home directory of the person, `None` where it is not known.
+/// Inspects the path alone, without file system access. `grant.host` should be absolute and free of symbolic links;
+/// `home` is the home directory of the user, or `None` if unknown.
 pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<GrantRisk> {
     let host = resolve_dots(&grant.host);
     let is_socket = host
@@ -124,7 +126,7 @@ pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<GrantRisk> {
         if grant.access.can_change() && starts_programs(&host, &home) {
             return Some(GrantRisk::Programs);
         }
-        // The home directory of `root` is a system directory for everybody else.
+        // The home directory of `root` is a system directory for all other users.
         if host.starts_with(&home) {
             let is_protected = grant.access.can_change() && is_protected(&host);
             return is_protected.then_some(GrantRisk::Programs);
@@ -141,12 +143,13 @@ pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<GrantRisk> {
     (grant.access.can_change() && (is_schedule || is_protected(&host))).then_some(GrantRisk::Programs)
 }
 
-/// Whether the directory is, or lies in, one that starts programs wherever it lies, such as `.git` and `.vscode`.
+/// Returns `true` if the directory is, or is below, one that starts programs anywhere, such as `.git` and `.vscode`.
 fn is_protected(host: &Path) -> bool {
     protection("", &host.to_string_lossy()).is_some()
 }
 
-/// Whether a directory is one that says what is started, or lies in one, or above one that is not the home directory.
+/// Returns `true` for a directory that determines which programs start, anything below one, and parents of one below
+/// the home directory.
 fn starts_programs(host: &Path, home: &Path) -> bool {
     let Ok(below) = host.strip_prefix(home) else {
         return false;
@@ -163,7 +166,7 @@ fn starts_programs(host: &Path, home: &Path) -> bool {
     (is_hidden && !is_cache) || PROGRAMS.iter().any(meets)
 }
 
-/// The path without `.` and `..`, as it reads.
+/// Resolves `.` and `..` lexically.
 fn resolve_dots(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for part in path.components() {
@@ -181,12 +184,12 @@ fn resolve_dots(path: &Path) -> PathBuf {
 impl fmt::Display for GrantRisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Root => "is a whole file system",
-            Self::Home => "holds your home directory, with keys, mail and history",
-            Self::Keys => "holds keys or credentials",
+            Self::Root => "is the root of a file system",
+            Self::Home => "contains your home directory, with keys, mail and history",
+            Self::Keys => "contains keys or credentials",
             Self::System => "belongs to the operating system",
-            Self::Programs => "starts programs, or says which are started, outside of every cell",
-            Self::Socket => "holds sockets of running services, which can do anything that the service can",
+            Self::Programs => "starts programs outside of every cell, or configures which are started",
+            Self::Socket => "contains sockets of running services; access to them allows everything that the service can do",
         })
     }
 }
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn dangerous_grants_are_told_from_ordinary_ones() {
+    fn risky_grants_are_distinguished_from_ordinary_ones() {
         for (host, expected) in [
             ("/", Some(GrantRisk::Root)),
             ("//", Some(GrantRisk::Root)),
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_start_programs_are_dangerous_to_change() {
+    fn write_access_to_directories_that_start_programs_is_risky() {
         for (host, expected) in [
             ("/home/ada/bin", true),
             ("/home/ada/bin/tools", true),
@@ -264,7 +267,7 @@ mod tests {
             ("/home/ada/work/.github", false),
             ("/work/.VSCode", true),
             ("/var/spool/cron/crontabs", true),
-            ("/usr/local/bin", false), // Of the system, which comes first.
+            ("/usr/local/bin", false), // A system directory, which comes first.
             ("/opt/x", true),
             ("/work", false),
         ] {
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_known_home_all_homes_are_guarded() {
+    fn without_known_home_all_home_directories_are_risky() {
         assert_eq!(danger("/home", None), Some(GrantRisk::Home));
         assert_eq!(danger("/Users", None), Some(GrantRisk::Home));
         assert_eq!(danger("/", None), Some(GrantRisk::Root));
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_home_of_root_is_a_home() {
+    fn home_of_root_is_a_home_directory() {
         assert_eq!(danger("/root", Some("/root")), Some(GrantRisk::Home));
         assert_eq!(danger("/root/work", Some("/root")), None);
         assert_eq!(danger("/root/work", Some("/home/ada")), Some(GrantRisk::System));

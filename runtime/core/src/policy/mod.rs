@@ -1,7 +1,7 @@
-//! What a call may do: grants and limits, plain data.
+//! Policies: grants and limits of a call, as plain data.
 //!
-//! [`Policy::default`] grants nothing and sets limits that suit ordinary tools. Policies are made by people (the command
-//! line reads them from configuration); nothing that a tool or a model says changes one.
+//! [`Policy::default`] grants nothing and sets limits that suit ordinary tools. Policies come from the embedder (the
+//! CLI reads them from configuration); no output of a tool or model changes one.
 
 pub mod approval;
 pub mod denial;
@@ -23,32 +23,32 @@ use crate::secret::SecretBinding;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// What the tool may reach. Empty by default.
+    /// Resources that the tool may access. Empty by default.
     pub grants: Grants,
-    /// How much it may use.
+    /// Limits on the resource use of each call.
     pub limits: Limits,
 }
 
-/// What a tool may reach. Everything that is not listed is denied.
+/// Resources that a tool may access. Everything that is not listed is denied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
     /// Directories of the host.
     pub dirs: Vec<DirGrant>,
-    /// Environment variables, as names and the values that the guest sees.
+    /// Environment variables, as pairs of name and value.
     pub env: Vec<(String, String)>,
     /// HTTP requests.
     pub http: Vec<HttpGrant>,
     /// Buckets of the host's key-value store.
     pub buckets: Vec<BucketGrant>,
-    /// Secrets that the host adds to requests; their values are not here.
+    /// Secrets that the host adds to requests; the values are stored elsewhere ([`Secrets`](crate::Secrets)).
     pub secrets: Vec<SecretBinding>,
-    /// What is refused whatever else is granted.
+    /// Denials, which override all grants.
     #[serde(skip_serializing_if = "Denials::is_empty")]
     pub denied: Denials,
 }
 
-/// A directory of the host that a guest sees.
+/// A directory of the host that is visible to a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirGrant {
@@ -56,23 +56,23 @@ pub struct DirGrant {
     pub host: PathBuf,
     /// Absolute path at which the guest sees it, such as `/work`.
     pub guest: String,
-    /// What the guest may do there.
+    /// Access rights of the guest.
     pub access: DirAccess,
-    /// A directory on the host that takes all changes in place of `host`, which stays as it is; made where it does not
-    /// exist. The guest sees both as one. Afterwards the changes can be listed, and carried out or thrown away.
+    /// Directory on the host that receives all changes instead of `host`, which stays unmodified; created if missing.
+    /// The guest sees the merged content. Afterwards the changes can be listed, and committed or discarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlay: Option<PathBuf>,
 }
 
-/// What a guest may do in a directory and all below it.
+/// Access rights to a directory and everything below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirAccess {
-    /// List directories and read files. Without it nothing is visible.
+    /// List directories and read files. Without this right nothing is visible.
     pub read: bool,
     /// Change the contents of existing files.
     pub write: bool,
-    /// Make new files, directories and links.
+    /// Create files, directories and links.
     pub create: bool,
     /// Remove or rename files and directories.
     pub delete: bool,
@@ -83,7 +83,7 @@ pub struct DirAccess {
 #[serde(deny_unknown_fields)]
 pub struct HttpGrant {
     /// Host: a DNS name, `*.example.com` for every name below it (not `example.com` itself), or an IP address in its
-    /// canonical form. Compared without regard to case, after IDNA to ASCII.
+    /// canonical form. Compared case-insensitively, after IDNA to ASCII.
     pub host: String,
     /// Ports; empty means the default port of the scheme.
     #[serde(default)]
@@ -91,13 +91,13 @@ pub struct HttpGrant {
     /// Schemes, `https` and `http`; empty means `https` alone.
     #[serde(default)]
     pub schemes: Vec<String>,
-    /// Methods in capitals; empty means `GET` and `HEAD`.
+    /// Methods in upper case; empty means `GET` and `HEAD`.
     #[serde(default)]
     pub methods: Vec<String>,
-    /// Prefix of the path, by whole segments; empty means every path.
+    /// Path prefix, by whole segments; empty means every path.
     #[serde(default)]
     pub path: String,
-    /// Whether the name may lead to a private, loopback or link-local address.
+    /// Allows the name to resolve to a private, loopback or link-local address.
     #[serde(default)]
     pub private: bool,
 }
@@ -108,44 +108,44 @@ pub struct HttpGrant {
 pub struct BucketGrant {
     /// Name of the bucket.
     pub bucket: String,
-    /// The name under which the guest opens it.
+    /// Name under which the guest opens it.
     pub guest: String,
-    /// Whether the guest may change what is in it.
+    /// Allows changes to the bucket.
     pub write: bool,
 }
 
-/// How much one call may use.
+/// Resource limits of one call.
 ///
-/// | limit | unit | default | why |
+/// | limit | unit | default | reason |
 /// |---|---|---|---|
-/// | `fuel` | about one instruction each | 20,000,000,000 | some ten seconds of work; the wall time ends most runaways first |
-/// | `wall_ms` | milliseconds | 30,000 | longer than a slow web page, shorter than a person's patience |
+/// | `fuel` | about one instruction each | 20,000,000,000 | about ten seconds of work; the wall time ends most runaways first |
+/// | `wall_ms` | milliseconds | 30,000 | longer than a slow web page, short enough for a waiting user |
 /// | `memory` | bytes: linear memories, tables, and what the host holds for the call | 256 MiB | a language runtime and a large document beside it |
-/// | `output` | bytes | 4 MiB | more than any context window reads; the loop cuts further for the model |
-/// | `log` | bytes of stdout, stderr and log together | 64 KiB | enough to find an error in |
+/// | `output` | bytes | 4 MiB | more than any context window holds; the loop truncates further for the model |
+/// | `log` | bytes of stdout, stderr and log together | 64 KiB | enough to find an error |
 /// | `table_elements` | elements, all tables together | 200,000 | the largest language runtimes have some ten thousand |
 /// | `handles` | resources that a guest holds | 1,000 | open files, streams and requests at one time |
-/// | `http_requests` | requests of one call | 64 | a tool that crawls asks for more by name |
+/// | `http_requests` | requests of one call | 64 | a crawler needs a higher limit in its configuration |
 /// | `http_body` | bytes of one response body | 16 MiB | a large document |
 /// | `file_bytes` | bytes written to files in one call | 256 MiB | a large build; a runaway fills no disk |
-/// | `file_count` | files and directories made in one call | 10,000 | an unpacked archive; a runaway uses up no inodes |
+/// | `file_count` | files and directories created in one call | 10,000 | an unpacked archive; a runaway uses up no inodes |
 /// | `keyvalue_bytes` | bytes of keys and values, read and written in one call | 256 MiB | a full bucket, four times |
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Units of fuel.
+    /// Fuel, in units of about one instruction.
     pub fuel: u64,
-    /// Wall time in milliseconds, with everything that the call waits for.
+    /// Wall time in milliseconds, including all waiting.
     pub wall_ms: u64,
-    /// Bytes of memory: linear memories, tables, and what the host holds for the call, all together.
+    /// Bytes of memory: linear memories, tables, and what the host holds for the call, in total.
     pub memory: u64,
-    /// Bytes of an answer.
+    /// Bytes of a result.
     pub output: u64,
     /// Bytes of standard output, standard error and log messages that are kept; the rest is counted and dropped.
     pub log: u64,
-    /// Table elements, all tables together.
+    /// Table elements, in total over all tables.
     pub table_elements: u64,
-    /// Resources that a guest holds at one time.
+    /// Resources that a guest holds at a time.
     pub handles: u32,
     /// HTTP requests of one call.
     pub http_requests: u32,
@@ -153,7 +153,7 @@ pub struct Limits {
     pub http_body: u64,
     /// Bytes written to files in one call.
     pub file_bytes: u64,
-    /// Files and directories made in one call.
+    /// Files and directories created in one call.
     pub file_count: u64,
     /// Bytes of keys and values that one call reads from buckets and writes to them.
     pub keyvalue_bytes: u64,
@@ -179,15 +179,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The wall time as a duration.
+    /// Returns the wall time as a duration.
     pub fn wall_time(&self) -> Duration {
         Duration::from_millis(self.wall_ms)
     }
 }
 
 impl Policy {
-    /// The default limits and these grants, as people write them ([`Grant`]): `read=docs`, `env=LANG=C`,
-    /// `http=example.com`. A relative directory starts where the process works when a call opens it.
+    /// Creates a policy with default limits from grants in text form ([`Grant`]): `read=docs`, `env=LANG=C`,
+    /// `http=example.com`. A relative directory is resolved against the working directory of the process when a call
+    /// opens it.
     ///
     /// ```
     /// use toolcell_core::Policy;
@@ -198,8 +199,8 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// When a line is no grant, names a variable without its value (libraries read no environment), or puts a second
-    /// directory or bucket where the tool already sees one.
+    /// If a line is not a valid grant, names a variable without a value (libraries do not read the environment), or
+    /// maps a second directory or bucket to a name in use.
     pub fn granting<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidGrant> {
         let mut policy = Self::default();
         for line in lines {
@@ -220,7 +221,7 @@ impl Grants {
             Grant::Dir { host, guest, access } => {
                 let guest = guest.unwrap_or_else(|| Grant::guest_path(&host));
                 if self.dirs.iter().any(|known| known.guest == guest) {
-                    return Err(format!("a directory is granted at `{guest}` already"));
+                    return Err(format!("a directory is already granted at `{guest}`"));
                 }
                 self.dirs.push(DirGrant {
                     host: host.into(),
@@ -230,14 +231,14 @@ impl Grants {
                 });
             }
             Grant::Env { name, value } => {
-                let value = value.ok_or_else(|| format!("its value is missing: `env={name}=VALUE`"))?;
+                let value = value.ok_or_else(|| format!("value missing, expected `env={name}=VALUE`"))?;
                 self.env.push((name, value));
             }
             Grant::Http(http) => self.http.push(http),
             Grant::Bucket(bucket) => {
                 let guest = &bucket.guest;
                 if self.buckets.iter().any(|known| known.guest == *guest) {
-                    return Err(format!("a bucket is granted under the name `{guest}` already"));
+                    return Err(format!("a bucket is already granted under the name `{guest}`"));
                 }
                 self.buckets.push(bucket);
             }
@@ -254,14 +255,14 @@ impl Grants {
 }
 
 impl DirAccess {
-    /// Read only.
+    /// Read access only.
     pub const READ: Self = Self {
         read: true,
         write: false,
         create: false,
         delete: false,
     };
-    /// Everything.
+    /// Full access.
     pub const WRITE: Self = Self {
         read: true,
         write: true,
@@ -269,7 +270,7 @@ impl DirAccess {
         delete: true,
     };
 
-    /// Whether anything can be changed.
+    /// Returns `true` if any right other than reading is set.
     pub fn can_change(self) -> bool {
         self.write || self.create || self.delete
     }
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_made_of_grants_as_people_write_them() {
+    fn policy_is_built_from_grant_lines() {
         let policy = Policy::granting([
             "write=./out",
             "env=LANG=C",
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn each_right_but_reading_changes_a_directory() {
+    fn every_right_but_reading_allows_changes() {
         let access = |read, write, create, delete| DirAccess {
             read,
             write,
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_stand_beside_the_grants_of_a_policy() {
+    fn denials_are_part_of_the_grants_of_a_policy() {
         let lines = [
             "write=.",
             "deny=private",
@@ -344,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_cannot_be_granted_is_refused_with_its_reason() {
+    fn invalid_line_is_rejected_with_its_reason() {
         for (lines, reason) in [
-            (vec!["reed=."], "`reed` is none of"),
-            (vec!["env=HOME"], "its value is missing: `env=HOME=VALUE`"),
-            (vec!["read=.", "read=other:/"], "granted at `/` already"),
-            (vec!["keyvalue=a", "keyvalue-read=b:a"], "the name `a` already"),
+            (vec!["reed=."], "unknown kind `reed`"),
+            (vec!["env=HOME"], "value missing, expected `env=HOME=VALUE`"),
+            (vec!["read=.", "read=other:/"], "already granted at `/`"),
+            (vec!["keyvalue=a", "keyvalue-read=b:a"], "under the name `a`"),
         ] {
             let error = Policy::granting(lines).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

@@ -1,16 +1,16 @@
-//! Where the arguments of a call lead: files and URLs in the spelling of the model, in one plain spelling, and as they are.
+//! Files and URLs that the arguments of a call refer to: as written by the model, normalized, and resolved on the host.
 //!
-//! Rules, hooks and remembered approvals that name a path must not be defeated by another spelling of it, by a directory
-//! that is seen elsewhere, or by a link. A tool says what its arguments lead to ([`Tool::places`](crate::Tool::places)), and
-//! [`ArgumentPlace::is_met_by`] and [`ArgumentPlace::is_within`] compare patterns with it.
+//! A rule, hook or remembered approval that names a path must not be bypassed by another spelling, by a directory
+//! mapped elsewhere, or by a link. A tool reports the places in its arguments ([`Tool::places`](crate::Tool::places)),
+//! and [`ArgumentPlace::is_met_by`] and [`ArgumentPlace::is_within`] match patterns against them.
 //!
-//! An argument is a path where its schema says `"format": "path"`, and where its name does ([`is_path_name`]); a URL by
-//! `"format": "uri"` or a name such as `url`.
+//! An argument is a path if its schema has `"format": "path"` or if its name suggests one ([`is_path_name`]); it is a
+//! URL if the schema has `"format": "uri"` or the name is one such as `url`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Names of arguments that are paths, as a whole or as a part of a name such as `input_file` or `outputDir`.
+/// Words that mark an argument as a path, as the whole name or a part of it, such as `input_file` or `outputDir`.
 const PATH_WORDS: [&str; 16] = [
     "path",
     "paths",
@@ -30,7 +30,7 @@ const PATH_WORDS: [&str; 16] = [
     "root",
 ];
 
-/// Names of arguments that are paths where they stand alone.
+/// Names of arguments that are paths only as the whole name.
 const PATH_NAMES: [&str; 8] = [
     "src",
     "dst",
@@ -42,31 +42,31 @@ const PATH_NAMES: [&str; 8] = [
     "to",
 ];
 
-/// Names of arguments that are URLs, as a whole or as a part.
+/// Words that mark an argument as a URL, as the whole name or a part of it.
 const URL_WORDS: [&str; 6] = ["url", "urls", "uri", "uris", "href", "endpoint"];
 
-/// Levels of `$ref` and of alternatives that are followed in a schema.
+/// Maximum depth of `$ref` and alternatives that are followed in a schema.
 const MAX_SCHEMA_LEVELS: u32 = 8;
 
-/// What an argument leads to.
+/// A file or URL that an argument refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentPlace {
-    /// Where the argument stands, as a JSON Pointer (RFC 6901).
+    /// Location of the argument, as a JSON Pointer (RFC 6901).
     pub pointer: String,
-    /// What it is.
+    /// Kind of the place.
     pub kind: PlaceKind,
-    /// In one plain spelling: the absolute path as the tool sees it, without `.`, `..` and empty parts; a URL as clients
-    /// send it.
+    /// Normalized form: for a path, absolute as seen by the tool, without `.`, `..` and empty parts; for a URL, as
+    /// clients send it.
     pub plain: String,
-    /// The path on the host that the tool's grants give it, as it is written.
+    /// Path on the host according to the tool's grants, with links unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// The path on the host with links resolved. Absent where no grant holds it.
+    /// Path on the host with links resolved. Absent if no grant contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
 }
 
-/// What kind of place an argument names.
+/// Kind of place that an argument names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlaceKind {
@@ -77,7 +77,8 @@ pub enum PlaceKind {
 }
 
 impl ArgumentPlace {
-    /// Whether a pattern meets the place in any spelling. Relative patterns start at `base`, a directory of the host.
+    /// Returns `true` if a pattern matches the place in any spelling. Relative patterns start at `base`, a directory of
+    /// the host.
     pub fn is_met_by(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
         let host = self.named.iter().chain(&self.real);
         let mut spellings = self.spellings_of(&self.plain, None);
@@ -85,7 +86,7 @@ impl ArgumentPlace {
         spellings.iter().any(|spelling| matches(spelling))
     }
 
-    /// Whether a pattern holds for what the argument really leads to, and not only for how it is written.
+    /// Returns `true` if a pattern matches the resolved place, and not only its spelling.
     pub fn is_within(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
         let spellings = match &self.real {
             Some(real) => self.spellings_of(real, base),
@@ -94,7 +95,7 @@ impl ArgumentPlace {
         spellings.iter().any(|spelling| matches(spelling))
     }
 
-    /// A path as it is and without its first slash; below `base` from there.
+    /// The path as it is, without its leading slash, and relative to `base` if it is below it.
     fn spellings_of(&self, path: &str, base: Option<&str>) -> Vec<String> {
         let mut spellings = vec![path.to_owned()];
         if self.kind == PlaceKind::Url {
@@ -115,7 +116,7 @@ impl ArgumentPlace {
     }
 }
 
-/// The arguments that are paths or URLs by their schema or their name, as pointer, kind and text.
+/// Returns the arguments that are paths or URLs by schema or name, as pointer, kind and text.
 pub fn places_in(arguments: &Value, schema: &Value) -> Vec<(String, PlaceKind, String)> {
     let mut search = Search {
         root: schema,
@@ -158,7 +159,7 @@ impl Search<'_> {
         }
     }
 
-    /// What a schema, or one that it refers to or has among its alternatives, says of a text.
+    /// Returns the format that a schema, its references or its alternatives declare for a text.
     fn format(&self, schema: &Value, level: u32) -> Option<PlaceKind> {
         match schema.get("format").and_then(Value::as_str) {
             Some("path") => return Some(PlaceKind::Path),
@@ -170,7 +171,7 @@ impl Search<'_> {
             .find_map(|other| self.format(other, level + 1))
     }
 
-    /// The schema of the items of a list, or of one property of an object.
+    /// Returns the schema of the items of a list, or of one property of an object.
     fn below<'v>(&'v self, schema: &'v Value, keyword: &str, name: Option<&str>) -> Option<&'v Value> {
         self.below_at(schema, keyword, name, 0)
     }
@@ -216,15 +217,16 @@ fn kind_of_name(name: &str) -> Option<PlaceKind> {
     is_url.then_some(PlaceKind::Url)
 }
 
-/// Whether an argument of this name is taken for a path where its schema does not say what it is: `path`, `file`, `dir` and
-/// the like, also as a part (`input_file`, `outputDir`), and `src`, `dest`, `from`, `to` and the like alone.
+/// Returns `true` if the name of an argument suggests a path: `path`, `file`, `dir` and similar words, also as a part
+/// (`input_file`, `outputDir`), and `src`, `dest`, `from`, `to` and similar words alone. Used if the schema declares no
+/// format.
 pub fn is_path_name(name: &str) -> bool {
     let words = words(name);
     words.iter().any(|word| PATH_WORDS.contains(&word.as_str()))
         || matches!(&words[..], [word] if PATH_NAMES.contains(&word.as_str()))
 }
 
-/// The words of a name in `snake_case`, `kebab-case` or `camelCase`, in lower case.
+/// Splits a name in `snake_case`, `kebab-case` or `camelCase` into lower-case words.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -250,7 +252,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_are_known_by_their_schema_or_their_name() {
+    fn paths_are_recognized_by_schema_or_name() {
         let schema = json!({
             "properties": {
                 "where": {"type": "string", "format": "path"},
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_met_in_every_spelling_and_is_within_as_it_is() {
+    fn place_matches_in_every_spelling_and_is_within_as_resolved() {
         let place = ArgumentPlace {
             pointer: "/path".into(),
             kind: PlaceKind::Path,
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_says_nothing() {
+    fn schema_that_refers_to_itself_says_nothing() {
         let schema = json!({"$ref": "#"});
         assert!(places_in(&json!({"x": "a", "y": ["b"]}), &schema).is_empty());
     }

@@ -1,16 +1,16 @@
-//! Files that start programs or decide what Toolcell does, found in any directory a tool may change.
+//! Protected files: those that start programs or configure Toolcell, in any directory a tool may change.
 //!
-//! A tool that may write to a project could otherwise leave a git hook, a CI job or an editor task behind, which later
-//! runs outside of every cell with the rights of the user. Writes to these places are refused in every granted
-//! directory, at any depth; reading them is not. A grant of the very place, or [`Denials::programs`], allows them again.
+//! A tool with write access to a project could otherwise plant a git hook, a CI job or an editor task, which later runs
+//! outside of every cell with the rights of the user. Writes to these paths are denied in every granted directory, at
+//! any depth; reads are not. A grant of exactly this directory, or [`Denials::programs`], allows them.
 //! [`CONFIGURATION`] is never writable.
 //!
-//! Names are compared without regard to case, and without the code points that some file systems ignore, on every
-//! system: `.GIT` is `.git` on macOS, and an unused name elsewhere.
+//! Names are compared case-insensitively, and without the code points that some file systems ignore, on every system:
+//! `.GIT` is `.git` on macOS, and an unused name elsewhere.
 //!
 //! [`Denials::programs`]: crate::denial::Denials::programs
 
-/// Files of Toolcell itself. No grant and no flag lets a tool change them.
+/// Configuration files of Toolcell. No grant and no flag lets a tool change them.
 pub const CONFIGURATION: [&str; 2] = ["toolcell.toml", "toolcell.lock"];
 
 /// Files and directories that start programs, by the end of their path.
@@ -135,34 +135,34 @@ pub const PROGRAMS: [&str; 110] = [
     ".ssh",
 ];
 
-/// Why a place is protected.
+/// Reason why a path is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// It decides what Toolcell does.
+    /// It configures Toolcell.
     Configuration,
     /// It starts programs.
     Programs,
 }
 
 impl Protection {
-    /// The rule that refuses a change, for the user.
+    /// Returns the rule that denies a change, for the user.
     pub fn rule(self) -> &'static str {
         match self {
-            Self::Configuration => "built-in: no tool changes toolcell.toml and toolcell.lock",
-            Self::Programs => "built-in: files that start programs are changed only with --dangerous",
+            Self::Configuration => "built-in: tools cannot change toolcell.toml and toolcell.lock",
+            Self::Programs => "built-in: files that start programs can be changed only with --dangerous",
         }
     }
 
-    /// Whether [`Denials::programs`](crate::denial::Denials::programs) allows the change.
+    /// Returns `true` if [`Denials::programs`](crate::denial::Denials::programs) allows the change.
     pub fn can_be_allowed(self) -> bool {
         self == Self::Programs
     }
 }
 
-/// Why a place below a granted directory must not be changed; `None` if nothing is known against it.
+/// Returns the protection of a path below a granted directory, or `None` if it is not protected.
 ///
-/// `base` is the real path of the granted directory and `below` the path from there, both without links, `.` and `..`.
-/// A protected name counts where it ends in `below`: who grants `.git` itself grants it.
+/// `base` is the real path of the granted directory and `below` the relative path, both without links, `.` and `..`. A
+/// protected name counts only if it ends in `below`: a grant of `.git` itself includes its content.
 pub fn protection(base: &str, below: &str) -> Option<Protection> {
     let whole = Folded::new(base, below);
     let meets = |names: &[&str]| names.iter().any(|name| whole.has(name));
@@ -175,8 +175,8 @@ pub fn protection(base: &str, below: &str) -> Option<Protection> {
     }
 }
 
-/// Whether a protected name could lie directly below this place: `.github` holds `.github/workflows`. Moving something
-/// to or from such a place would make or unmake a protected one.
+/// Returns `true` if a protected name could be a direct child of this path: `.github` can contain `.github/workflows`.
+/// Moving something to or from such a path could create or remove a protected one.
 pub fn may_hold_protected(base: &str, below: &str) -> bool {
     let whole = Folded::new(base, below);
     PROGRAMS.iter().any(|name| {
@@ -185,14 +185,14 @@ pub fn may_hold_protected(base: &str, below: &str) -> bool {
     })
 }
 
-/// A path in parts that compare as file systems compare names at their most lenient.
+/// A path split into parts, folded so that they compare equal if any common file system treats them as equal.
 struct Folded {
     parts: Vec<String>,
-    /// Parts that belong to the granted directory itself.
+    /// Number of parts that belong to the granted directory itself.
     base: usize,
-    /// Whether the last part below the base is what Git opens as `HEAD`. It takes any directory with one for a repository,
-    /// and runs what the `config` beside it names (`core.fsmonitor`) when somebody asks for the status. Where file systems
-    /// tell capitals apart, `head` is another file, and a common one.
+    /// True if the last part below the base is what Git opens as `HEAD`. Git treats any directory that contains one as
+    /// a repository, and `git status` runs the program that the `config` beside it names (`core.fsmonitor`). On
+    /// case-sensitive file systems `head` is a different, common file.
     is_head: bool,
 }
 
@@ -218,7 +218,7 @@ impl Folded {
         }
     }
 
-    /// Whether the parts of `name` stand one after another, the last of them below the base.
+    /// Returns `true` if the parts of `name` are consecutive parts of the path, the last of them below the base.
     fn has(&self, name: &str) -> bool {
         let name: Vec<String> = name.split('/').map(fold).collect();
         let ends = self.base.max(name.len().saturating_sub(1))..self.parts.len();
@@ -232,8 +232,8 @@ impl Folded {
     }
 }
 
-/// A name in the form in which two names of one file are equal on every common file system: without regard to case
-/// (APFS, NTFS), without code points that are ignored (HFS+), and without dots and spaces at its end (NTFS).
+/// Folds a name so that names of the same file compare equal on every common file system: ignoring case (APFS, NTFS),
+/// ignorable code points (HFS+), and trailing dots and spaces (NTFS).
 pub fn fold(name: &str) -> String {
     let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let folded: String = name
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_of_the_very_place_allows_it_and_not_the_configuration() {
+    fn grant_of_a_protected_directory_excludes_the_configuration() {
         for (base, below, expected) in [
             ("/p/.git", "hooks/pre-commit", None),
             ("/p/.git", "modules/x/.git/config", Some(Protection::Programs)),
@@ -306,17 +306,17 @@ mod tests {
     }
 
     #[test]
-    fn a_place_above_a_protected_one_is_known() {
+    fn parents_of_protected_paths_are_recognized() {
         assert!(may_hold_protected("/p", ".github"));
         assert!(may_hold_protected("/p", "sub/.Gitea"));
         assert!(!may_hold_protected("/p", ".github/x"));
         assert!(!may_hold_protected("/p", "src"));
-        // The granted directory itself is not moved.
+        // The granted directory itself cannot be moved.
         assert!(!may_hold_protected("/p/.github", ""));
     }
 
     #[test]
-    fn a_flag_allows_programs_and_never_the_configuration() {
+    fn flag_allows_programs_and_never_the_configuration() {
         assert!(Protection::Programs.can_be_allowed());
         assert!(!Protection::Configuration.can_be_allowed());
         assert!(Protection::Programs.rule().contains("--dangerous"));

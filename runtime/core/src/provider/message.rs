@@ -1,78 +1,78 @@
-//! A conversation, in one shape for every provider.
+//! Messages of a conversation, in one format for every provider.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Content;
 
-/// One message of a conversation. The system prompt is not one: it is [`crate::provider::Request::instructions`].
+/// One message of a conversation. The system prompt is separate: [`crate::provider::Request::instructions`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// What the person (or the program that embeds the loop) says.
+    /// Message of the user or of the embedder.
     User {
         /// Text, pictures and files.
         content: Vec<Content>,
     },
-    /// What the model answered in one step.
+    /// Response of the model in one step.
     Assistant {
-        /// In the order in which the model produced them; providers demand the order back.
+        /// Parts in the order in which the model produced them; providers require this order.
         parts: Vec<Part>,
     },
-    /// The result of one call. Each call of an assistant message has exactly one, directly after that message, in the
-    /// order of the calls.
+    /// Result of one call. Each call of an assistant message has exactly one, directly after that message, in the order
+    /// of the calls.
     Tool {
         /// Identifier of the call.
         call_id: String,
-        /// Name of the tool, as the model wrote it.
+        /// Name of the tool, as written by the model.
         name: String,
-        /// What the model reads.
+        /// Content for the model.
         content: Vec<Content>,
-        /// Whether the call failed.
+        /// True if the call failed.
         is_error: bool,
     },
 }
 
-/// One part of a model's answer.
+/// One part of a model's response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Text for the person.
+    /// Text for the user.
     Text {
-        /// The text.
+        /// The text itself.
         text: String,
-        /// What the provider must get back unchanged with this text, in that provider's own shape.
+        /// Provider-specific data that must be sent back unchanged with this text.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         opaque: Value,
     },
-    /// The model's reasoning, as far as the provider shows it.
+    /// Reasoning of the model, as far as the provider returns it.
     Reasoning {
-        /// What can be shown; may be empty.
+        /// Readable reasoning; may be empty.
         text: String,
-        /// What the provider must get back unchanged (signatures, encrypted content), in that provider's own shape.
+        /// Provider-specific data that must be sent back unchanged (signatures, encrypted content).
         #[serde(default, skip_serializing_if = "Value::is_null")]
         opaque: Value,
     },
-    /// A call that the model asks for.
+    /// A call requested by the model.
     Call(CallRequest),
 }
 
-/// A call as a model asked for it; nothing of it is checked yet.
+/// A call as requested by a model, not validated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRequest {
-    /// Identifier, made up where the provider gave none. Unique in the conversation.
+    /// Identifier, generated if the provider sent none. Unique in the conversation.
     pub id: String,
-    /// Name of the tool, as the model wrote it; perhaps no tool has it.
+    /// Name of the tool, as written by the model; the tool may not exist.
     pub name: String,
-    /// The arguments as the model wrote them; perhaps no JSON at all.
+    /// Arguments as written by the model; may be invalid JSON.
     pub arguments: String,
-    /// What the provider must get back unchanged with this call.
+    /// Provider-specific data that must be sent back unchanged with this call.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub opaque: Value,
 }
 
 impl Part {
-    /// A text with nothing that a provider wants back.
+    /// Creates a text part without provider data.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text {
             text: text.into(),
@@ -82,35 +82,35 @@ impl Part {
 }
 
 impl From<&str> for Message {
-    /// A message of the person.
+    /// Creates a user message.
     fn from(text: &str) -> Self {
         Self::user(text)
     }
 }
 
 impl From<String> for Message {
-    /// A message of the person.
+    /// Creates a user message.
     fn from(text: String) -> Self {
         Self::user(text)
     }
 }
 
 impl Message {
-    /// A message of the person.
+    /// Creates a user message.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User {
             content: vec![Content::text(text)],
         }
     }
 
-    /// An answer of text alone.
+    /// Creates an assistant message of one text.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self::Assistant {
             parts: vec![Part::text(text)],
         }
     }
 
-    /// The calls that this message asks for, in order.
+    /// Returns the calls requested by this message, in order.
     pub fn calls(&self) -> impl Iterator<Item = &CallRequest> {
         let parts: &[Part] = match self {
             Self::Assistant { parts } => parts,
@@ -122,7 +122,7 @@ impl Message {
         })
     }
 
-    /// All text of this message that is meant for a reader, joined without a separator.
+    /// Returns the visible text of this message, joined without a separator.
     pub fn text(&self) -> String {
         let of_content = |content: &[Content]| -> String {
             content
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_an_answer_come_in_order() {
+    fn calls_of_an_answer_come_in_order() {
         let ids =
             |message: &Message| -> Vec<String> { message.calls().map(|call| call.id.clone()).collect() };
         assert_eq!(ids(&answer()), ["1", "2"]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_message_is_what_a_reader_sees() {
+    fn text_of_a_message_is_what_a_reader_sees() {
         assert_eq!(answer().text(), "ab");
         let link = crate::Link {
             uri: "https://example.com".into(),

@@ -1,4 +1,4 @@
-//! The second seam: a model.
+//! Providers of language models.
 
 pub mod message;
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BoxStream, Message, Part, Schema, ToolName, ToolSpec};
 
-/// A model behind a wire.
+/// A language model, accessed over some protocol.
 pub trait Provider: Send + Sync {
-    /// Which model this is.
+    /// Returns the identity of the model.
     fn info(&self) -> &ProviderInfo;
 
-    /// Sends one request and streams the answer.
+    /// Sends one request and streams the response.
     ///
-    /// The last item is [`Delta::Finished`] or an error; a wire that ends without saying so is
+    /// The last item is [`Delta::Finished`] or an error; a connection that ends earlier yields
     /// [`ProviderErrorKind::Truncated`]. Dropping the stream closes the connection. A provider retries only before the
-    /// first delta; afterwards an error is the caller's to handle.
+    /// first delta; later errors are returned to the caller.
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>>;
 }
 
@@ -32,7 +32,7 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     }
 }
 
-/// Which model a provider stands for.
+/// Identity of a model and its provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderInfo {
     /// Name of the provider, such as `openai`; the OpenTelemetry `gen_ai.provider.name` where one is defined.
@@ -48,179 +48,179 @@ pub struct Request {
     pub instructions: Arc<str>,
     /// The conversation. Each call has exactly one result, directly after its message, in order.
     pub messages: Vec<Arc<Message>>,
-    /// The tools that the model may call, in a stable order.
+    /// Tools that the model may call, in a stable order.
     pub tools: Arc<[ToolSpec]>,
-    /// Whether it must, may or must not call one.
+    /// Constraint on calls in this response.
     pub tool_choice: ToolChoice,
-    /// Whether it may ask for several calls at once; `None` leaves it to the provider.
+    /// Allows several calls in one response; `None` uses the provider's default.
     pub parallel_calls: Option<bool>,
-    /// Most tokens to produce; `None` leaves it to the provider.
+    /// Maximum number of output tokens; `None` uses the provider's default.
     pub max_output_tokens: Option<u64>,
-    /// Sampling temperature; `None` leaves it to the provider.
+    /// Sampling temperature; `None` uses the provider's default.
     pub temperature: Option<f64>,
-    /// A schema that the final text must fit, for providers that can promise it.
+    /// Schema of the final text, for providers that support structured output.
     pub response_schema: Option<Arc<Schema>>,
-    /// How much the model shall reason, in the provider's own words (`low`, `high`, …); `None` leaves it to the provider.
+    /// Reasoning effort, in the provider's terms (`low`, `high`, …); `None` uses the provider's default.
     pub reasoning_effort: Option<Arc<str>>,
     /// Identifier of the session, for prompt caches.
     pub session: Option<Arc<str>>,
 }
 
-/// Whether a model must, may or must not call a tool.
+/// Constraint on tool calls in a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// It may.
+    /// Calls are allowed.
     #[default]
     Auto,
-    /// It must not.
+    /// Calls are forbidden.
     None,
-    /// It must call at least one.
+    /// At least one call is required.
     Required,
-    /// It must call this one.
+    /// A call to this tool is required.
     Tool(ToolName),
 }
 
-/// One piece of a streamed answer.
+/// One item of a streamed response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// More text for the person.
+    /// Fragment of text for the user.
     Text(String),
-    /// More reasoning.
+    /// Fragment of reasoning.
     Reasoning(String),
     /// A call begins; its arguments follow.
     CallStarted {
-        /// Position among the calls of this answer.
+        /// Index among the calls of this response.
         index: usize,
         /// Name of the tool.
         name: String,
     },
-    /// More of a call's arguments.
+    /// Fragment of a call's arguments.
     CallArguments {
-        /// Position among the calls of this answer.
+        /// Index among the calls of this response.
         index: usize,
-        /// The next piece of the JSON text.
+        /// Next fragment of the JSON text.
         fragment: String,
     },
-    /// The request failed and is sent again after a pause. Nothing was produced before it.
+    /// The request failed and is retried after a delay. Nothing was produced before.
     Retry {
-        /// Which attempt comes next; the first retry is 2.
+        /// Number of the next attempt; the first retry is 2.
         attempt: u32,
-        /// How long the pause is, in milliseconds.
+        /// Delay in milliseconds.
         delay_ms: u64,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The answer is complete. Always last.
+    /// The response is complete. Always the last item.
     Finished(Completion),
 }
 
-/// A complete answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
-    /// Everything that the model produced, in order.
+    /// Parts of the response, in order.
     pub parts: Vec<Part>,
-    /// Why it stopped.
+    /// Reason why the model stopped.
     pub stop: StopReason,
-    /// What it cost, if the provider said so.
+    /// Tokens used, if the provider reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It was done, or it waits for the results of its calls.
+    /// The response is complete, or the model waits for the results of its calls.
     #[default]
     Complete,
-    /// It reached the limit of tokens. A call that was cut off is not among the parts.
+    /// The token limit was reached. A truncated call is not among the parts.
     MaxTokens,
-    /// The provider's filter or the model itself refused.
+    /// The model or the provider's filter refused.
     Refused,
-    /// The provider asks to send the conversation again as it is.
+    /// The provider requests that the conversation be sent again unchanged.
     Paused,
-    /// Something else, in the provider's words.
+    /// Another reason, in the provider's terms.
     Other(String),
 }
 
-/// Tokens of one request, in one shape for all providers.
+/// Token counts of one request, with the same meaning for all providers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
-    /// All input tokens, with those read from and written to a cache.
+    /// All input tokens, including cache reads and writes.
     pub input: u64,
     /// Input tokens read from a cache.
     pub cache_read: u64,
     /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// All output tokens, with those of reasoning.
+    /// All output tokens, including reasoning.
     pub output: u64,
     /// Output tokens of reasoning.
     pub reasoning: u64,
 }
 
-/// Why a provider gave no answer.
+/// Error of a provider.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{provider}: {kind}: {message}")]
 pub struct ProviderError {
     /// Name of the provider.
     pub provider: String,
-    /// What the receiver can do about it.
+    /// Kind of the error.
     pub kind: ProviderErrorKind,
-    /// What the provider said, or the chain of causes.
+    /// Message of the provider, or the chain of causes.
     pub message: String,
     /// The HTTP status, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// How long the provider asks to wait, in milliseconds.
+    /// Delay requested by the provider, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-/// What can be done about a [`ProviderError`].
+/// Kind of a [`ProviderError`], by what can be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
-    /// No key, or a key that is not accepted (401, 403). Set another one.
+    /// Missing or rejected API key (401, 403). Set another one.
     Unauthorized,
     /// Too many requests (429). Wait.
     RateLimited,
-    /// The provider is overloaded or broken (5xx, 408). Wait.
+    /// The provider is overloaded or failing (5xx, 408). Wait.
     Unavailable,
-    /// The conversation is too long for the model. Shorten it.
+    /// The conversation exceeds the context window of the model. Shorten it.
     ContextLength,
-    /// The provider does not accept the request (other 4xx).
+    /// The provider rejects the request (other 4xx).
     InvalidRequest,
-    /// The answer ended before it was complete.
+    /// The response ended early.
     Truncated,
-    /// The answer breaks the wire's format.
+    /// The response violates the protocol.
     Protocol,
-    /// No answer within a time limit.
+    /// No response within a time limit.
     Timeout,
-    /// No connection.
+    /// The connection failed.
     Network,
 }
 
 impl std::fmt::Display for ProviderErrorKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Unauthorized => "the key was not accepted",
+            Self::Unauthorized => "the API key was not accepted",
             Self::RateLimited => "too many requests",
             Self::Unavailable => "the provider is not available",
             Self::ContextLength => "the conversation is too long for the model",
             Self::InvalidRequest => "the request was not accepted",
-            Self::Truncated => "the answer ended before it was complete",
-            Self::Protocol => "the answer breaks the wire's format",
-            Self::Timeout => "no answer in time",
+            Self::Truncated => "the response ended before it was complete",
+            Self::Protocol => "the response violates the protocol",
+            Self::Timeout => "no response in time",
             Self::Network => "no connection",
         })
     }
 }
 
 impl ProviderError {
-    /// An error without status or waiting time.
+    /// Creates an error without status and delay.
     pub fn new(provider: &str, kind: ProviderErrorKind, message: impl Into<String>) -> Self {
         Self {
             provider: provider.into(),
@@ -231,28 +231,28 @@ impl ProviderError {
         }
     }
 
-    /// How long the provider asks to wait.
+    /// Returns the delay requested by the provider.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_ms.map(Duration::from_millis)
     }
 }
 
-/// Prices of one million tokens each, in millionths of a unit of money of the user's choice (3 dollars are 3,000,000).
+/// Prices of one million tokens each, in millionths of a currency unit of the user's choice (3 dollars are 3,000,000).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prices {
-    /// Input tokens that no cache held.
+    /// Input tokens that are neither read from nor written to a cache.
     pub input: u64,
     /// Input tokens read from a cache.
     pub cache_read: u64,
     /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// Output tokens, with those of reasoning.
+    /// Output tokens, including reasoning.
     pub output: u64,
 }
 
 impl Prices {
-    /// Cost of these tokens, in millionths of a unit of money.
+    /// Returns the cost of these tokens, in millionths of a currency unit.
     pub fn cost_micros(&self, usage: &Usage) -> u64 {
         let fresh = usage
             .input
@@ -272,7 +272,7 @@ impl Prices {
 }
 
 impl Usage {
-    /// Adds another request's tokens.
+    /// Adds the tokens of another request.
     pub fn add(&mut self, other: Self) {
         self.input = self.input.saturating_add(other.input);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_failed_and_how_long_to_wait() {
+    fn error_says_what_failed_and_how_long_to_wait() {
         let mut error = ProviderError::new("p", ProviderErrorKind::RateLimited, "slow down");
         assert_eq!(error.to_string(), "p: too many requests: slow down");
         assert_eq!(error.retry_after(), None);

@@ -1,4 +1,4 @@
-//! Answers, errors and receipts without secrets.
+//! Redaction of results, errors and receipts.
 
 use super::Redactor;
 use crate::content::Content;
@@ -7,7 +7,7 @@ use crate::receipt::{BucketTouched, Denial, FileTouched, Receipt};
 use crate::tool::ToolOutput;
 
 impl Redactor {
-    /// Takes secrets out of an answer: its texts, the bytes of its blobs, its links and its structured part.
+    /// Redacts a result: texts, the bytes of blobs, links and structured data.
     pub fn output(&self, output: &mut ToolOutput) {
         if self.is_empty() {
             return;
@@ -20,7 +20,7 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of one part of an answer.
+    /// Redacts one part of a result.
     pub fn content(&self, content: &mut Content) {
         match content {
             Content::Text { text } => self.string(text),
@@ -36,7 +36,7 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of an error.
+    /// Redacts an error.
     pub fn error(&self, error: &mut ToolError) {
         match error {
             ToolError::InvalidArguments { message }
@@ -56,9 +56,9 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of all texts of a receipt.
+    /// Redacts all texts of a receipt.
     pub fn receipt(&self, receipt: &mut Receipt) {
-        // All fields by name, so that a new one cannot be forgotten here.
+        // Exhaustive destructuring, so that a new field cannot be forgotten.
         let Receipt {
             fuel: _,
             wall_us: _,
@@ -107,7 +107,7 @@ mod tests {
     const SECRET: &str = "hunter2-hunter2";
 
     #[test]
-    fn no_part_of_an_answer_an_error_or_a_receipt_keeps_a_secret() {
+    fn no_part_of_a_result_error_or_receipt_keeps_a_secret() {
         let redactor = Redactor::new([("p", SECRET)]);
         let text = || format!("a {SECRET} b");
         let mut output = ToolOutput {

@@ -1,20 +1,20 @@
-//! Characters written as escapes, in the ways that formats of the web have for them.
+//! Decoding of escaped characters in the notations of common web formats.
 //!
 //! | family | examples of `s` |
 //! |---|---|
-//! | percent-encoding (RFC 3986), also encoded again, and of old JavaScript | `%73`, `%2573`, `%u0073` |
-//! | JSON (RFC 8259), C, Rust and JavaScript strings, also nested | `\u0073`, `\\u0073`, `\x73`, `\163`, `\u{73}`, `\"` |
-//! | HTML character references, also encoded again | `&#115;`, `&#x73;`, `&amp;#115;`, `&quot;` |
+//! | percent-encoding (RFC 3986), including nested encoding and the legacy JavaScript form | `%73`, `%2573`, `%u0073` |
+//! | JSON (RFC 8259), C, Rust and JavaScript strings, including nested escapes | `\u0073`, `\\u0073`, `\x73`, `\163`, `\u{73}`, `\"` |
+//! | HTML character references, including nested ones | `&#115;`, `&#x73;`, `&amp;#115;`, `&quot;` |
 //! | quoted-printable (RFC 2045) | `=73` |
-//! | forms | `+` for a space |
+//! | form encoding | `+` for a space |
 
-/// Longest escape that is read, in bytes.
+/// Maximum length of an escape, in bytes.
 pub(super) const MAX_ESCAPE: usize = 24;
 
-/// How often one escape may be escaped again.
+/// Maximum number of times that one escape is itself escaped.
 const MAX_NESTING: usize = 4;
 
-/// HTML names of ASCII punctuation and of what separates (<https://html.spec.whatwg.org/multipage/named-characters.html>).
+/// HTML names of ASCII punctuation and of separators (<https://html.spec.whatwg.org/multipage/named-characters.html>).
 const NAMES: &[(&str, char)] = &[
     ("amp", '&'),
     ("apos", '\''),
@@ -57,17 +57,17 @@ const NAMES: &[(&str, char)] = &[
     ("ZeroWidthSpace", '\u{200b}'),
 ];
 
-/// What an escape stands for.
+/// Decoded value of an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A byte of whatever encoding the text has.
+    /// A byte in the encoding of the text.
     Byte(u8),
     /// A character.
     Char(char),
 }
 
 impl Meaning {
-    /// The bytes in UTF-8.
+    /// Returns the UTF-8 encoding.
     pub(super) fn bytes(self, buffer: &mut [u8; 4]) -> &[u8] {
         match self {
             Self::Byte(byte) => {
@@ -79,13 +79,13 @@ impl Meaning {
     }
 }
 
-/// Whether an escape can begin with this byte.
+/// Returns `true` if an escape can begin with this byte.
 pub(super) fn may_begin(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'=' | b'+')
 }
 
-/// Calls `each` with every reading of the escape that `text` begins with, and how many bytes it takes. Gives whether the
-/// text ends before that is certain.
+/// Calls `each` with every decoding of the escape at the start of `text` and its length. Returns `true` if the text
+/// ends before the decoding is unambiguous.
 pub(super) fn read(text: &[u8], mut each: impl FnMut(Meaning, usize)) -> bool {
     match text {
         [b'+', ..] => {
@@ -136,7 +136,7 @@ fn reference(rest: &[u8], each: &mut impl FnMut(Meaning, usize)) {
             };
             let is_digit = |b: &u8| char::from(*b).is_digit(radix);
             let length = digits.iter().take(9).take_while(|b| is_digit(b)).count();
-            // The `;` may be missing, and what follows may look like one more digit.
+            // The `;` may be missing, and the following text may look like another digit.
             for length in 1..=length {
                 let code = std::str::from_utf8(&digits[..length])
                     .ok()
@@ -161,7 +161,7 @@ fn reference(rest: &[u8], each: &mut impl FnMut(Meaning, usize)) {
     }
 }
 
-/// `text` begins with a backslash. Several of them are one that was escaped again.
+/// Decodes a `text` that begins with a backslash. Several backslashes are one that was escaped again.
 fn backslash(text: &[u8], each: &mut impl FnMut(Meaning, usize)) {
     let run = text
         .iter()
@@ -221,7 +221,7 @@ fn backslash(text: &[u8], each: &mut impl FnMut(Meaning, usize)) {
     }
 }
 
-/// The number of the first `length` hexadecimal digits.
+/// Parses the first `length` hexadecimal digits.
 fn hex(text: &[u8], length: usize) -> Option<u32> {
     let digits = text.get(..length).filter(|digits| !digits.is_empty())?;
     digits.iter().try_fold(0_u32, |value, digit| {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_is_read() {
+    fn every_notation_is_decoded() {
         for text in [
             "%73",
             "%2573",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_escape_has_no_reading() {
+    fn text_without_escapes_has_no_decoding() {
         for text in [
             "%",
             "%7",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escape_that_the_text_cuts_is_not_certain() {
+    fn truncated_escape_is_ambiguous() {
         for (text, is_cut) in [
             ("%", true),
             ("%7", true),

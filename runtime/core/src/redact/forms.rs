@@ -1,47 +1,47 @@
-//! The forms in which a value is looked for: as it is, in the usual encodings, and backwards.
+//! Forms of a secret that are searched for: plain, in common encodings, and reversed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Shortest encoded form that is looked for, in characters. A shorter one stands in any picture by chance.
+/// Minimum length of an encoded form, in characters. Shorter ones occur in any picture by chance.
 const MIN_ENCODED: usize = 6;
 
-/// Shortest encoded form whose case does not matter, and between whose characters separators may stand.
+/// Minimum length of an encoded form that is matched case-insensitively and with separators between its characters.
 const MIN_ANY_CASE: usize = 12;
 
-/// Letters and digits that a form must have to be looked for with separators between them, if one is a letter. What is
-/// shorter stands in prose, numbers and times by chance.
+/// Minimum number of letters and digits of a form that is matched with separators between them, if one is a letter.
+/// Shorter ones occur in prose, numbers and times by chance.
 const MIN_SPREAD: usize = 8;
 
-/// The same for a form of digits alone: lists of numbers are common.
+/// The same minimum for a form of digits only, because lists of numbers are common.
 const MIN_SPREAD_DIGITS: usize = 16;
 
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const BASE32_HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// One form of a value.
+/// One form of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Form {
     pub(super) bytes: Vec<u8>,
-    /// Upper and lower case are the same; `bytes` are in lower case.
+    /// Matches case-insensitively; `bytes` are in lower case.
     pub(super) any_case: bool,
-    /// `+` and `-` are the same, and `/` and `_`.
+    /// Treats `+` and `-` as equal, and `/` and `_`.
     pub(super) base64: bool,
     pub(super) gaps: Gaps,
 }
 
-/// What may stand between two characters of a form.
+/// Bytes that may occur between two characters of a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gaps {
-    /// Zero bytes, as ASCII has them in UTF-16 and UTF-32, and soft line breaks of quoted-printable.
+    /// Zero bytes, as in ASCII text encoded in UTF-16 and UTF-32, and soft line breaks of quoted-printable.
     Zeros,
-    /// Line ends as well, as long encodings are wrapped.
+    /// Line breaks as well, as in wrapped encodings.
     Lines,
-    /// Anything that is neither letter nor digit. `bytes` are letters and digits.
+    /// Anything but letters and digits. `bytes` are letters and digits.
     Separators,
 }
 
-/// All forms of a value.
+/// Returns all forms of a value.
 pub(super) fn forms(value: &str) -> Vec<Form> {
     let backwards: String = value.chars().rev().collect();
     let mut forms = of(value);
@@ -54,7 +54,7 @@ pub(super) fn forms(value: &str) -> Vec<Form> {
     forms.extend(of(&backwards));
     let spread: Vec<Form> = forms.iter().filter_map(spread).collect();
     forms.extend(spread);
-    // What is found with separators is found without them.
+    // A match with separators includes the match without them.
     let covered = |form: &Form| {
         form.gaps != Gaps::Separators
             && form.any_case
@@ -98,7 +98,7 @@ fn of(value: &str) -> Vec<Form> {
     }
     forms.retain(|form| form.gaps != Gaps::Lines || form.bytes.len() >= MIN_ENCODED);
     if !value.is_ascii() {
-        // Without the zero bytes, which are passed over.
+        // Without the zero bytes, which are skipped in the text.
         let wide = |to: fn(u16) -> [u8; 2]| value.encode_utf16().flat_map(to).filter(|b| *b != 0).collect();
         let wide: [Vec<u8>; 2] = [wide(u16::to_le_bytes), wide(u16::to_be_bytes)];
         let long_enough = wide.into_iter().filter(|bytes| bytes.len() >= MIN_ENCODED);
@@ -117,14 +117,14 @@ fn encoded(text: Vec<u8>, base64: bool) -> Form {
     }
 }
 
-/// The form from its end to its beginning.
+/// Returns the reversed form.
 fn mirror(form: &Form) -> Form {
     let mut mirrored = form.clone();
     mirrored.bytes.reverse();
     mirrored
 }
 
-/// The letters and digits of a form, with anything between them.
+/// Returns the letters and digits of a form, to be matched with any separators.
 fn spread(form: &Form) -> Option<Form> {
     if form.gaps == Gaps::Separators || !form.bytes.is_ascii() {
         return None;
@@ -148,8 +148,8 @@ fn is_spread(bytes: &[u8]) -> bool {
     bytes.len() >= least
 }
 
-/// The characters that stand in every base64 text in which `value` begins `before` bytes (0 to 2) after the beginning of a
-/// group of three, whatever stands around it.
+/// Returns the characters common to every base64 text in which `value` begins `before` bytes (0 to 2) after the start
+/// of a group of three, whatever surrounds it.
 fn base64_core(value: &[u8], before: usize) -> Vec<u8> {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value);
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base32_is_that_of_the_standard() {
+    fn base32_matches_the_rfc() {
         for (text, encoded) in [("fooba", "mzxw6ytb"), ("foobarfoob", "mzxw6ytbojtg633c")] {
             assert_eq!(base32_core(text.as_bytes(), 0, BASE32), encoded.as_bytes());
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_are_passed_over_from_a_length_on() {
+    fn separators_are_skipped_from_a_minimum_length() {
         let is_spread = |value: &str| {
             let plain = |f: &Form| f.gaps == Gaps::Separators && f.bytes == value.replace('-', "").as_bytes();
             forms(value).iter().any(plain)
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_value_has_no_short_forms() {
+    fn short_value_has_no_short_forms() {
         for form in forms("ab-cde") {
             assert!(form.bytes.len() >= MIN_ENCODED, "{form:?}");
             assert!(form.any_case || form.bytes.len() < MIN_ANY_CASE, "{form:?}");

@@ -1,27 +1,28 @@
-//! Taking secrets out of everything that leaves a cell.
+//! Redaction of secrets in all output of a cell.
 //!
 //! A [`Redactor`] knows the values of secrets and finds them in text and bytes, in upper and lower case, in these forms
 //! (`redact/forms.rs`):
 //!
-//! - as they are, in hexadecimal, base64 (RFC 4648; of UTF-16 as well), base32, and as lists of numbers; an encoding is
-//!   found wherever in a group the value begins, so also inside of `user:password`;
+//! - plain, in hexadecimal, base64 (RFC 4648; of UTF-16 as well), base32, and as lists of numbers; encoded values are
+//!   found at any offset in a group, for example inside of `user:password`;
 //! - in UTF-16 and UTF-32;
-//! - backwards, before the encoding or after it;
-//! - with any of their characters written as an escape of percent-encoding, JSON, C, HTML or quoted-printable
-//!   (`redact/escape.rs`), and escaped again;
-//! - with line ends in encodings, and, from eight letters and digits on, with up to 32 bytes between two characters that are
-//!   neither letter nor digit, or without any such characters that the value has.
+//! - reversed, before or after encoding;
+//! - with any of their characters escaped by percent-encoding, JSON, C, HTML or quoted-printable (`redact/escape.rs`),
+//!   including nested escapes;
+//! - with line breaks in encodings, and, from eight letters and digits on, with up to 32 bytes other than letters and
+//!   digits between two characters, or with such characters of the value left out.
 //!
-//! Each find becomes `[redacted:NAME]`.
+//! Each match becomes `[redacted:NAME]`.
 //!
-//! It does not undo compression, encryption, or two of the encodings on top of each other; up to four bits at either end
-//! of a base64 or base32 form can stay, and so does a part of a value. No search can do more than make an honest
-//! server's echo harmless: who may compute with a value can always write it in a way that nobody looks for. What a guest
-//! never holds it cannot disguise: the host adds secrets after the guest has let go of a request, and redacts the answer.
+//! It does not decode compression, encryption, or two of the encodings combined; up to four bits at either end of a
+//! base64 or base32 form can remain, and so can fragments of a value. Redaction only protects against accidental
+//! echoes: code that can compute with a value can always encode it in a way that no search finds. The real protection
+//! is that a guest never holds the value: the host adds secrets after the guest has handed over the request, and
+//! redacts the response.
 //!
-//! A sandbox applies it to all that leaves a cell: answers ([`Redactor::output`]), errors, log lines, progress, receipts.
-//! Whoever shows or keeps more than that (the events of a turn on a terminal, in a journal or a trace) applies
-//! [`Redactor::json`] to each event as it is written, or [`Redactor::string`] to each line.
+//! A sandbox redacts all output of a cell: results ([`Redactor::output`]), errors, log lines, progress, receipts. Code
+//! that displays or stores more than that (the events of a turn on a terminal, in a journal or a trace) applies
+//! [`Redactor::json`] to each event before it is written, or [`Redactor::string`] to each line.
 
 mod answers;
 mod escape;
@@ -36,27 +37,27 @@ use serde_json::Value;
 
 use self::pattern::{Match, Pattern};
 
-/// Shortest beginning of a secret that a live stream holds back, in bytes of one of its forms. Most secrets share their
+/// Minimum prefix of a secret that a live stream withholds, in bytes of one of its forms. Most secrets share their
 /// first bytes (`sk-`).
 const MIN_BEGINNING: usize = 4;
 
-/// Finds secrets and takes them out. Clones share the patterns; the default finds nothing.
+/// Finds and replaces secrets. Clones share the patterns; the default value has none.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<Patterns>);
 
 #[derive(Default)]
 struct Patterns {
     list: Vec<Pattern>,
-    /// By the byte that a find begins with.
+    /// Patterns by their first byte.
     by_first: Vec<First>,
 }
 
-/// The patterns that begin with one byte.
+/// Patterns that share the first byte.
 #[derive(Clone, Default)]
 struct First {
-    /// What may come after it in a find.
+    /// Bytes that can follow it in a match.
     seconds: Bytes,
-    /// What each pattern accepts after it, with the index of the pattern.
+    /// The bytes that each pattern accepts next, with the index of the pattern.
     patterns: Vec<(Bytes, usize)>,
 }
 
@@ -64,31 +65,31 @@ struct First {
 #[derive(Clone, Copy, Default)]
 struct Bytes([u64; 4]);
 
-/// What stands in the place of a find.
+/// Replacement of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
     /// `[redacted:NAME]`.
     Name,
-    /// As many asterisks as there were bytes, where the length must stay.
+    /// As many asterisks as the match has bytes, for data whose length must not change.
     SameLength,
 }
 
-/// A stream on its way through a [`Redactor`], in pieces of any size.
+/// Incremental redaction of a stream, in pieces of any size.
 #[derive(Debug)]
 pub struct Redaction {
     redactor: Redactor,
     replacement: Replacement,
-    /// What could be the beginning of a find.
+    /// Withheld bytes that could be the beginning of a match.
     held: Vec<u8>,
-    /// Bytes of a form that must be there for what follows to be held back.
+    /// Minimum number of matched bytes of a form for the input to be withheld.
     least: usize,
-    /// Bytes of `held` that were given out.
+    /// Number of bytes of `held` that were already returned.
     given: usize,
     found: bool,
 }
 
 impl Redactor {
-    /// Finds these values, given as names and values. Empty values are passed over.
+    /// Creates a redactor from names and values. Empty values are ignored.
     pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut list = Vec::new();
         for (name, value) in secrets {
@@ -99,33 +100,33 @@ impl Redactor {
         Self(Arc::new(Patterns::new(list)))
     }
 
-    /// Whether there is nothing to find.
+    /// Returns `true` if the redactor has no patterns.
     pub fn is_empty(&self) -> bool {
         self.0.list.is_empty()
     }
 
-    /// A text without secrets; the same text where there are none.
+    /// Returns the redacted text, borrowed if there was no match.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
-            // A find of a value beyond ASCII could end inside of a character.
+            // A match of a value beyond ASCII can end inside of a character.
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }
 
-    /// Bytes without secrets; the same bytes where there are none.
+    /// Returns the redacted bytes, borrowed if there was no match.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         self.replace(bytes, Replacement::Name)
     }
 
-    /// Bytes without secrets, as `replacement` says.
+    /// Returns the bytes with matches replaced as requested, borrowed if there was no match.
     pub fn replace<'a>(&self, bytes: &'a [u8], replacement: Replacement) -> Cow<'a, [u8]> {
         if self.is_empty() {
             return Cow::Borrowed(bytes);
         }
         let mut out = Vec::new();
         let (end, found) = self.scan(bytes, true, replacement, &mut out);
-        debug_assert_eq!(end, bytes.len(), "a whole text is decided to its end");
+        debug_assert_eq!(end, bytes.len(), "complete input leaves no undecided match");
         if found {
             Cow::Owned(out)
         } else {
@@ -133,7 +134,7 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of all texts, keys and numbers of a JSON value.
+    /// Redacts all texts, keys and numbers of a JSON value.
     pub fn json(&self, value: &mut Value) {
         if self.is_empty() {
             return;
@@ -159,14 +160,14 @@ impl Redactor {
         }
     }
 
-    /// Takes secrets out of a text in place.
+    /// Redacts a text in place.
     pub fn string(&self, text: &mut String) {
         if let Cow::Owned(redacted) = self.text(text) {
             *text = redacted;
         }
     }
 
-    /// A stream without secrets, also those that are divided between two pieces.
+    /// Returns a redaction of a stream, which also finds secrets that are split between pieces.
     pub fn stream(&self, replacement: Replacement) -> Redaction {
         Redaction {
             redactor: self.clone(),
@@ -178,8 +179,9 @@ impl Redactor {
         }
     }
 
-    /// The same for text that somebody watches as it comes: what could be the beginning of a secret is held back from its
-    /// fourth character on only, so that ordinary words do not lag. Up to three characters of a secret can be given out.
+    /// Returns a redaction for text that is displayed live: the beginning of a possible secret is withheld only from
+    /// its fourth character on, so that ordinary words appear without delay. Up to three characters of a secret can be
+    /// shown.
     pub fn live_stream(&self) -> Redaction {
         Redaction {
             least: MIN_BEGINNING,
@@ -187,8 +189,8 @@ impl Redactor {
         }
     }
 
-    /// Copies `text` to `out` without secrets, up to where it can be decided; says how far that is and whether there was
-    /// anything. With `is_whole` no more text follows, and all is decided.
+    /// Copies `text` to `out` with matches replaced, as far as it can be decided; returns how far, and whether there
+    /// was a match. With `is_whole` no text follows, and everything is decided.
     fn scan(
         &self,
         text: &[u8],
@@ -243,9 +245,9 @@ impl Patterns {
         Self { list, by_first }
     }
 
-    /// The longest find that `text` begins with, and what is written in its place.
+    /// Returns the longest match at the start of `text`, and its replacement.
     fn find(&self, text: &[u8], is_whole: bool) -> (Match, &str) {
-        // Most texts are letters and digits that begin nothing.
+        // Most text consists of letters and digits that begin no match.
         if let [first, second, ..] = text
             && first.is_ascii_alphanumeric()
             && second.is_ascii_alphanumeric()
@@ -263,7 +265,7 @@ impl Patterns {
         }
     }
 
-    /// Looks for patterns that begin with `first`, which takes `length` bytes of `text`.
+    /// Searches patterns that begin with `first`, which takes `length` bytes of `text`.
     fn find_after<'a>(
         &'a self,
         text: &[u8],
@@ -300,7 +302,7 @@ impl Patterns {
     }
 }
 
-/// Keeps the find that counts: one that may still become longer, then the longest.
+/// Keeps the preferred match: one that may still become longer, then the longest.
 fn better<'a>(longest: &mut (Match, &'a str), found: (Match, &'a str)) {
     let is_better = match (&found.0, &longest.0) {
         (Match::No, _) | (Match::Yes(_), Match::Perhaps(_)) => false,
@@ -331,7 +333,8 @@ impl Bytes {
 }
 
 impl Redaction {
-    /// Takes the next piece and gives what is decided; what could be the beginning of a secret waits for the next piece.
+    /// Takes the next piece and returns the decided output; a possible beginning of a secret is withheld until the next
+    /// piece.
     pub fn push<'a>(&mut self, piece: &'a [u8]) -> Cow<'a, [u8]> {
         if self.redactor.is_empty() {
             return Cow::Borrowed(piece);
@@ -357,16 +360,17 @@ impl Redaction {
         Cow::Owned(out)
     }
 
-    /// What is new in `out`, which is `text` redacted, when the first bytes of `text` were given out before.
+    /// Returns the new part of `out`, which is `text` redacted, given that the first bytes of `text` were already
+    /// returned.
     fn without_given(&self, text: &[u8], mut out: Vec<u8>) -> Vec<u8> {
         let old = self.given.min(text.len());
-        // A find that began in what was given out stands in the place of its rest.
+        // A match that began in the returned part replaces its remainder.
         let same = text[..old].iter().zip(&out).take_while(|(a, b)| a == b).count();
         out.drain(..same);
         out
     }
 
-    /// How much of what is held need not be held back.
+    /// Returns how many of the held bytes need not be withheld.
     fn open(&self) -> usize {
         if self.least == 0 {
             return 0;
@@ -378,17 +382,17 @@ impl Redaction {
         (0..self.held.len()).find(begins).unwrap_or(self.held.len())
     }
 
-    /// Whether anything was found so far.
+    /// Returns `true` if there was a match so far.
     pub fn has_found(&self) -> bool {
         self.found
     }
 
-    /// Bytes that were pushed and wait for more.
+    /// Returns the number of withheld bytes.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// What is left when nothing more comes. The stream can be used again afterwards.
+    /// Ends the stream and returns the withheld output. The redaction can be reused afterwards.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         let rest = self.redactor.replace(&held, self.replacement);

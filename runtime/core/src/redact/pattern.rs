@@ -1,21 +1,21 @@
-//! One form of a secret, matched with a text in any of the ways that it can be written there.
+//! Matching of one form of a secret against text in any supported notation.
 
 use std::collections::BTreeSet;
 
 use super::escape::{self, Meaning};
 use super::forms::{Form, Gaps};
 
-/// Bytes that may stand between two characters of a form; a gap begins before this many and may end a little later. More
-/// is not the same word any more.
+/// Maximum gap between two characters of a form, in bytes; a gap that begins within it may end a little later. Longer
+/// gaps separate unrelated text.
 const MAX_GAP: usize = 32;
 
-/// Bytes of a tag of HTML between two characters, such as `<wbr>`, without its `<`.
+/// Maximum length of an HTML tag between two characters, such as `<wbr>`, in bytes, without its `<`.
 const MAX_TAG: usize = 16;
 
-// The places that a gap leads to are the bits of one number.
+// The positions that a gap can lead to are the bits of one integer.
 const _: () = assert!(MAX_GAP + escape::MAX_ESCAPE < 64 && MAX_GAP + MAX_TAG < 64);
 
-/// A form and what is written in the place of a find.
+/// A form and the replacement of its matches.
 #[derive(Debug)]
 pub(super) struct Pattern {
     form: Form,
@@ -25,10 +25,10 @@ pub(super) struct Pattern {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// So many bytes.
+    /// A match of this many bytes.
     Yes(usize),
     No,
-    /// The text ends too early to say. So many bytes of the form are there for certain.
+    /// The text ends before a decision. This many bytes of the form have matched so far.
     Perhaps(usize),
 }
 
@@ -37,12 +37,12 @@ impl Pattern {
         Self { form, mark }
     }
 
-    /// The first byte, and the second if there is one.
+    /// Returns the first byte, and the second if there is one.
     pub(super) fn beginning(&self) -> (u8, Option<u8>) {
         (self.form.bytes[0], self.form.bytes.get(1).copied())
     }
 
-    /// Whether a find can have `byte` where the form has `wanted`.
+    /// Returns `true` if `byte` matches `wanted` of the form.
     pub(super) fn same(&self, wanted: u8, byte: u8) -> bool {
         if self.form.any_case && byte.is_ascii_uppercase() {
             return wanted == byte.to_ascii_lowercase();
@@ -54,11 +54,11 @@ impl Pattern {
         }
     }
 
-    /// Whether `text` begins with the form, each of its characters written in one of the ways there are. A text can have
-    /// several readings; the longest counts.
+    /// Matches the form at the start of `text`, each character in any notation. If several decodings match, the longest
+    /// is returned.
     pub(super) fn matches(&self, text: &[u8], is_whole: bool) -> Match {
         let wanted = &self.form.bytes;
-        // Pairs of a place in the form and one in the text that belong together, in order. Most often there is one.
+        // Pairs of corresponding positions in the form and the text, in order. Usually there is one.
         let mut next = Some((0, 0));
         let mut places = BTreeSet::new();
         let mut longest = Match::No;
@@ -87,7 +87,7 @@ impl Pattern {
         cut_at.map_or(longest, Match::Perhaps)
     }
 
-    /// Goes on from a pair of places as long as the text has a single reading; `None` if that is not the form.
+    /// Advances a pair of positions while the text has a single decoding; `None` on a mismatch.
     fn plain(&self, text: &[u8], mut index: usize, mut place: usize) -> Option<(usize, usize)> {
         let mut gap = 0;
         while let (Some(wanted), Some(byte)) = (self.form.bytes.get(index), text.get(place)) {
@@ -113,11 +113,11 @@ impl Pattern {
                 return None;
             }
         }
-        // The gap is counted from its beginning.
+        // The gap is counted from its start.
         Some((index, place - gap))
     }
 
-    /// The place in the form after these bytes, if they stand at `index`.
+    /// Returns the position in the form after these bytes, if they match at `index`.
     fn fits(&self, bytes: &[u8], index: usize) -> Option<usize> {
         let end = index + bytes.len();
         let wanted = self.form.bytes.get(index..end)?;
@@ -129,8 +129,8 @@ impl Pattern {
     }
 }
 
-/// Calls `each` with every reading of the first character of `text`, in UTF-8, and where it ends, after what `gaps` pass
-/// over. Gives whether the text ends before all of them are certain.
+/// Calls `each` with every decoding of the first character of `text`, in UTF-8, and its end, after skipping `gaps`.
+/// Returns `true` if the text ends before all of them are unambiguous.
 pub(super) fn characters(text: &[u8], gaps: Option<Gaps>, mut each: impl FnMut(&[u8], usize)) -> bool {
     let mut is_cut = false;
     let mut starts = 1_u64;
@@ -159,8 +159,8 @@ pub(super) fn characters(text: &[u8], gaps: Option<Gaps>, mut each: impl FnMut(&
     is_cut
 }
 
-/// Calls `pass` with how much may be passed over, beside escapes, where `byte` and `rest` stand. Gives whether the text
-/// ends before that is certain.
+/// Calls `pass` with the number of bytes that may be skipped, other than escapes, at `byte` and `rest`. Returns `true`
+/// if the text ends before that is unambiguous.
 fn gap(gaps: Gaps, byte: u8, rest: &[u8], mut pass: impl FnMut(usize)) -> bool {
     match (gaps, byte, rest) {
         (Gaps::Separators, b'<', rest) => {

@@ -1,4 +1,4 @@
-//! What is found, and what stays as it is.
+//! Matches and non-matches of the redactor.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -23,7 +23,7 @@ fn percent(text: &str, keep: impl Fn(u8) -> bool) -> String {
 }
 
 #[test]
-fn a_secret_is_found_however_it_is_written() {
+fn secret_is_found_in_every_notation() {
     let unreserved = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
     let json = serde_json::to_string(TOKEN).unwrap();
     let hex: String = TOKEN.bytes().map(|b| format!("{b:02x}")).collect();
@@ -65,7 +65,7 @@ fn a_secret_is_found_however_it_is_written() {
     }
 }
 
-/// What an origin that means no harm makes of a value, with a name.
+/// Encodings of a value as produced by ordinary servers, with their names.
 fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
     let bytes = value.as_bytes();
     let join = |between: &str| {
@@ -163,11 +163,11 @@ fn written(value: &str) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Spaces between two characters up to which a value is found.
+/// Maximum number of spaces between two characters of a matched value.
 const MAX_SPACES: usize = 32;
 
 #[test]
-fn a_secret_is_found_in_every_common_form() {
+fn secret_is_found_in_every_common_form() {
     for value in [
         "s3cret-value_of.the/user",
         "AKIA<0>&\"example\"+Zx",
@@ -209,7 +209,7 @@ fn base32(bytes: &[u8], alphabet: &str) -> String {
 }
 
 #[test]
-fn separators_are_passed_over_up_to_a_number() {
+fn separators_are_skipped_up_to_a_number() {
     let redactor = Redactor::new([("token", "s3cretvalue")]);
     for (spaces, is_found) in [(MAX_SPACES, true), (MAX_SPACES + 1, false)] {
         let spread = "s3cretvalue"
@@ -222,7 +222,7 @@ fn separators_are_passed_over_up_to_a_number() {
 }
 
 #[test]
-fn a_gap_is_as_long_whatever_it_is_made_of() {
+fn maximum_gap_is_the_same_for_all_content() {
     let redactor = Redactor::new([("token", "s3cretvalue")]);
     for (gap, is_found) in [
         (format!("<{}", " ".repeat(31)), true),
@@ -238,7 +238,7 @@ fn a_gap_is_as_long_whatever_it_is_made_of() {
 }
 
 #[test]
-fn a_soft_line_break_is_passed_over_in_any_pieces() {
+fn soft_line_break_is_skipped_in_any_pieces() {
     let redactor = Redactor::new([("short", "s3c+-t")]);
     let text = "<s=\r\n3=\nc=2B=\r\n-=\r\nt>";
     for length in 1..text.len() {
@@ -255,7 +255,7 @@ fn a_soft_line_break_is_passed_over_in_any_pieces() {
 }
 
 #[test]
-fn a_short_secret_is_found_in_both_alphabets_of_base64() {
+fn short_secret_is_found_in_both_alphabets_of_base64() {
     let redactor = Redactor::new([("odd", "???>>>")]);
     for text in ["Pz8/Pj4+", "Pz8_Pj4-", "Pz8/\r\nPj4+", "+4jP/8zP", "-4jP_8zP"] {
         assert_eq!(redactor.text(text), "[redacted:odd]", "{text}");
@@ -264,7 +264,7 @@ fn a_short_secret_is_found_in_both_alphabets_of_base64() {
 }
 
 #[test]
-fn case_matters_in_a_short_encoding_only() {
+fn case_matters_only_in_short_encodings() {
     for (value, is_found) in [("secretse", false), ("secretsec", true)] {
         let redactor = Redactor::new([("t", value)]);
         let upper = STANDARD.encode(value).to_ascii_uppercase();
@@ -274,7 +274,7 @@ fn case_matters_in_a_short_encoding_only() {
 }
 
 #[test]
-fn a_secret_beyond_ascii_is_found_in_utf_16() {
+fn non_ascii_secret_is_found_in_utf_16() {
     let redactor = Redactor::new([("p", "pässwört")]);
     for to in [u16::to_le_bytes, u16::to_be_bytes] {
         let text: Vec<u8> = "pässwört".encode_utf16().flat_map(to).collect();
@@ -288,7 +288,7 @@ fn a_secret_beyond_ascii_is_found_in_utf_16() {
 }
 
 #[test]
-fn a_secret_beyond_ascii_is_not_looked_for_with_gaps() {
+fn non_ascii_secret_is_not_matched_with_gaps() {
     let redactor = Redactor::new([("p", "pässwört-geheim1")]);
     for text in ["psswrt geheim1", "p-s-s-w-r-t-g-e-h-e-i-m-1"] {
         assert_eq!(redactor.text(text), text);
@@ -296,7 +296,7 @@ fn a_secret_beyond_ascii_is_not_looked_for_with_gaps() {
 }
 
 #[test]
-fn what_resembles_a_short_secret_stays() {
+fn text_similar_to_a_short_secret_is_unchanged() {
     let redactor = Redactor::new([
         ("pin", "471147"),
         ("word", "secret1"),
@@ -319,12 +319,12 @@ fn what_resembles_a_short_secret_stays() {
     ] {
         assert!(redactor.text(text).contains("[redacted"), "{text}");
     }
-    // With few letters a form of which the case matters.
+    // With few letters, a form that is matched case-sensitively.
     assert_eq!(redactor.text("C2VJCMV0MQ=="), "C2VJCMV0MQ==");
 }
 
 #[test]
-fn a_long_secret_is_found_in_small_pieces() {
+fn long_secret_is_found_in_small_pieces() {
     let value: String = (0..8192_u32)
         .map(|n| char::from(b'a' + u8::try_from(n * n % 23).unwrap()))
         .collect();
@@ -339,7 +339,7 @@ fn a_long_secret_is_found_in_small_pieces() {
 }
 
 #[test]
-fn a_secret_is_found_inside_of_base64_wherever_it_begins() {
+fn secret_is_found_in_base64_at_any_offset() {
     for before in ["", "u", "us", "user:", "user::"] {
         for after in ["", ":", "::", ":::"] {
             let whole = format!("{before}{TOKEN}{after}");
@@ -352,7 +352,7 @@ fn a_secret_is_found_inside_of_base64_wherever_it_begins() {
 }
 
 #[test]
-fn what_holds_no_secret_stays_as_it_is() {
+fn text_without_secrets_is_unchanged() {
     for text in [
         "",
         "nothing here",
@@ -372,7 +372,7 @@ fn what_holds_no_secret_stays_as_it_is() {
 }
 
 #[test]
-fn a_secret_beyond_ascii_is_found() {
+fn non_ascii_secret_is_found() {
     let redactor = Redactor::new([("p", "pässwörd🔑")]);
     for form in [
         "pässwörd🔑",
@@ -384,7 +384,7 @@ fn a_secret_beyond_ascii_is_found() {
 }
 
 #[test]
-fn the_longest_find_counts_and_finds_may_follow_each_other() {
+fn longest_match_wins_and_matches_may_be_adjacent() {
     let redactor = Redactor::new([("short", "abcdef"), ("long", "abcdefghi")]);
     assert_eq!(
         redactor.text("abcdefghiabcdefabcdef"),
@@ -393,7 +393,7 @@ fn the_longest_find_counts_and_finds_may_follow_each_other() {
 }
 
 #[test]
-fn the_length_stays_where_it_must() {
+fn length_is_preserved_where_required() {
     let text = format!("a{TOKEN}b");
     let redacted = redactor()
         .replace(text.as_bytes(), Replacement::SameLength)
@@ -402,7 +402,7 @@ fn the_length_stays_where_it_must() {
 }
 
 #[test]
-fn json_loses_secrets_in_texts_keys_and_numbers() {
+fn json_is_redacted_in_texts_keys_and_numbers() {
     let redactor = Redactor::new([("t", "12345678")]);
     let mut value =
         json!({"a": ["x12345678"], "12345678": 12345678, "n": 1, "deep": {"b": [{"c": "MTIzNDU2Nzg="}]}});
@@ -418,7 +418,7 @@ fn json_loses_secrets_in_texts_keys_and_numbers() {
 }
 
 #[test]
-fn a_live_stream_gives_ordinary_words_at_once() {
+fn live_stream_returns_ordinary_words_at_once() {
     let redactor = Redactor::new([("key", "sk-planted-0123456789")]);
     let push = |pieces: &[&str]| {
         let mut stream = redactor.live_stream();
@@ -439,7 +439,7 @@ fn a_live_stream_gives_ordinary_words_at_once() {
     let letters: Vec<String> = "<sk-planted-0123456789>".chars().map(String::from).collect();
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
     assert_eq!(push(&letters).concat(), "<sk-[redacted:key]>");
-    // What holds a word back is no word that begins before it.
+    // A match is withheld only from its own beginning on.
     assert_eq!(
         push(&["s sk-plan", "ted-0123456789"]),
         ["s ", "[redacted:key]", ""]
@@ -448,7 +448,7 @@ fn a_live_stream_gives_ordinary_words_at_once() {
 
 proptest! {
     #[test]
-    fn a_live_stream_loses_nothing_and_gives_no_secret(
+    fn live_stream_loses_nothing_and_reveals_no_secret(
         parts in prop::collection::vec(prop_oneof![
             Just(TOKEN.to_owned()),
             Just(percent(TOKEN, |_| false)),
@@ -477,7 +477,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_gives_the_same_wherever_it_is_divided(
+    fn stream_output_does_not_depend_on_piece_boundaries(
         parts in prop::collection::vec(prop_oneof![
             Just(TOKEN.to_owned()),
             Just(STANDARD.encode(TOKEN)),
@@ -527,7 +527,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_gap_is_no_gap_wherever_it_stands() {
+fn long_gap_is_no_gap_wherever_it_stands() {
     let redactor = Redactor::new([("token", "s3cretvalue")]);
     for (spaces, is_found) in [(MAX_SPACES, true), (MAX_SPACES + 1, false)] {
         let text = format!("s3cret{}value", " ".repeat(spaces));
@@ -558,7 +558,7 @@ fn escapes_of_separators_are_passed_over_and_of_letters_not() {
 }
 
 #[test]
-fn a_tag_between_characters_is_passed_over_in_any_pieces() {
+fn tag_between_characters_is_passed_over_in_any_pieces() {
     let redactor = Redactor::new([("token", "s3cretvalue")]);
     for tag in ["<wbr>", "<a b='c' d='e' >"] {
         let chars: Vec<String> = "s3cretvalue".chars().map(String::from).collect();
@@ -576,7 +576,7 @@ fn a_tag_between_characters_is_passed_over_in_any_pieces() {
 }
 
 #[test]
-fn a_short_value_is_found_and_its_shortest_encodings_are_not() {
+fn short_value_is_found_and_its_shortest_encodings_are_not() {
     let redactor = Redactor::new([("pin", "4711")]);
     for (text, is_found) in [("4711", true), ("34373131", true), ("NDcxMQ==", false)] {
         assert_eq!(redactor.text(text).contains("[redacted"), is_found, "{text}");
@@ -584,7 +584,7 @@ fn a_short_value_is_found_and_its_shortest_encodings_are_not() {
 }
 
 #[test]
-fn an_empty_value_is_never_looked_for() {
+fn empty_value_is_never_looked_for() {
     let redactor = Redactor::new([("none", "")]);
     assert!(redactor.is_empty());
     assert_eq!(redactor.text("abc"), "abc");

@@ -1,7 +1,7 @@
-//! JSON Schemas (draft 2020-12) of arguments and answers, from components that nobody vouches for.
+//! JSON Schemas (draft 2020-12) of arguments and results, from untrusted components.
 //!
-//! A schema is checked once, when its tool is loaded, and then only read. It cannot make the host fetch anything: only
-//! references inside the document resolve.
+//! A schema is checked once, when its tool is loaded, and is immutable afterwards. It cannot make the host fetch
+//! anything: only references inside the document are resolved.
 
 use jsonschema::{PatternOptions, Validator};
 use serde::{Serialize, Serializer};
@@ -16,83 +16,82 @@ pub use patterns::MAX_PATTERN_SIZE;
 use patterns::Patterns;
 pub use work::{MAX_CHAIN, MAX_CHECKS};
 
-/// Longest schema, in bytes of JSON. The largest schemas of real tools have some 30 KiB; a schema of 8 MiB takes
-/// seconds to prepare.
+/// Maximum size of a schema, in bytes of JSON. The largest schemas of real tools have about 30 KiB; preparing a schema
+/// of 8 MiB takes seconds.
 pub const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Deepest nesting of a schema.
+/// Maximum nesting depth of a schema.
 pub const MAX_SCHEMA_DEPTH: usize = 64;
 
-/// Most entries of one list or object in a schema, such as the values of an `enum` or the properties of an object.
+/// Maximum number of entries of one list or object in a schema, such as the values of an `enum` or the properties of an
+/// object.
 pub const MAX_SCHEMA_ENTRIES: usize = 2_000;
 
-/// Most bytes that one compiled pattern takes.
+/// Maximum size of one compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 16 << 20;
 
-/// Most mismatches that are reported at once: enough to repair a call in one go, short enough for a model to read.
+/// Maximum number of mismatches reported at once: enough to repair a call in one attempt, short enough for a model to
+/// read.
 pub const MAX_MISMATCHES: usize = 5;
 
-/// Most mismatches that there could be for it to be said where a value does not fit. The validator collects everything
-/// that is wrong before the first of it can be read: half a million numbers in the place of words are half a million
-/// errors.
+/// Maximum number of possible mismatches for which details are reported. The validator collects all errors before the
+/// first one can be read: half a million numbers in place of strings are half a million errors.
 pub const MAX_DETAILED: u32 = 20_000;
 
-/// A schema that was checked and is ready to validate.
+/// A checked schema, ready to validate.
 pub struct Schema {
     value: Value,
     validator: Validator,
     patterns: Patterns,
 }
 
-/// Why a schema is refused.
+/// Error of an invalid or unsupported schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// Longer than [`MAX_SCHEMA_BYTES`].
-    #[error("{0} bytes are more than the {MAX_SCHEMA_BYTES} that a schema may have")]
+    /// The schema exceeds [`MAX_SCHEMA_BYTES`].
+    #[error("a size of {0} bytes exceeds the limit of {MAX_SCHEMA_BYTES} bytes")]
     TooLong(usize),
-    /// Deeper than [`MAX_SCHEMA_DEPTH`].
-    #[error("it is nested {0} levels deep, and {MAX_SCHEMA_DEPTH} are accepted")]
+    /// The nesting exceeds [`MAX_SCHEMA_DEPTH`].
+    #[error("a nesting of {0} levels exceeds the limit of {MAX_SCHEMA_DEPTH}")]
     TooDeep(usize),
-    /// A list or object in it has more entries than [`MAX_SCHEMA_ENTRIES`].
-    #[error("a list or object in it has {0} entries, and {MAX_SCHEMA_ENTRIES} are accepted")]
+    /// A list or object exceeds [`MAX_SCHEMA_ENTRIES`].
+    #[error("a list or object of {0} entries exceeds the limit of {MAX_SCHEMA_ENTRIES}")]
     TooMany(usize),
-    /// Its patterns together are larger than [`MAX_PATTERN_SIZE`].
-    #[error(
-        "its patterns have a size of {0} together, and {MAX_PATTERN_SIZE} are accepted; repeat less in them"
-    )]
+    /// The patterns exceed [`MAX_PATTERN_SIZE`] in total.
+    #[error("a total pattern size of {0} exceeds the limit of {MAX_PATTERN_SIZE}; use fewer repetitions")]
     PatternsTooLarge(usize),
-    /// No JSON.
-    #[error("it is no JSON: {0}")]
+    /// The text is not JSON.
+    #[error("invalid JSON: {0}")]
     Json(String),
-    /// No object schema at the root, as every provider demands of arguments.
-    #[error("its root is not of type `object`")]
+    /// The root is not an object schema, which every provider requires for arguments.
+    #[error("the root is not of type `object`")]
     RootNotObject,
-    /// A reference that leads outside the document.
-    #[error("the reference `{0}` leads outside the schema")]
+    /// A reference points outside the document.
+    #[error("the reference `{0}` points outside the schema")]
     RemoteReference(String),
-    /// A schema inside with an `$id` of its own: references below it would mean something else.
-    #[error("it holds a schema with an `$id` of its own, `{0}`")]
+    /// A nested schema has its own `$id`, which would change the meaning of references below it.
+    #[error("a nested schema has its own `$id`, `{0}`")]
     NestedId(String),
-    /// Not a schema by the rules of JSON Schema 2020-12, or a reference that leads nowhere.
+    /// Invalid according to JSON Schema 2020-12, or a dangling reference.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// One way in which a value does not fit a schema.
+/// One mismatch between a value and a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mismatch {
-    /// Where, as a JSON Pointer (RFC 6901); empty for the whole value.
+    /// Location as a JSON Pointer (RFC 6901); empty for the whole value.
     pub path: String,
-    /// What is wrong there.
+    /// Reason of the mismatch.
     pub reason: String,
 }
 
 impl Schema {
-    /// Checks the schema of a tool's arguments: its root must be of type `object`.
+    /// Parses and checks the schema of a tool's arguments: its root must be of type `object`.
     ///
     /// # Errors
-    /// [`SchemaError`], which says what is wrong with it.
+    /// [`SchemaError`] with the reason.
     pub fn for_arguments(text: &str) -> Result<Self, SchemaError> {
         let schema = Self::parse(text)?;
         if schema.value.get("type").and_then(Value::as_str) == Some("object") {
@@ -102,10 +101,10 @@ impl Schema {
         }
     }
 
-    /// Checks any schema.
+    /// Parses and checks any schema.
     ///
     /// # Errors
-    /// [`SchemaError`], which says what is wrong with it.
+    /// [`SchemaError`] with the reason.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLong(text.len()));
@@ -114,16 +113,16 @@ impl Schema {
         if let Some(number) = json::inexact_number(text) {
             let shown: String = number.chars().take(json::MAX_SHOWN_NUMBER).collect();
             return Err(SchemaError::Json(format!(
-                "the number {shown} cannot be kept as it is"
+                "the number {shown} cannot be represented exactly"
             )));
         }
         Self::new(value)
     }
 
-    /// Checks a schema that is already a JSON value.
+    /// Checks a schema given as a JSON value.
     ///
     /// # Errors
-    /// [`SchemaError`], which says what is wrong with it.
+    /// [`SchemaError`] with the reason.
     pub fn new(value: Value) -> Result<Self, SchemaError> {
         let depth = json::depth_of(&value);
         if depth > MAX_SCHEMA_DEPTH {
@@ -143,7 +142,7 @@ impl Schema {
         if patterns.size() > MAX_PATTERN_SIZE {
             return Err(SchemaError::PatternsTooLarge(patterns.size()));
         }
-        // The plain regex engine: it runs in linear time, and refuses look-around and back-references.
+        // The plain regex engine: it runs in linear time, and rejects look-around and back-references.
         let validator = jsonschema::draft202012::options()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
             .build(&value)
@@ -155,16 +154,16 @@ impl Schema {
         })
     }
 
-    /// The schema as JSON.
+    /// Returns the schema as JSON.
     pub fn as_value(&self) -> &Value {
         &self.value
     }
 
-    /// Checks a value.
+    /// Validates a value.
     ///
     /// # Errors
-    /// The first [`MAX_MISMATCHES`] ways in which it does not fit; or one that says no more than that, beyond
-    /// [`MAX_DETAILED`], or that the check itself would be too much work, beyond [`MAX_CHECKS`] or [`MAX_CHAIN`].
+    /// The first [`MAX_MISMATCHES`] mismatches; or a single one without details, beyond [`MAX_DETAILED`]; or one that
+    /// states that validation would be too much work, beyond [`MAX_CHECKS`] or [`MAX_CHAIN`].
     pub fn validate(&self, value: &Value) -> Result<(), Vec<Mismatch>> {
         let whole = |reason: &str| {
             Err(vec![Mismatch {
@@ -174,13 +173,15 @@ impl Schema {
         };
         let Ok(possible) = work::bounded(&self.value, &self.patterns, value) else {
             return whole(
-                "checking it against the schema would take too long; send less, or nest it less deeply",
+                "validation against the schema would take too long; send less, or nest it less deeply",
             );
         };
         if possible > MAX_DETAILED {
             return match self.validator.is_valid(value) {
                 true => Ok(()),
-                false => whole("it does not fit the schema, and is too large to say where; send less"),
+                false => {
+                    whole("the value does not match the schema and is too large to say where; send less")
+                }
             };
         }
         let mismatches: Vec<Mismatch> = self
@@ -228,7 +229,7 @@ impl Serialize for Schema {
     }
 }
 
-/// The number of entries of the longest list or object.
+/// Returns the number of entries of the longest list or object.
 fn most_entries(schema: &Value) -> usize {
     let mut most = 0;
     let mut open = vec![schema];
@@ -248,7 +249,7 @@ fn most_entries(schema: &Value) -> usize {
     most
 }
 
-/// A `$ref` or `$dynamicRef` that does not start with `#`, anywhere in the document.
+/// Returns a `$ref` or `$dynamicRef` that does not start with `#`, anywhere in the document.
 fn remote_reference(schema: &Value) -> Option<String> {
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
@@ -270,7 +271,7 @@ fn remote_reference(schema: &Value) -> Option<String> {
     None
 }
 
-/// An `$id` anywhere but at the root.
+/// Returns an `$id` anywhere but at the root.
 fn nested_id(schema: &Value) -> Option<String> {
     let mut open: Vec<&Value> = schema
         .as_object()
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_fit_is_refused_with_path_and_reason() {
+    fn mismatch_is_reported_with_path_and_reason() {
         let schema = Schema::for_arguments(
             r#"{"type":"object","properties":{"n":{"type":"integer","minimum":0}},"required":["n"],"additionalProperties":false}"#,
         )
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn references_inside_resolve_and_references_outside_are_refused() {
+    fn references_outside_the_document_are_rejected() {
         assert!(
             Schema::parse(r##"{"$defs":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/$defs/a"}}}"##)
                 .is_ok()
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_accepted_up_to_its_length_and_depth_and_refused_beyond() {
+    fn schema_beyond_length_or_depth_is_rejected() {
         let of_len = |n: usize| {
             let empty = r#"{"description":""}"#.len();
             json!({"description": "x".repeat(n - empty)}).to_string()
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_a_schema_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn list_in_schema_beyond_limit_is_rejected() {
         let values = |n: usize| json!({"enum": (0..n).collect::<Vec<_>>()});
         let properties = |n: usize| {
             let all: serde_json::Map<String, Value> = (0..n).map(|i| (i.to_string(), json!({}))).collect();
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_value_does_not_fit_is_said_up_to_a_size_and_only_that_it_does_not_beyond() {
+    fn mismatch_details_are_reported_up_to_a_size() {
         let schema = Schema::parse(r#"{"type":"array","items":{"type":"string"}}"#).unwrap();
         // One check for the list and one for each item.
         let numbers = |n: u32| Value::Array((1..n).map(Value::from).collect());
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_asks_for_endless_work_costs_a_mismatch_and_no_time() {
+    fn schema_with_endless_work_costs_one_mismatch_and_no_time() {
         let schema = Schema::for_arguments(
             r##"{"type":"object","properties":{"a":{"allOf":[{"$ref":"#"},{"$ref":"#"}]}}}"##,
         )
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_inside_has_no_identity_of_its_own() {
+    fn nested_schema_with_its_own_id_is_rejected() {
         let nested = json!({"$defs": {"a": {"$id": "http://example.com/a"}}});
         assert_eq!(
             Schema::new(nested).unwrap_err(),
@@ -416,9 +417,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn invalid_schema_is_rejected() {
         for (text, is) in [
-            ("{", "no JSON"),
+            ("{", "invalid JSON"),
             (r#"{"type":"objekt"}"#, "objekt"),
             (r#"{"type":"string"}"#, "root is not of type `object`"),
             (

@@ -1,29 +1,30 @@
-//! What the patterns of a schema cost.
+//! Cost estimation of the patterns of a schema.
 //!
-//! The engine for patterns runs in a time of at most the length of the text times the size of the pattern, where a
-//! repetition counts as often as it may repeat: `[01]*1[01]{1000}$` and a text of 200 KB take two seconds.
+//! The regex engine takes time of at most the length of the text times the size of the pattern, where a repetition
+//! counts as often as it may repeat: `[01]*1[01]{1000}$` and a text of 200 KB take two seconds.
 
 use std::collections::HashMap;
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::Value;
 
-/// Steps of the engine, one byte in one state each, in the time of one check (measured: 9 ns for a step).
+/// Engine steps, one byte in one state each, that take as long as one check (measured: 9 ns for a step).
 const STEPS_PER_CHECK: usize = 128;
 
-/// Size that is assumed of a pattern which is written in a way that only the validator understands.
+/// Assumed size of a pattern that only the validator can parse.
 const UNKNOWN: usize = 10_000;
 
-/// Largest size of all patterns of a schema together, about as many states as the engine makes of them: `[a-z]{64}` has
-/// 64. A state takes some 40 bytes.
+/// Maximum total size of all patterns of a schema, in about the number of states that the engine creates: `[a-z]{64}`
+/// has 64.
+/// A state takes about 40 bytes.
 pub const MAX_PATTERN_SIZE: usize = 200_000;
 
-/// The sizes of all patterns in a schema.
+/// Sizes of all patterns in a schema.
 #[derive(Debug, Default)]
 pub(super) struct Patterns(HashMap<String, usize>);
 
 impl Patterns {
-    /// Looks at every value of `pattern` and every name in `patternProperties`, wherever they stand.
+    /// Collects every value of `pattern` and every name in `patternProperties`, at any depth.
     pub(super) fn of(schema: &Value) -> Self {
         let mut sizes = HashMap::new();
         let mut open = vec![schema];
@@ -51,30 +52,30 @@ impl Patterns {
         Self(sizes)
     }
 
-    /// The size of all of them together, each counted once.
+    /// Returns the total size, each distinct pattern counted once.
     pub(super) fn size(&self) -> usize {
         self.0.values().copied().fold(0, usize::saturating_add)
     }
 
-    /// The checks that matching a text costs.
+    /// Returns the number of checks that matching a text costs.
     pub(super) fn checks(&self, pattern: &str, text: &str) -> usize {
         let size = self.0.get(pattern).copied().unwrap_or(UNKNOWN);
         size.saturating_mul(text.len()) / STEPS_PER_CHECK
     }
 }
 
-/// About as many states as the engine has for a pattern.
+/// Estimates the number of engine states of a pattern.
 fn size_of(pattern: &str) -> usize {
     regex_syntax::parse(pattern).map_or(UNKNOWN, |hir| states(&hir))
 }
 
-/// The depth of a parsed pattern is bounded by the parser.
+/// Estimates the states of a parsed pattern, whose depth is bounded by the parser.
 fn states(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
         HirKind::Literal(literal) => literal.0.len(),
         HirKind::Class(Class::Bytes(_)) => 1,
-        // Characters beyond ASCII are several states each; neighbouring ranges share some.
+        // Non-ASCII characters take several states each; neighbouring ranges share some.
         HirKind::Class(Class::Unicode(class)) => 1 + class.ranges().len() / 4,
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min).max(1) as usize;
@@ -92,13 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repetition_counts_as_often_as_it_may_repeat() {
+    fn repetition_counts_as_often_as_it_may_repeat() {
         assert_eq!(size_of("a"), 1);
         assert_eq!(size_of("[01]{1000}"), 1_000);
         assert_eq!(size_of("([01]{10}){20}"), 200);
         assert_eq!(size_of("[01]*"), 1);
         assert!((36..80).contains(&size_of("^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$")));
-        // Too deep for the parser, and written for another one.
+        // Too deep for the parser, and in another syntax.
         assert_eq!(size_of(&"(".repeat(100_000)), UNKNOWN);
         assert_eq!(size_of("(?=a)"), UNKNOWN);
     }

@@ -1,25 +1,25 @@
-//! How much work it is to check a value against a schema.
+//! Bound on the work of validating a value against a schema.
 //!
-//! A schema of a few hundred bytes can ask for 2^64 checks: every level of the value evaluated twice, by two branches
-//! of an `allOf` that lead to the same place. A validator cannot be interrupted, so the walk is done once without it,
-//! counting, and given up when the count passes [`MAX_CHECKS`]. What is counted is an upper bound: every branch is taken,
-//! also those that a validator would leave out, and a keyword that looks at many things costs as many checks.
+//! A schema of a few hundred bytes can require 2^64 checks: every level of the value evaluated twice, by two branches
+//! of an `allOf` that refer to the same schema. A validator cannot be interrupted, so a counting walk runs first and
+//! fails when the count exceeds [`MAX_CHECKS`]. The count is an upper bound: every branch is taken, including those
+//! that a validator would skip, and a keyword that inspects many things costs as many checks.
 
 use serde_json::{Map, Value};
 
 use super::patterns::Patterns;
 
-/// Most pairs of a subschema and a place in the value, and of a required name and an object. A value of 1 MiB has at most
-/// some 500,000 places; a million checks take well under a second.
+/// Maximum number of pairs of a subschema and a place in the value, and of a required name and an object. A value of 1
+/// MiB has at most about 500,000 places; a million checks take well under a second.
 pub const MAX_CHECKS: u32 = 1_000_000;
 
 /// Values of an `enum` that are compared in the time of one check.
 const VALUES_PER_CHECK: usize = 16;
 
-/// Deepest chain of subschemas, each applied inside the last. Real schemas have some ten for each level of the value.
+/// Maximum chain of nested subschema applications. Real schemas have about ten for each level of the value.
 pub const MAX_CHAIN: usize = 512;
 
-/// The check would take more than [`MAX_CHECKS`] steps or nest deeper than [`MAX_CHAIN`].
+/// The validation would exceed [`MAX_CHECKS`] checks or [`MAX_CHAIN`] nested applications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
@@ -37,7 +37,7 @@ const EVERY_CHILD: &[&str] = &[
     "additionalItems",
 ];
 
-/// Counts what a validator may have to do, and says how many mismatches it could find at most.
+/// Counts the checks that validation may need, and returns the maximum number of mismatches.
 pub(super) fn bounded(schema: &Value, patterns: &Patterns, value: &Value) -> Result<u32, TooMuchWork> {
     let mut walk = Walk {
         root: schema,
@@ -55,7 +55,7 @@ struct Walk<'a> {
     patterns: &'a Patterns,
     left: u32,
     mismatches: u32,
-    /// The chain of pairs being visited; a pair that stands in it already is a cycle, at which validators stop.
+    /// Chain of pairs being visited. A pair that recurs in it is a cycle, at which validators stop.
     open: Vec<(*const Value, *const Value)>,
 }
 
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         }
         let required = required_names(keywords, value);
         self.charge(1 + required)?;
-        // It cannot be more than what is charged.
+        // It cannot exceed the number of checks.
         self.mismatches = self
             .mismatches
             .saturating_add(u32::try_from(1 + required).unwrap_or(u32::MAX));
@@ -184,8 +184,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The schema that a reference names: `#`, a JSON Pointer (RFC 6901) after `#`, or an anchor, which is looked for in
-    /// the whole document.
+    /// Resolves a reference: `#`, a JSON Pointer (RFC 6901) after `#`, or an anchor, which is searched in the whole
+    /// document.
     fn resolve(&mut self, reference: &str) -> Result<Option<&'a Value>, TooMuchWork> {
         let Some(fragment) = reference.strip_prefix('#') else {
             return Ok(None);
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The names that an object is looked through for, each of which may be missing.
+/// Returns the number of names required of an object, each of which may be missing.
 fn required_names(keywords: &Map<String, Value>, value: &Value) -> usize {
     if !value.is_object() {
         return 0;
@@ -224,7 +224,7 @@ fn required_names(keywords: &Map<String, Value>, value: &Value) -> usize {
     keywords.get("required").map_or(0, len) + dependent
 }
 
-/// Undoes percent-encoding (RFC 3986, section 2.1), as a pointer in a URI fragment carries it.
+/// Decodes percent-encoding (RFC 3986, section 2.1), as used by pointers in URI fragments.
 fn percent_decoded(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_checked_twice_is_too_much_work_after_a_few_levels() {
+    fn checking_every_level_twice_is_too_much_work() {
         let schema = json!({"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
         assert_eq!(bounded(&schema, &nested(10)).map(drop), Ok(()));
         assert_eq!(bounded(&schema, &nested(60)), Err(TooMuchWork));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_references_ends() {
+    fn cycle_of_references_ends() {
         for schema in [
             json!({"$ref": "#"}),
             json!({"anyOf": [{"$ref": "#"}, {"type": "string"}]}),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_tagged_cases_is_ordinary_work() {
+    fn tree_of_tagged_cases_is_ordinary_work() {
         let schema = json!({
             "$ref": "#/$defs/expr",
             "$defs": {"expr": {"oneOf": [
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn chain_beyond_limit_is_rejected() {
         let chain = |n: usize| {
             let mut defs = Map::new();
             for i in 1..n - 1 {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_ordinary_work_and_an_absurd_one_is_not() {
+    fn absurdly_long_list_is_too_much_work() {
         let schema = json!({"items": {"type": "integer"}});
         let list = |n: u32| Value::Array((0..n).map(Value::from).collect());
         assert_eq!(bounded(&schema, &list(MAX_CHECKS - 1)).map(drop), Ok(()));
@@ -336,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_may_be_percent_encoded() {
+    fn pointer_may_be_percent_encoded() {
         let schema = json!({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"allOf": [{}, {}]}}});
         assert_eq!(bounded(&schema, &json!(1)), Ok(4));
     }
 
     #[test]
-    fn a_list_of_required_names_costs_a_check_for_each_name() {
+    fn list_of_required_names_costs_one_check_each() {
         let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
         let schema = json!({"items": {"required": names}});
         let objects = |n: u32| Value::Array((0..n).map(|_| json!({})).collect());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_of_values_costs_more_than_a_short_one() {
+    fn long_enum_costs_more_than_a_short_one() {
         let numbers = |n: u32| (0..n).map(Value::from).collect::<Vec<_>>();
         let list = Value::Array(numbers(10_000));
         assert_eq!(
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_looked_for_in_a_large_schema_costs_what_is_looked_at() {
+    fn anchor_lookup_costs_the_size_of_the_schema() {
         let schema = |n: u32| {
             let mut defs: Map<String, Value> = (0..n).map(|n| (n.to_string(), json!({}))).collect();
             defs.insert("z".into(), json!({"$anchor": "here"}));
@@ -379,12 +379,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_costs_the_length_of_the_text_times_its_own_size() {
+    fn pattern_costs_text_length_times_its_size() {
         let text = |n: usize| json!("1".repeat(n));
         let schema = json!({"pattern": "[01]*1[01]{1000}$"});
         assert_eq!(bounded(&schema, &text(50_000)).map(drop), Ok(()));
         assert_eq!(bounded(&schema, &text(200_000)), Err(TooMuchWork));
-        // Ordinary ones cost next to nothing.
+        // Ordinary patterns cost next to nothing.
         assert_eq!(bounded(&json!({"pattern": "^[a-z]+$"}), &text(1 << 20)), Ok(1));
         let uuid = json!({"items": {"pattern": "^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$"}});
         let list = Value::Array(vec![json!("0b1e0b6e-2b7d-4e0a-9a51-0d3b8d5c8f10"); 10_000]);
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_inside_of_a_list_is_found_and_costs_what_is_looked_at() {
+    fn name_inside_of_a_list_is_found_and_costs_what_is_looked_at() {
         let schema = |cases: usize| {
             let mut cases = vec![json!({}); cases];
             cases.insert(0, json!({"$anchor": "here", "allOf": [{}, {}]}));

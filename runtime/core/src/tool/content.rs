@@ -1,38 +1,38 @@
-//! The parts of an answer: what a tool returns and what a message carries.
+//! Content of tool results and messages.
 
 use serde::{Deserialize, Serialize};
 
-/// One part of what a tool answers, in the order in which the model reads it.
+/// One part of a tool's result, in the order in which the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Content {
     /// Plain text or Markdown.
     Text {
-        /// The text.
+        /// The text itself.
         text: String,
     },
     /// Bytes with a media type, such as a picture.
     Blob(Blob),
-    /// Something to be read elsewhere.
+    /// Reference to a resource.
     Link(Link),
 }
 
-/// Bytes and what they are. In JSON the bytes are base64 (RFC 4648, standard alphabet, padded).
+/// Bytes with a media type. In JSON the bytes are base64 (RFC 4648, standard alphabet, padded).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blob {
     /// Media type (RFC 6838), such as `image/png`.
     pub media_type: String,
-    /// The bytes.
+    /// Raw bytes.
     #[serde(with = "crate::json::base64")]
     pub data: Vec<u8>,
 }
 
-/// A resource that is named and not sent.
+/// Reference to a resource that is not included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Where it is.
+    /// URI of the resource.
     pub uri: String,
-    /// What it is called.
+    /// Name of the resource, for display.
     pub name: String,
     /// Media type, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,12 +40,12 @@ pub struct Link {
 }
 
 impl Content {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into() }
     }
 
-    /// The number of bytes that this part puts into a conversation, before any encoding.
+    /// Returns the number of bytes that this part adds to a conversation, before any encoding.
     pub fn byte_len(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),

@@ -1,77 +1,77 @@
-//! Why a call has no answer, sorted by what the receiver can do about it.
+//! Errors of calls, grouped by what the receiver can do about them.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call has no answer.
+/// Error of a call.
 ///
-/// All cases but [`ToolError::Host`] are values for the model: the loop turns them into a tool result and goes on. A
-/// `Host` error is ours, not the tool's, and ends the run.
+/// All variants but [`ToolError::Host`] are results for the model: the loop converts them into a tool result and
+/// continues. A `Host` error is an internal error and ends the run.
 ///
-/// [`ToolError::for_model`] holds every word that a model reads of an error; it never contains a configuration line.
-/// [`ToolError::hint`] is for people and may.
+/// [`ToolError::for_model`] is the only text of an error that a model reads; it never contains a configuration line.
+/// [`ToolError::hint`] is for the user and may contain one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolError {
-    /// The arguments do not fit the schema, or the tool says that they make no sense. Other arguments may help.
+    /// The arguments do not match the schema, or the tool rejects them. Other arguments may succeed.
     #[error("the arguments were not accepted: {message}")]
     InvalidArguments {
-        /// What is wrong and where.
+        /// Reason and location.
         message: String,
     },
-    /// There is no such tool.
+    /// The tool does not exist.
     #[error("there is no tool `{name}`")]
     UnknownTool {
-        /// The name that was asked for.
+        /// Requested name.
         name: String,
-        /// Names of tools that look like it, best first, at most three.
+        /// Similar names of existing tools, best first, at most three.
         near: Vec<String>,
     },
-    /// The policy, a hook or a person does not allow it. Calling again does not help.
+    /// Denied by the policy, a hook or the user. Repeating the call does not help.
     #[error("not allowed: {message}")]
     Denied {
-        /// What was refused, in words for the model.
+        /// Denied operation, in words for the model.
         message: String,
-        /// For people: the configuration that would allow it. Never shown to the model.
+        /// Configuration that would allow the call, for the user. Never shown to the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
     },
-    /// A system outside did not answer or asked to wait. The same call may work later.
+    /// An external system did not answer or requested a delay. The same call may succeed later.
     #[error("not available at the moment: {message}")]
     Unavailable {
-        /// What did not answer.
+        /// Description of the unavailable system.
         message: String,
     },
-    /// The tool did its work and the result is a failure.
+    /// The tool ran and reports a failure.
     #[error("{message}")]
     Failed {
-        /// What the tool says.
+        /// Message of the tool.
         message: String,
     },
     /// A limit of the policy ended the call.
     #[error("stopped by a limit: {limit}")]
     Limit {
-        /// Which limit, with its value.
+        /// The exceeded limit and its value.
         limit: Limit,
     },
-    /// The tool broke: a trap, or data that breaks the rules of the component model.
+    /// The tool crashed: a trap, or a violation of the component model.
     #[error("the tool crashed: {cause}")]
     Crashed {
-        /// The cause in the engine's words, one line.
+        /// Cause reported by the engine, one line.
         cause: String,
     },
     /// The call was cancelled before it ended.
     #[error("the call was cancelled")]
     Cancelled,
-    /// Something broke in the host. Only this ends a run.
+    /// Internal error of the host. Only this variant ends a run.
     #[error("internal error of the host: {message}")]
     Host {
-        /// The chain of causes.
+        /// Chain of causes.
         message: String,
     },
 }
 
-/// A limit that ended a call, with the value that was set.
+/// A limit that ended a call, with its configured value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "limit", content = "value", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -82,13 +82,13 @@ pub enum Limit {
     WallTimeMs(u64),
     /// Bytes of memory: linear memories, tables, and what the host holds for the call.
     Memory(u64),
-    /// Elements of all tables together.
+    /// Table elements, in total over all tables.
     TableElements(u64),
     /// Core instances, memories or tables of one call.
     Instances(u64),
-    /// Handles to resources that a guest holds.
+    /// Resource handles held by a guest.
     Handles(u64),
-    /// Bytes of an answer, and of all data that passes between host and guest in one host call.
+    /// Bytes of a result, and of all data exchanged in one host call.
     Output(u64),
     /// Bytes of WebAssembly stack.
     Stack(u64),
@@ -110,14 +110,14 @@ impl std::fmt::Display for Limit {
 }
 
 impl ToolError {
-    /// Arguments that cannot be used.
+    /// Creates an error for invalid arguments.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::InvalidArguments {
             message: message.into(),
         }
     }
 
-    /// A refusal; `hint` is for people only.
+    /// Creates a denial; `hint` is for the user only.
     pub fn denied(message: impl Into<String>, hint: Option<String>) -> Self {
         Self::Denied {
             message: message.into(),
@@ -125,7 +125,7 @@ impl ToolError {
         }
     }
 
-    /// A failure of ours, with its chain of causes.
+    /// Creates an internal error with its chain of causes.
     pub fn host(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -137,7 +137,7 @@ impl ToolError {
         Self::Host { message }
     }
 
-    /// A short word for logs, JSON and metrics: `invalid_arguments`, `denied`, …
+    /// Returns a short identifier for logs, JSON and metrics: `invalid_arguments`, `denied`, …
     pub fn kind(&self) -> &'static str {
         match self {
             Self::InvalidArguments { .. } => "invalid_arguments",
@@ -152,9 +152,9 @@ impl ToolError {
         }
     }
 
-    /// Every word that a model reads of this error.
+    /// Returns the text of this error for the model.
     ///
-    /// It says what happened and what may help, and never how to widen a grant.
+    /// It states what happened and what may help, and never how to extend a grant.
     pub fn for_model(&self) -> String {
         match self {
             Self::InvalidArguments { message } => {
@@ -190,7 +190,7 @@ impl ToolError {
         }
     }
 
-    /// For people: what would allow it, if that is known.
+    /// Returns the configuration that would allow the call, for the user, if known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Denied { hint, .. } => hint.as_deref(),

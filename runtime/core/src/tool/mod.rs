@@ -1,5 +1,4 @@
-//! The first seam: a tool. A WebAssembly tool, a tool of an MCP server and a tool of the loop itself are all one
-//! `Arc<dyn Tool>`.
+//! Tools. A WebAssembly tool, an MCP tool and a built-in tool of the loop are all an `Arc<dyn Tool>`.
 
 pub mod content;
 pub mod error;
@@ -17,27 +16,27 @@ use crate::{ArgumentPlace, BoxFuture, Content, Event, Receipt, Schema, ToolError
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// What the model is told about it. The same for the whole life of the value.
+    /// Returns the description of the tool. It never changes during the life of the value.
     fn spec(&self) -> &ToolSpec;
 
-    /// Runs it once.
+    /// Runs one call.
     ///
-    /// Dropping the future cancels the call: nothing of it goes on afterwards. Every call files one [`Receipt`] with
-    /// `cx.observer`, also when it fails or is dropped; a tool that has no cell files none.
+    /// Dropping the future cancels the call, including all work started for it. Every call reports one [`Receipt`] to
+    /// `cx.observer`, also if it fails or is dropped; a tool that has no cell reports none.
     ///
     /// # Errors
-    /// All but [`ToolError::Host`] are answers for the model.
+    /// All errors but [`ToolError::Host`] are results for the model.
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 
-    /// Upper bound of what one call uses, beside the call itself and its result; `None` in a field means unknown. A
-    /// session with a budget reserves this much before the call begins, and all that it has left where nothing is known,
-    /// so that calls at the same time stay within the budget together.
+    /// Upper bound of the resources that one call uses, excluding the call itself and its result; `None` in a field
+    /// means unknown. A session with a budget reserves this amount before the call starts, or its whole remaining
+    /// budget if the bound is unknown, so that concurrent calls stay within the budget in total.
     fn max_use(&self) -> RemainingBudget {
         RemainingBudget::default()
     }
 
-    /// What the arguments of a call lead to, for rules, hooks and remembered approvals that name files or URLs. May look at
-    /// the file system, for links. A tool without grants of its own has none.
+    /// Returns the files and URLs that the arguments of a call refer to, for rules, hooks and remembered approvals. May
+    /// access the file system to resolve links. A tool without grants has none.
     fn places(&self, _arguments: &Value) -> Vec<ArgumentPlace> {
         Vec::new()
     }
@@ -61,54 +60,54 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
     }
 }
 
-/// The name of a tool: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
+/// Name of a tool: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
 ///
-/// It is what every provider's wire accepts, and ASCII alone, so that no two names look alike.
+/// All providers accept such names, and without characters beyond ASCII no two names look alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);
 
-/// A name that is no tool name.
+/// Error of an invalid tool name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{}` is no tool name: 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+    "invalid tool name `{}`: expected 1 to {} characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
     .0.escape_debug(), ToolName::MAX_LEN
 )]
 pub struct InvalidToolName(pub String);
 
-/// What a model is told about a tool, and what the host knows of it.
+/// Description of a tool for the model and the host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolSpec {
-    /// Name, unique among the tools that are offered together.
+    /// Name, unique among the tools of a request.
     pub name: ToolName,
-    /// Name for people.
+    /// Display name for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the tool does and when to use it.
+    /// Purpose of the tool and when to use it, for the model.
     pub description: String,
-    /// Schema of the arguments; its root is an object.
+    /// Schema of the arguments; the root is of type `object`.
     pub input: Arc<Schema>,
     /// Schema of [`ToolOutput::structured`], if the tool sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<Schema>>,
-    /// What the author claims. Claims grant nothing.
+    /// Hints declared by the author. Hints grant nothing.
     pub hints: Hints,
-    /// Further claims of the author, as names and JSON values.
+    /// Further annotations by the author, as names and JSON values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, Value>,
 }
 
-/// Claims of a tool's author. They help to decide when to ask a person; they grant nothing.
+/// Hints declared by a tool's author. They influence when the user is asked for approval; they grant nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hints {
-    /// Changes nothing outside itself.
+    /// The tool changes nothing outside itself.
     pub read_only: bool,
-    /// May delete or overwrite data.
+    /// The tool may delete or overwrite data.
     pub destructive: bool,
-    /// Calling twice with the same arguments does no more than calling once.
+    /// Repeating a call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// Talks to systems that its policy cannot list beforehand.
+    /// The tool accesses systems that its policy cannot list in advance.
     pub open_world: bool,
 }
 
@@ -119,67 +118,67 @@ pub struct ToolCall {
     pub id: String,
     /// Name of the tool.
     pub name: ToolName,
-    /// The arguments as a JSON object; they fit the tool's schema.
+    /// Arguments as a JSON object; they match the tool's schema.
     pub arguments: serde_json::Map<String, Value>,
 }
 
-/// What surrounds a call.
+/// Context of a call.
 #[derive(Clone)]
 pub struct CallContext {
-    /// What the host shares with every tool of the session, as names and JSON values.
+    /// Values that the host shares with every tool of the session, as names and JSON values.
     pub values: BTreeMap<String, Value>,
-    /// Where logs, progress and the receipt go.
+    /// Receiver of logs, progress and the receipt.
     pub observer: Arc<dyn CallObserver>,
 }
 
-/// Hears what happens inside one call, and stands for the session that made it.
+/// Observer of one call, which also gives tools access to the calling session.
 ///
-/// The methods are called from the thread that runs the call and must not block. The last two are for tools that are
-/// agents themselves; tools with limits of their own ask for [`CallObserver::left`].
+/// The methods are called from the thread that runs the call and must not block. The last two are for tools that run
+/// agents; tools with limits of their own use [`CallObserver::left`].
 pub trait CallObserver: Send + Sync {
-    /// A line that the tool logged or wrote to standard output or standard error.
+    /// Receives a line that the tool logged or wrote to standard output or standard error.
     fn log(&self, _line: LogLine) {}
-    /// How far the call has come.
+    /// Receives the progress of the call.
     fn progress(&self, _progress: Progress) {}
-    /// What the call used; once, when it ends in whatever way.
+    /// Receives the receipt, once, when the call ends for any reason.
     fn receipt(&self, _receipt: Receipt) {}
-    /// What the call may use at most, because its session has reserved no more for it. Whatever its own limits allow.
+    /// Returns the budget that the session reserved for this call. It caps the limits of the tool.
     fn left(&self) -> RemainingBudget {
         RemainingBudget::default()
     }
-    /// Something that happened in a session inside the call.
+    /// Receives an event of a session that runs inside the call.
     fn nested(&self, _event: &Event) {}
-    /// A question to the person about a call inside the call. Dropping the future takes it back.
+    /// Requests the user's approval of a call inside the call. Dropping the future withdraws the request.
     fn ask(&self, _request: ApprovalRequest) -> BoxFuture<'_, Decision> {
         Box::pin(std::future::ready(Decision::Deny {
-            reason: Some("there is nobody to ask".into()),
+            reason: Some("no user is available to approve the call".into()),
         }))
     }
 }
 
-/// What is left of what a session may use; `None` means unlimited.
+/// Remaining budget of a session; `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemainingBudget {
-    /// Units of fuel.
+    /// Fuel, in units of about one instruction.
     pub fuel: Option<u64>,
     /// Milliseconds until the session ends.
     pub wall_ms: Option<u64>,
-    /// Milliseconds of wall time of calls, summed over all of them.
+    /// Milliseconds of wall time, summed over all calls.
     pub call_ms: Option<u64>,
-    /// Calls of tools.
+    /// Number of tool calls.
     pub calls: Option<u64>,
     /// Bytes of results.
     pub bytes: Option<u64>,
     /// Tokens, input and output together.
     pub tokens: Option<u64>,
-    /// Money, in millionths of a unit.
+    /// Cost in millionths of a currency unit.
     pub cost_micros: Option<u64>,
-    /// Prices of tokens of those that have none of their own.
+    /// Prices of tokens, for agents that have none of their own.
     pub prices: Option<Prices>,
 }
 
 impl RemainingBudget {
-    /// Nothing at all: the bound of a tool that has no cell and is no agent.
+    /// A budget of zero: the bound of a tool that has no cell and is not an agent.
     pub const NOTHING: Self = Self {
         fuel: Some(0),
         wall_ms: None,
@@ -191,7 +190,7 @@ impl RemainingBudget {
         prices: None,
     };
 
-    /// What both allow.
+    /// Returns the minimum of both.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         let min = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -210,7 +209,7 @@ impl RemainingBudget {
         }
     }
 
-    /// What nothing is left of, in words; `None` while there is some of everything.
+    /// Returns the name of an exhausted resource, or `None` if all have a remainder.
     pub fn used_up(&self) -> Option<&'static str> {
         [
             (self.fuel, "fuel"),
@@ -226,7 +225,7 @@ impl RemainingBudget {
     }
 }
 
-/// An observer that hears nothing.
+/// An observer that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unobserved;
 
@@ -235,31 +234,31 @@ impl CallObserver for Unobserved {}
 /// One line of a tool's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// How much it matters.
+    /// Severity of the line.
     pub level: LogLevel,
-    /// Where it came from.
+    /// Source of the line.
     pub source: LogSource,
-    /// The text, without a line end.
+    /// Text without a line ending.
     pub message: String,
 }
 
-/// How much a log line matters.
+/// Severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// The flow of control and the values of variables.
+    /// Control flow and values of variables.
     Trace,
-    /// For somebody who looks for an error in the tool.
+    /// Details for debugging the tool.
     Debug,
-    /// For somebody who watches the tool work.
+    /// Normal operation.
     Info,
-    /// Something is wrong and the tool goes on.
+    /// A problem that does not prevent the call from succeeding.
     Warn,
-    /// Something is wrong and the call will fail.
+    /// A problem that makes the call fail.
     Error,
 }
 
-/// Where a log line came from.
+/// Source of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogSource {
@@ -269,41 +268,41 @@ pub enum LogSource {
     Stdout,
     /// Standard error.
     Stderr,
-    /// The host, about the tool: lines dropped, and the like.
+    /// The host itself, for example about dropped lines.
     Host,
 }
 
-/// How far a call has come, in steps of the tool's own choice.
+/// Progress of a call, in steps chosen by the tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Steps done.
     pub done: u64,
-    /// Steps in all, if known.
+    /// Total number of steps, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// What the tool is doing.
+    /// Current activity of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// The answer of a tool that did what it was asked.
+/// Result of a successful call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model reads, in order.
+    /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// A JSON value that fits the tool's output schema.
+    /// JSON value that matches the tool's output schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
 
 impl ToolName {
-    /// Longest name, in bytes. OpenAI and Anthropic refuse longer ones.
+    /// Maximum length of a name, in bytes. OpenAI and Anthropic reject longer ones.
     pub const MAX_LEN: usize = 64;
 
-    /// Checks a name.
+    /// Validates a name.
     ///
     /// # Errors
-    /// When it is empty, longer than [`ToolName::MAX_LEN`], or has a character that is not allowed.
+    /// If the name is empty, longer than [`ToolName::MAX_LEN`], or contains a character that is not allowed.
     pub fn new(name: impl Into<String>) -> Result<Self, InvalidToolName> {
         let name = name.into();
         let mut bytes = name.bytes();
@@ -318,7 +317,7 @@ impl ToolName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -351,7 +350,7 @@ impl From<ToolName> for String {
 }
 
 impl ToolOutput {
-    /// An answer of one text.
+    /// Creates a result of one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![Content::text(text)],
@@ -361,7 +360,7 @@ impl ToolOutput {
 }
 
 impl CallContext {
-    /// A context that shares nothing and hears nothing.
+    /// Creates a context without shared values and with an observer that ignores everything.
     pub fn unobserved() -> Self {
         Self {
             values: BTreeMap::new(),
@@ -389,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_ascii_starts_with_a_letter_and_has_at_most_64_bytes() {
+    fn tool_name_is_ascii_with_leading_letter_and_length_limit() {
         for good in ["a", "read_file", "A-1", &"x".repeat(64)] {
             assert!(ToolName::new(good).is_ok(), "{good}");
         }
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sessions_leave_is_the_least_of_each_and_says_what_is_used_up() {
+    fn minimum_of_two_budgets_names_the_exhausted_resource() {
         let outer = RemainingBudget {
             fuel: Some(5),
             calls: Some(0),
@@ -429,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_is_shown_without_its_control_characters() {
+    fn invalid_name_is_shown_without_control_characters() {
         let message = ToolName::new("a\u{1b}[2Jb").unwrap_err().to_string();
         assert!(!message.contains('\u{1b}'), "{message:?}");
     }
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_tool_answers_as_the_tool_inside() {
+    fn shared_tool_answers_as_the_tool_inside() {
         let name = ToolName::new("echo").unwrap();
         assert_eq!(name.as_str(), "echo");
         let spec = ToolSpec {
@@ -491,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_an_answer_of_one_part() {
+    fn text_is_an_answer_of_one_part() {
         let output = ToolOutput::text("x");
         assert_eq!(
             (output.content, output.structured),

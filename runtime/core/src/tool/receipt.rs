@@ -1,73 +1,73 @@
-//! What one call used.
+//! Receipts: resource use and effects of calls.
 
 use serde::{Deserialize, Serialize};
 
 use crate::provider::Usage;
 
-/// What one call used and did. Every call leaves one, also a failed or cancelled one.
+/// Resource use and effects of one call. Every call produces one, also if it fails or is cancelled.
 ///
-/// Bytes are bytes, times are microseconds. Lists are cut at [`Receipt::MAX_ENTRIES`], and [`Receipt::omitted`] counts
-/// what was cut.
+/// Sizes are in bytes, times in microseconds. Lists are truncated at [`Receipt::MAX_ENTRIES`], and [`Receipt::omitted`]
+/// counts the omitted entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Units of fuel used; one is about one WebAssembly instruction. The same call with the same input uses the same.
+    /// Fuel used, in units of about one WebAssembly instruction. Deterministic for the same call and input.
     pub fuel: u64,
-    /// Wall time from start to end, with everything that the call waited for.
+    /// Wall time from start to end, including all waiting.
     pub wall_us: u64,
-    /// Time that the guest and its host calls ran on a processor: the time inside polls of the call.
+    /// CPU time of the guest and its host calls: the time spent in polls of the call.
     pub cpu_us: u64,
-    /// Largest sum at any moment of everything that counts as memory of the call: its linear memories and tables, and
-    /// what the host held for it, such as open files, headers and values on their way.
+    /// Peak of the total memory of the call: linear memories, tables, and host memory such as open files, headers and
+    /// values in transit.
     pub peak_memory: u64,
-    /// Largest part of it that the host held.
+    /// Peak of the host's share of that memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub peak_host_memory: u64,
-    /// Bytes of arguments given to the guest.
+    /// Size of the arguments.
     pub bytes_in: u64,
-    /// Bytes of content that the guest returned.
+    /// Size of the returned content.
     pub bytes_out: u64,
-    /// Bytes that the guest wrote to standard output, standard error and the log, kept or not.
+    /// Bytes written to standard output, standard error and the log, including dropped ones.
     pub log_bytes: u64,
     /// Hosts contacted, as `host:port`, in order of first contact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Files opened, by their guest paths, in order of first opening.
+    /// Files opened, as guest paths, in order of first access.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileTouched>,
     /// Buckets used, by their names on the host, in order of first use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<BucketTouched>,
-    /// What the guest asked for and did not get.
+    /// Denied operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Entries left out of the lists above.
+    /// Number of entries omitted from the lists above.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted: u64,
-    /// What the session of an agent used, where the tool is one. Its fuel, bytes, hosts and files are those of its own
-    /// calls together.
+    /// Resource use of the agent, if the tool runs one. Its fuel, bytes, hosts and files are the totals of its own
+    /// calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Box<AgentUse>>,
 }
 
-/// What the session of an agent used that ran inside a call.
+/// Resource use of an agent's session inside a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentUse {
-    /// Requests to its model.
+    /// Requests to the model.
     pub steps: u64,
-    /// Calls of its tools, those of further agents included.
+    /// Tool calls, including those of nested agents.
     pub calls: u64,
-    /// Bytes that those returned.
+    /// Bytes of their results.
     pub bytes: u64,
-    /// Tokens, those of further agents included.
+    /// Tokens, including those of nested agents.
     pub usage: Usage,
-    /// What the tokens cost, in millionths of a unit of money; absent where the agent knows no prices.
+    /// Cost of the tokens, in millionths of a currency unit; absent if the prices are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micros: Option<u64>,
 }
 
 impl AgentUse {
-    /// Adds what another session used. The cost is known where both are.
+    /// Adds the use of another session. The total cost is known only if both costs are.
     pub fn add(&mut self, other: Self) {
         self.steps = self.steps.saturating_add(other.steps);
         self.calls = self.calls.saturating_add(other.calls);
@@ -80,54 +80,55 @@ impl AgentUse {
     }
 }
 
-/// A file that a call opened.
+/// A file opened by a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTouched {
     /// Path as the guest sees it.
     pub path: String,
-    /// Whether it was opened for writing, created, renamed or removed.
+    /// True if it was opened for writing, created, renamed or removed.
     pub write: bool,
 }
 
-/// A bucket that a call used.
+/// A bucket used by a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketTouched {
-    /// Its name.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Whether something in it was to be changed.
+    /// True if a change was attempted.
     pub write: bool,
 }
 
-/// Something that a guest asked for and did not get.
+/// A denied operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// What kind of thing: `http`, `file`, `env`, `socket`, `dns`, `keyvalue`, …
+    /// Kind of the resource: `http`, `file`, `env`, `socket`, `dns`, `keyvalue`, …
     pub what: String,
-    /// Which one, such as `example.com:443` or `/work/secret.txt`.
+    /// The resource, such as `example.com:443` or `/work/secret.txt`.
     pub target: String,
-    /// For people: the grant that would allow it, as [`crate::Grant`] is written; absent if none would.
+    /// For the user: the [`crate::Grant`] that would allow it; absent if none would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_with: Option<String>,
-    /// For people: the denial that refused it, although a grant allows it.
+    /// For the user: the denial that overrides a grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
 }
 
 impl Receipt {
-    /// Entries kept in each list. A guest that opens a million files must not fill the host's memory with their names.
+    /// Maximum number of entries in each list. A guest that opens a million files must not fill the host's memory with
+    /// their names.
     pub const MAX_ENTRIES: usize = 64;
 
-    /// Bytes of a text in a list, such as a path; whoever notes a longer one cuts it.
+    /// Maximum size of a text in a list, such as a path, in bytes; the recording code truncates longer ones.
     pub const MAX_TEXT: usize = 4 << 10;
 
-    /// Entries in all lists.
+    /// Returns the number of entries in all lists.
     pub fn entries(&self) -> usize {
         self.hosts.len() + self.files.len() + self.buckets.len() + self.denials.len()
     }
 
-    /// Adds what another cell of the same call used: sums, and the largest of the peaks.
+    /// Adds the receipt of another cell of the same call: sums of totals, maximum of peaks.
     pub fn merge(&mut self, other: Self) {
-        // All fields by name, so that a new one cannot be forgotten here.
+        // Exhaustive destructuring, so that a new field cannot be forgotten.
         let Self {
             fuel,
             wall_us,
@@ -178,14 +179,14 @@ impl Receipt {
         };
     }
 
-    /// Notes a host that was contacted.
+    /// Records a contacted host.
     pub fn note_host(&mut self, host: String) {
         if !self.hosts.contains(&host) {
             push_capped(&mut self.hosts, host, &mut self.omitted);
         }
     }
 
-    /// Notes a file that was opened; a later opening for writing marks the earlier entry.
+    /// Records an opened file; a later opening for writing updates the existing entry.
     pub fn note_file(&mut self, path: String, write: bool) {
         if let Some(known) = self.files.iter_mut().find(|f| f.path == path) {
             known.write |= write;
@@ -194,7 +195,7 @@ impl Receipt {
         }
     }
 
-    /// Notes a bucket that was used; a later change marks the earlier entry.
+    /// Records a used bucket; a later change updates the existing entry.
     pub fn note_bucket(&mut self, bucket: &str, write: bool) {
         if let Some(known) = self.buckets.iter_mut().find(|b| b.bucket == bucket) {
             known.write |= write;
@@ -208,7 +209,7 @@ impl Receipt {
         }
     }
 
-    /// Notes a denial; the same denial counts once.
+    /// Records a denial; identical denials are recorded once.
     pub fn note_denial(&mut self, denial: Denial) {
         if !self.denials.contains(&denial) {
             push_capped(&mut self.denials, denial, &mut self.omitted);
@@ -224,10 +225,7 @@ fn push_capped<T>(list: &mut Vec<T>, entry: T, omitted: &mut u64) {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "the signature that serde asks for"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "signature required by serde")]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -237,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_cut_at_their_limit_and_the_rest_is_counted() {
+    fn lists_are_truncated_at_their_limit_and_the_rest_is_counted() {
         let mut receipt = Receipt::default();
         for i in 0..Receipt::MAX_ENTRIES {
             receipt.note_file(format!("/f{i}"), false);
@@ -248,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opened_twice_is_listed_once_and_written_if_either_opening_wrote() {
+    fn file_opened_twice_is_listed_once_with_combined_access() {
         let mut receipt = Receipt::default();
         receipt.note_file("/a".into(), false);
         receipt.note_file("/a".into(), true);
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_receipts_hold_every_part_of_both() {
+    fn merged_receipts_contain_every_part_of_both() {
         let receipt = |n: u64, name: &str| Receipt {
             fuel: n,
             wall_us: n,
@@ -319,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_used_twice_is_listed_once_and_written_if_either_use_wrote() {
+    fn bucket_used_twice_is_listed_once_with_combined_access() {
         let mut receipt = Receipt::default();
         receipt.note_bucket("a", false);
         receipt.note_bucket("a", true);
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_agents_has_a_cost_only_where_both_are_known() {
+    fn sum_of_agents_has_a_cost_only_where_both_are_known() {
         let used = |n: u64, cost_micros| AgentUse {
             steps: n,
             calls: n + 1,

@@ -1,10 +1,10 @@
-//! The clock of epochs: one thread that lets every running guest look up once in a while.
+//! The epoch thread, which makes every running guest yield periodically.
 
 use std::time::Duration;
 
 use wasmtime::EngineWeak;
 
-/// How long a guest can hold a thread without yielding. Cancellation is never later than this.
+/// Maximum time that a guest can occupy a thread without yielding; also the maximum delay of a cancellation.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// Starts the thread. It holds the engine weakly and ends with it, at most one [`TICK`] later.

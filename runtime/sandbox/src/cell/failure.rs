@@ -1,7 +1,7 @@
-//! Errors of the engine and of guests, turned into what the receiver can act on.
+//! Conversion of errors of the engine and of guests into errors that the receiver can act on.
 //!
-//! The engine's errors are told apart by their types, and limits by what the memory account of the call remembers. Two of the
-//! engine's errors have no public type (48.0.8): see [`untyped_limit`].
+//! Errors of the engine are distinguished by type, and limits by the refusals recorded in the memory account of the
+//! call. Two of the engine's errors have no public type (48.0.8): see [`untyped_limit`].
 
 use toolcell_core::{Limit, Limits, Redactor, ToolError};
 use wasmtime::component::ResourceTableError;
@@ -12,20 +12,20 @@ use crate::bindings::GuestError;
 use crate::cell::memory::{MemoryAccount, Refusal};
 use crate::engine::WASM_STACK;
 
-/// Longest text that a guest gives for an error, in bytes. The loop cuts further for the model.
+/// Maximum length of an error message of a guest, in bytes. The loop truncates further for the model.
 pub(crate) const MAX_ERROR_TEXT: usize = 16 << 10;
 
-/// Longest cause of a crash in the engine's words, in bytes.
+/// Maximum length of the cause of a crash as reported by the engine, in bytes.
 const MAX_CAUSE: usize = 500;
 
-/// Most functions of a backtrace, and the longest name of one in bytes.
+/// Maximum number of functions in a backtrace, and the maximum length of a function name in bytes.
 const MAX_FRAMES: usize = 16;
 const MAX_FUNCTION_NAME: usize = 200;
 
-/// Why a call ended in an error of the engine.
+/// Converts an error of the engine that ended a call.
 pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits: &Limits) -> ToolError {
     let limit = |limit| ToolError::Limit { limit };
-    // Such a call finds its table of resources closed, and that error says nothing.
+    // Such a call finds its resource table closed, and the resulting error is meaningless.
     if let Some(refused) = account.overdrawn() {
         return refused.into_error();
     }
@@ -33,7 +33,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
         return match trap {
             Trap::OutOfFuel => limit(Limit::Fuel(limits.fuel)),
             Trap::StackOverflow => limit(Limit::Stack(WASM_STACK as u64)),
-            // The standard libraries of most languages trap this way when memory.grow is refused.
+            // The standard libraries of most languages trap this way if memory.grow fails.
             Trap::UnreachableCodeReached if let Some(refused) = account.refused() => refused.into_error(),
             trap => ToolError::Crashed {
                 cause: trap.to_string(),
@@ -42,7 +42,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return ToolError::Crashed {
-            cause: format!("it ended itself with status {}", exit.0),
+            cause: format!("exited with status {}", exit.0),
         };
     }
     if error.is::<PoolConcurrencyLimitError>() {
@@ -60,8 +60,8 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
     }
 }
 
-/// Where in the guest an error arose, innermost function first, as far as the engine knows. The names are the guest's
-/// own and are cut.
+/// Returns the guest's backtrace, innermost function first, as far as the engine knows it. The names come from the
+/// guest and are truncated.
 pub(crate) fn backtrace(error: &wasmtime::Error) -> Option<String> {
     let frames = error.downcast_ref::<WasmBacktrace>()?.frames();
     let lines: Vec<String> = frames
@@ -72,18 +72,19 @@ pub(crate) fn backtrace(error: &wasmtime::Error) -> Option<String> {
             None => format!("function {}", frame.func_index()),
         })
         .collect();
-    (!lines.is_empty()).then(|| format!("it ended in: {}", lines.join(" < ")))
+    (!lines.is_empty()).then(|| format!("backtrace: {}", lines.join(" < ")))
 }
 
-/// No room for another cell at the moment.
+/// Returns the error of a call for which no cell is available at the moment.
 pub(crate) fn busy() -> ToolError {
     ToolError::Unavailable {
-        message: "too many calls run at once".into(),
+        message: "too many calls are running".into(),
     }
 }
 
-/// The two limits whose errors have no public type in the engine. Their words decide only which words the receiver
-/// reads: the call is over and its store is dropped either way. Tests of both fail when the engine changes the words.
+/// Detects the two limits whose errors have no public type in the engine, by their messages. The messages only affect
+/// the text of the error: the call has ended and its store is dropped either way. Tests of both fail when the engine
+/// changes the messages.
 fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
     let root = error.root_cause().to_string();
     if root.contains("fuel allocated for hostcalls has been exhausted") {
@@ -95,8 +96,8 @@ fn untyped_limit(error: &wasmtime::Error, limits: &Limits) -> Option<Limit> {
     }
 }
 
-/// Why a guest says that it has no answer; `Err` holds a text that is for people only.
-/// Secrets are taken out before a text is cut, for half a secret would not be found afterwards.
+/// Converts an error returned by a guest; `Err` holds a text that is for the user only. Secrets are redacted before
+/// truncation, because half a secret would not be found afterwards.
 pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolError, String> {
     let bounded = |mut text: String| {
         redactor.string(&mut text);
@@ -115,11 +116,11 @@ pub(crate) fn of_guest(error: GuestError, redactor: &Redactor) -> Result<ToolErr
     })
 }
 
-/// Cuts a text to `max` bytes, with a mark that says how much is missing.
+/// Truncates a text to `max` bytes, with a marker that states how much is missing.
 pub(crate) fn cut(mut text: String, max: usize) -> String {
     if text.len() > max {
         let missing = text.len() - text.floor_char_boundary(max);
-        // Anew, because a text that is cut in place keeps all of its memory.
+        // A new allocation, because a text truncated in place keeps its capacity.
         text = format!("{} [{missing} bytes cut]", &text[..text.len() - missing]);
     }
     text
@@ -134,13 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_kept_up_to_the_limit_and_cut_with_a_mark_beyond() {
+    fn text_beyond_limit_is_truncated_with_a_marker() {
         assert_eq!(cut("é".into(), 2), "é");
         assert_eq!(cut("aé".into(), 2), "a [2 bytes cut]");
     }
 
     #[test]
-    fn a_trap_after_refused_memory_is_a_memory_limit() {
+    fn trap_after_refused_memory_is_a_memory_limit() {
         use crate::cell::memory::MemoryPool;
         let limits = Limits::default();
         let account = MemoryAccount::new(10, MemoryPool::new(u64::MAX));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_with_too_many_objects_ends_with_the_memory_limit() {
+    fn call_with_too_many_objects_ends_with_the_memory_limit() {
         use crate::cell::memory::MemoryPool;
         let account = MemoryAccount::new(10, MemoryPool::new(u64::MAX));
         account.set_objects(11);

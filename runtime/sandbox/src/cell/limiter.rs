@@ -1,6 +1,6 @@
-//! Memories and tables of one call, summed over all of its instances, as the engine asks for them.
+//! Limiter of memories and tables of one call, in total over all of its instances.
 //!
-//! The limiter that comes with the engine limits each memory for itself, and a component may have many.
+//! The limiter of the engine limits each memory separately, and a component may have many.
 
 use toolcell_core::{Limit, Limits};
 use wasmtime::ResourceLimiter;
@@ -8,14 +8,14 @@ use wasmtime::ResourceLimiter;
 use crate::cell::memory::{MemoryAccount, Refusal};
 use crate::load::preflight::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 
-/// Bytes of one table element: a pointer of the host.
+/// Size of one table element in bytes: a host pointer.
 const TABLE_ELEMENT: u64 = 8;
 
 /// Grants or refuses memory and table elements to one call.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     account: MemoryAccount,
-    /// Bytes of the last growth of a memory, to take back if the engine could not provide it.
+    /// Bytes of the last growth of a memory, reverted if the engine cannot provide it.
     last_memory: u64,
     table_elements: u64,
     max_table_elements: u64,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_all_calls_counts_together_and_is_given_back() {
+    fn memory_of_all_calls_counts_in_total_and_is_returned() {
         let pool = MemoryPool::new(150);
         let mut first = limiter_with(100, &pool);
         let mut second = limiter_with(100, &pool);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn memories_count_together_up_to_the_limit_and_not_beyond() {
+    fn total_of_memories_is_limited() {
         let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 40, None).unwrap());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_count_together_up_to_the_limit_and_not_beyond() {
+    fn total_of_tables_is_limited() {
         let mut limiter = limiter(100);
         assert!(limiter.table_growing(0, 10, None).unwrap());
         assert!(!limiter.table_growing(10, 11, None).unwrap());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_tables_are_memory() {
+    fn table_elements_count_as_memory() {
         let mut limiter = limiter(10 * TABLE_ELEMENT + 1);
         assert!(limiter.table_growing(0, 10, None).unwrap());
         assert!(limiter.memory_growing(0, 1, None).unwrap());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_engine_could_not_provide_is_not_counted() {
+    fn memory_that_the_engine_cannot_provide_is_not_counted() {
         let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         limiter.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_grows_no_further_than_its_own_maximum() {
+    fn memory_grows_no_further_than_its_own_maximum() {
         let mut limiter = limiter(100);
         assert!(limiter.memory_growing(0, 50, Some(50)).unwrap());
         assert!(!limiter.memory_growing(50, 51, Some(50)).unwrap());

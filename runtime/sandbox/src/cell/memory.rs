@@ -1,11 +1,11 @@
-//! Memory that a call uses in the guest and in the host, and the memory of all calls together.
+//! Accounting of the memory of each call, in guest and host, and of all calls in total.
 //!
-//! One [`MemoryAccount`] per call adds up three parts, and their sum never passes [`Limits::memory`]:
+//! One [`MemoryAccount`] per call adds up three parts, and their sum never exceeds [`Limits::memory`]:
 //!
-//! | part | charged | given back |
+//! | part | charged | released |
 //! |---|---|---|
 //! | guest: linear memories and tables | before they grow (`limiter`) | with the cell |
-//! | reserved: what the host allocates for the guest | before the allocation ([`Reservation`]) | when the reservation is dropped |
+//! | reserved: host allocations for the guest | before the allocation ([`Reservation`]) | when the reservation is dropped |
 //! | objects: resources in the cell's table | when the guest enters the host again (`objects`) | likewise |
 //!
 //! [`Limits::memory`]: toolcell_core::Limits::memory
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolcell_core::{Limit, ToolError};
 
-/// The memory of all calls together, in bytes. Clones share it.
+/// Memory of all calls in total, in bytes. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryPool(Arc<Pool>);
 
@@ -25,7 +25,7 @@ struct Pool {
     taken: AtomicU64,
 }
 
-/// The memory of one call, in bytes. Clones share it.
+/// Memory of one call, in bytes. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryAccount(Arc<Mutex<Usage>>);
 
@@ -38,9 +38,9 @@ struct Usage {
     objects: u64,
     peak: u64,
     peak_host: u64,
-    /// The last refusal. A guest may live with it; if it traps instead, this is why.
+    /// Last refusal. A guest may tolerate it; if it traps instead, this is the reason.
     refused: Option<Refusal>,
-    /// Whether the objects of the table came to more than the call may have.
+    /// True if the objects in the table exceed the limit of the call.
     overdrawn: bool,
 }
 
@@ -51,23 +51,23 @@ pub(crate) struct Reservation {
     bytes: u64,
 }
 
-/// Why something was refused.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the call has no memory left for it")]
 pub(crate) enum Refusal {
-    /// The call has reached a limit of its own.
+    /// The call has reached one of its limits.
     Limit(Limit),
-    /// All calls together have.
+    /// The pool of all calls is exhausted.
     Pool,
 }
 
 impl Refusal {
-    /// The error of a call that ended for this reason.
+    /// Returns the error of a call that ended for this reason.
     pub(crate) fn into_error(self) -> ToolError {
         match self {
             Self::Limit(limit) => ToolError::Limit { limit },
             Self::Pool => ToolError::Unavailable {
-                message: "the calls that run at the moment leave no memory for it".into(),
+                message: "the running calls leave no memory for it".into(),
             },
         }
     }
@@ -87,7 +87,7 @@ impl MemoryPool {
         self.0.taken.fetch_update(relaxed, relaxed, sum).is_ok()
     }
 
-    /// Takes bytes that are in use already; `false` if that is more than the pool has.
+    /// Takes bytes that are already in use; returns `false` if the pool is exceeded.
     fn overdraw(&self, bytes: u64) -> bool {
         let before = self.0.taken.fetch_add(bytes, Ordering::Relaxed);
         before.saturating_add(bytes) <= self.0.limit
@@ -133,7 +133,7 @@ impl Drop for Usage {
 }
 
 impl MemoryAccount {
-    /// An account of a call that may have `limit` bytes, as far as the pool has them.
+    /// Creates an account limited to `limit` bytes and by the pool.
     pub(crate) fn new(limit: u64, pool: MemoryPool) -> Self {
         Self(Arc::new(Mutex::new(Usage {
             pool,
@@ -148,7 +148,7 @@ impl MemoryAccount {
         })))
     }
 
-    /// An account without a limit, for tests of what is charged elsewhere.
+    /// Creates an account without a limit, for tests of other modules.
     #[cfg(test)]
     pub(crate) fn unlimited() -> Self {
         Self::new(u64::MAX, MemoryPool::new(u64::MAX))
@@ -161,7 +161,7 @@ impl MemoryAccount {
         Ok(reservation)
     }
 
-    /// A reservation of nothing, to grow.
+    /// Creates an empty reservation that can grow.
     pub(crate) fn empty(&self) -> Reservation {
         Reservation {
             account: self.clone(),
@@ -178,15 +178,15 @@ impl MemoryAccount {
         Ok(())
     }
 
-    /// Gives back bytes by which a memory or a table was to grow.
+    /// Releases bytes of a growth that failed.
     pub(crate) fn shrink_guest(&self, bytes: u64) {
         let mut usage = self.lock();
         usage.guest -= bytes;
         usage.pool.give_back(bytes);
     }
 
-    /// Sets what the objects of the cell's table come to. They exist already, so that they are charged even where there
-    /// is no memory left; `false` says so, and the guest must not make more of them.
+    /// Sets the total size of the objects in the cell's table. They exist already and are charged even if no memory is
+    /// left; then this returns `false`, and the guest must not create more.
     pub(crate) fn set_objects(&self, bytes: u64) -> bool {
         let mut usage = self.lock();
         let before = std::mem::replace(&mut usage.objects, bytes);
@@ -208,29 +208,29 @@ impl MemoryAccount {
         false
     }
 
-    /// Bytes that the call may still have.
+    /// Returns the bytes that the call can still use.
     pub(crate) fn left(&self) -> u64 {
         let usage = self.lock();
         usage.limit.saturating_sub(usage.sum())
     }
 
-    /// Largest sum of all parts so far, and the largest of the two parts in the host.
+    /// Returns the peak of the total, and the peak of the two parts in the host.
     pub(crate) fn peaks(&self) -> (u64, u64) {
         let usage = self.lock();
         (usage.peak, usage.peak_host)
     }
 
-    /// Remembers a refusal of something that this account does not count.
+    /// Records a refusal of something that this account does not count.
     pub(crate) fn note_refusal(&self, refusal: Refusal) {
         self.lock().refused = Some(refusal);
     }
 
-    /// What was refused last, if anything was.
+    /// Returns the last refusal, if any.
     pub(crate) fn refused(&self) -> Option<Refusal> {
         self.lock().refused
     }
 
-    /// Why the call must end, if its objects came to more than it may have.
+    /// Returns the reason why the call must end, if its objects exceed the limit.
     pub(crate) fn overdrawn(&self) -> Option<Refusal> {
         let usage = self.lock();
         usage.refused.filter(|_| usage.overdrawn)
@@ -252,18 +252,18 @@ impl Reservation {
         Ok(())
     }
 
-    /// Bytes by which it may still grow, as far as all calls together have them.
+    /// Returns the bytes by which it can still grow, limited by the pool.
     pub(crate) fn left(&self) -> u64 {
         let usage = self.account.lock();
         usage.limit.saturating_sub(usage.sum())
     }
 
-    /// Gives everything back and stays, to grow again.
+    /// Releases all bytes; the reservation can grow again.
     pub(crate) fn clear(&mut self) {
         self.shrink(self.bytes);
     }
 
-    /// Gives bytes back, at most those that it has.
+    /// Releases bytes, at most those that it holds.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -313,19 +313,23 @@ mod tests {
     }
 
     #[test]
-    fn objects_beyond_the_limit_overdraw_the_account() {
+    fn objects_beyond_limit_overdraw_the_account() {
         let pool = MemoryPool::new(u64::MAX);
         let account = account(100, &pool);
         assert!(account.set_objects(100));
         assert!(!account.set_objects(101));
         assert_eq!(account.overdrawn(), Some(Refusal::Limit(Limit::Memory(100))));
-        assert!(!account.set_objects(1), "a call that had too much ends");
-        assert_eq!(account.peaks(), (100, 100), "the peak is what was granted");
+        assert!(!account.set_objects(1), "an overdrawn call ends");
+        assert_eq!(
+            account.peaks(),
+            (100, 100),
+            "the peak counts only what was granted"
+        );
         assert_eq!(taken(&pool), 1);
     }
 
     #[test]
-    fn calls_share_the_pool_and_give_back_what_they_took() {
+    fn calls_share_the_pool_and_return_their_memory() {
         let pool = MemoryPool::new(150);
         let (first, second) = (account(100, &pool), account(100, &pool));
         let held = first.reserve(100).unwrap();
@@ -340,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_outlives_its_call_until_it_is_dropped() {
+    fn reservation_outlives_its_call_until_it_is_dropped() {
         let pool = MemoryPool::new(100);
         let mut held = account(100, &pool).empty();
         held.grow(60).unwrap();

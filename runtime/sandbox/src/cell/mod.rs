@@ -1,4 +1,4 @@
-//! The cell: one call in one store, from the first byte of memory to the receipt.
+//! The cell: one call in one store, from instantiation to the receipt.
 
 pub(crate) mod epoch;
 pub(crate) mod failure;
@@ -30,30 +30,31 @@ use crate::cell::state::CellState;
 use crate::component::Footprint;
 use crate::egress::Egress;
 
-/// Bytes that may pass between host and guest in one host call, beside the answer: what WASI passes at most at once.
+/// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
+/// at once.
 const HOSTCALL_BASE: u64 = 1 << 20;
 
-/// Ticks of the epoch between two yields of a guest.
+/// Epoch ticks between two yields of a guest.
 const TICKS: u64 = 1;
 
-/// What all cells of a process share.
+/// State shared by all cells of a process.
 pub(crate) struct CellRunner {
     pub(crate) engine: Engine,
-    /// One permit for each slot of the pool; as many as one likes without a pool.
+    /// One permit for each slot of the pool; unlimited without a pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) memory: MemoryPool,
-    /// Where the buckets of guests are, if anywhere.
+    /// Store of the guests' buckets, if any.
     pub(crate) buckets: Option<Arc<dyn KeyValueStore>>,
-    /// Made by the first call, which knows the runtime.
-    pub(crate) turns: OnceLock<FairScheduler>,
+    /// Created by the first call, which runs in the runtime.
+    pub(crate) scheduler: OnceLock<FairScheduler>,
 }
 
-/// A world of the contract whose imports are linked: what a cell is made of.
+/// A WIT world whose imports are linked and from which cells are instantiated.
 pub(crate) trait World: Sync {
-    /// An instance of it.
+    /// Instance of the world.
     type Guest: Send + Sync;
 
-    /// Makes an instance.
+    /// Creates an instance.
     fn enter(
         &self,
         store: &mut Store<CellState>,
@@ -76,23 +77,23 @@ impl World for HookProviderPre<CellState> {
     }
 }
 
-/// One call before it runs.
+/// Parameters of one call.
 pub(crate) struct CellRequest<'a, W> {
     pub(crate) pre: &'a W,
     pub(crate) policy: &'a Policy,
-    /// The HTTP grants of the policy, shared by its calls.
+    /// HTTP grants of the policy, shared by its calls.
     pub(crate) egress: &'a Arc<Egress>,
     pub(crate) observer: Arc<dyn CallObserver>,
     pub(crate) footprint: Footprint,
-    /// Bytes of arguments, for the receipt.
+    /// Size of the arguments, for the receipt.
     pub(crate) bytes_in: u64,
 }
 
-/// What to do with the guest once it is there.
+/// Operation on an instantiated guest.
 pub(crate) trait GuestCall: Send {
-    /// Whom it calls.
+    /// World of the guest.
     type World: World;
-    /// What comes of it.
+    /// Result of the operation.
     type Done: Send;
 
     /// Calls the guest.
@@ -102,68 +103,68 @@ pub(crate) trait GuestCall: Send {
         store: &mut Store<CellState>,
     ) -> impl Future<Output = wasmtime::Result<Self::Done>> + Send;
 
-    /// Bytes that the guest gave back, for the receipt and the output limit.
+    /// Returns the size of the result, for the receipt and the output limit.
     fn bytes_out(done: &Self::Done) -> u64;
 }
 
-/// How a cell ended, and what it used.
+/// Result of a cell and its receipt.
 pub(crate) struct CellOutcome<T> {
     pub(crate) result: Result<T, ToolError>,
     pub(crate) receipt: Receipt,
 }
 
 impl CellRunner {
-    /// Runs a job in a cell of its own. Dropping the future ends the guest and everything that it waits for; its receipt
-    /// goes to the observer then.
+    /// Runs an operation in its own cell. Dropping the future ends the guest and everything that it waits for; the receipt
+    /// is then reported to the observer.
     pub(crate) async fn run<J: GuestCall>(
         &self,
-        order: CellRequest<'_, J::World>,
+        request: CellRequest<'_, J::World>,
         job: J,
     ) -> CellOutcome<J::Done> {
-        let wall = order.policy.limits.wall_time();
+        let wall = request.policy.limits.wall_time();
         let meter = Arc::new(CpuTimer::start());
-        // There is a receipt whatever happens from here on, also when this future is dropped.
-        let account = MemoryAccount::new(order.policy.limits.memory, self.memory.clone());
-        let mut filing = ReceiptGuard {
+        // From here on a receipt is always produced, also if this future is dropped.
+        let account = MemoryAccount::new(request.policy.limits.memory, self.memory.clone());
+        let mut guard = ReceiptGuard {
             is_filed: false,
             slot: None,
             store: None,
             meter: meter.clone(),
-            ledger: ReceiptRecorder::new(&account, order.egress.redactor()),
+            recorder: ReceiptRecorder::new(&account, request.egress.redactor()),
             account,
-            observer: order.observer.clone(),
-            redactor: order.egress.redactor().clone(),
-            fuel: order.policy.limits.fuel,
+            observer: request.observer.clone(),
+            redactor: request.egress.redactor().clone(),
+            fuel: request.policy.limits.fuel,
         };
-        filing.ledger.lock().bytes_in = order.bytes_in;
-        let result = self.timed(order, job, &mut filing, wall).await;
+        guard.recorder.lock().bytes_in = request.bytes_in;
+        let result = self.timed(request, job, &mut guard, wall).await;
         CellOutcome {
             result,
-            receipt: filing.finish(),
+            receipt: guard.finish(),
         }
     }
 
-    /// Waits for a slot, then runs the job within the wall time.
+    /// Waits for a slot, then runs the operation within the wall time.
     async fn timed<J: GuestCall>(
         &self,
-        order: CellRequest<'_, J::World>,
+        request: CellRequest<'_, J::World>,
         job: J,
-        filing: &mut ReceiptGuard,
+        guard: &mut ReceiptGuard,
         wall: Duration,
     ) -> Result<J::Done, ToolError> {
-        let slot = self.slots.clone().acquire_many_owned(order.footprint.slots);
+        let slot = self.slots.clone().acquire_many_owned(request.footprint.slots);
         let Ok(Ok(slot)) = tokio::time::timeout(wall, slot).await else {
             return Err(failure::busy());
         };
-        filing.slot = Some(slot);
-        let turns = self.turns.get_or_init(FairScheduler::of_this_runtime);
-        let meter = filing.meter.clone();
+        guard.slot = Some(slot);
+        let scheduler = self.scheduler.get_or_init(FairScheduler::of_this_runtime);
+        let meter = guard.meter.clone();
         let call = async {
-            let result = self.call(order, job, filing).await;
-            filing.close();
+            let result = self.call(request, job, guard).await;
+            guard.close();
             result
         };
-        match tokio::time::timeout(wall, Scheduled::new(call, meter, turns.clone())).await {
+        match tokio::time::timeout(wall, Scheduled::new(call, meter, scheduler.clone())).await {
             Ok(result) => result,
             Err(_) => Err(ToolError::Limit {
                 limit: Limit::WallTimeMs(millis(wall)),
@@ -173,22 +174,22 @@ impl CellRunner {
 
     async fn call<J: GuestCall>(
         &self,
-        order: CellRequest<'_, J::World>,
+        request: CellRequest<'_, J::World>,
         job: J,
-        filing: &mut ReceiptGuard,
+        guard: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
-        let limits = &order.policy.limits;
-        let instances = filing.account.reserve(order.footprint.bytes);
+        let limits = &request.policy.limits;
+        let instances = guard.account.reserve(request.footprint.bytes);
         let _instances = instances.map_err(Refusal::into_error)?;
         let state = CellState::new(
-            order.policy,
-            order.egress,
+            request.policy,
+            request.egress,
             self.buckets.clone(),
-            filing.account.clone(),
-            filing.ledger.clone(),
-            order.observer,
+            guard.account.clone(),
+            guard.recorder.clone(),
+            request.observer,
         )?;
-        let store = filing.store.insert(Store::new(&self.engine, state));
+        let store = guard.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
         store
             .set_fuel(limits.fuel)
@@ -198,23 +199,23 @@ impl CellRunner {
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
 
-        let result = match order.pre.enter(&mut *store).await {
+        let result = match request.pre.enter(&mut *store).await {
             Ok(guest) => job.run(&guest, store).await,
             Err(error) => Err(error),
         };
         let done = result.map_err(|error| {
             let state = store.data();
             if let Some(backtrace) = failure::backtrace(&error) {
-                state.voice.explain(backtrace);
+                state.output.log_host(backtrace);
             }
             failure::of_engine(&error, &state.account, limits)
         })?;
         store.data_mut().settle();
-        if let Some(refused) = filing.account.overdrawn() {
+        if let Some(refused) = guard.account.overdrawn() {
             return Err(refused.into_error());
         }
         let bytes_out = J::bytes_out(&done);
-        filing.ledger.lock().bytes_out = bytes_out;
+        guard.recorder.lock().bytes_out = bytes_out;
         if bytes_out > limits.output {
             return Err(ToolError::Limit {
                 limit: Limit::Output(limits.output),
@@ -224,19 +225,19 @@ impl CellRunner {
     }
 }
 
-/// Makes the receipt of a cell when it ends. A cell that is dropped before, by a cancelled call or a panic, leaves it with
-/// the observer.
+/// Produces the receipt of a cell when it ends. If the cell is dropped before, by cancellation or a panic, the receipt is
+/// reported to the observer.
 struct ReceiptGuard {
     is_filed: bool,
-    /// Given back after the store.
+    /// Released after the store.
     slot: Option<OwnedSemaphorePermit>,
     store: Option<Store<CellState>>,
     meter: Arc<CpuTimer>,
-    ledger: ReceiptRecorder,
+    recorder: ReceiptRecorder,
     account: MemoryAccount,
     observer: Arc<dyn CallObserver>,
     redactor: Redactor,
-    /// What the store had in its tank at the start.
+    /// Fuel of the store at the start.
     fuel: u64,
 }
 
@@ -245,19 +246,19 @@ impl Drop for ReceiptGuard {
         if self.is_filed {
             return;
         }
-        // This runs while a panic unwinds as well, and a second one that left it would end the process.
+        // This also runs during unwinding, where a second panic would abort the process.
         let filed = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let receipt = self.receipt();
             self.observer.receipt(receipt);
         }));
         if filed.is_err() {
-            tracing::error!("the receipt of a call could not be filed: its observer panicked");
+            tracing::error!("the receipt of a call could not be recorded: its observer panicked");
         }
     }
 }
 
 impl ReceiptGuard {
-    /// The receipt of a cell that has ended.
+    /// Returns the receipt of a cell that has ended.
     fn finish(mut self) -> Receipt {
         let receipt = self.receipt();
         self.is_filed = true;
@@ -266,7 +267,7 @@ impl ReceiptGuard {
 
     fn receipt(&mut self) -> Receipt {
         self.close();
-        let mut receipt = std::mem::take(&mut *self.ledger.lock());
+        let mut receipt = std::mem::take(&mut *self.recorder.lock());
         (receipt.peak_memory, receipt.peak_host_memory) = self.account.peaks();
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
@@ -274,15 +275,15 @@ impl ReceiptGuard {
         receipt
     }
 
-    /// Drops the store, once what it knows is written down. Giving memory back is part of the call.
+    /// Drops the store after recording its data. Releasing memory is part of the call.
     fn close(&mut self) {
         let Some(mut store) = self.store.take() else {
             return;
         };
         let fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
         store.data_mut().settle();
-        let log_bytes = store.data().voice.finish();
-        let mut receipt = self.ledger.lock();
+        let log_bytes = store.data().output.finish();
+        let mut receipt = self.recorder.lock();
         (receipt.fuel, receipt.log_bytes) = (fuel, log_bytes);
         drop(receipt);
         drop(store);

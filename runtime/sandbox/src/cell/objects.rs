@@ -1,10 +1,10 @@
-//! What the resources of a cell cost.
+//! Memory cost of the resources of a cell.
 //!
-//! Most resources are made by the implementations of WASI that come with the engine, which know nothing of an account.
-//! Each of them stands in the cell's resource table, so that is where they are charged: all entries are priced whenever
-//! the guest enters the host, and a guest whose entries come to more than it may have gets no further. A price is the
-//! most that the host holds behind one entry of the kind. What has no such bound reserves memory before it allocates
-//! ([`Reservation`](crate::cell::memory::Reservation)), and its entry has a small price here.
+//! Most resources are created by the engine's WASI implementation, which does not use a memory account. Each of them
+//! has an entry in the cell's resource table, where it is charged: all entries are priced whenever the guest calls the
+//! host, and a guest whose entries exceed its limit is stopped. A price is the maximum host memory behind one entry of
+//! the kind. Resources without such a bound reserve memory before allocating
+//! ([`Reservation`](crate::cell::memory::Reservation)), and their entries have a small price here.
 
 use std::any::Any;
 
@@ -19,35 +19,36 @@ use wasmtime_wasi_http::p2::types::{
 
 use crate::egress::BODY_CHUNK;
 
-/// Bytes of an entry whose kind is not named in [`price`]: the entry itself, and an object of some machine words.
+/// Price of an entry whose kind is not listed in [`price`], in bytes: the entry itself, and an object of a few machine
+/// words.
 pub(crate) const SMALL: u64 = 512;
 
-/// Bytes of a descriptor: its entry, and its path in two spellings of at most 4 KiB each.
+/// Price of a descriptor: its entry, and its path in two forms of at most 4 KiB each.
 const DESCRIPTOR: u64 = 9 << 10;
 
-/// Bytes of headers or trailers. Those that a guest makes have at most 32 KiB of names, values and 40 bytes for each
-/// ([`MAX_REQUEST_HEADERS`](crate::egress::MAX_REQUEST_HEADERS)), which is some 450 names or 820 values, and tables for
-/// as many take 150 KiB. Those of a response are 256 at most and hold a buffer of 128 KiB.
+/// Price of headers or trailers. Those that a guest creates have at most 32 KiB of names, values and 40 bytes for each
+/// ([`MAX_REQUEST_HEADERS`](crate::egress::MAX_REQUEST_HEADERS)), which is about 450 names or 820 values, and tables of
+/// that size take 150 KiB. Those of a response are at most 256 and hold a buffer of 128 KiB.
 const FIELDS: u64 = 192 << 10;
 
-/// Bytes of a request body that wait to be sent, and of trailers behind them.
+/// Price of the unsent part of a request body and its trailers.
 const OUTGOING_BODY: u64 = 2 * BODY_CHUNK as u64 + FIELDS;
 
-/// Bytes of the body of a response: one piece that was received and not read, and trailers.
+/// Price of a response body: one received and unread piece, and trailers.
 const INCOMING_BODY: u64 = (128 << 10) + FIELDS;
 
-/// Bytes that a request takes from when it is sent until its response is read: headers, body and trailers.
+/// Price of a request from when it is sent until its response is read: headers, body and trailers.
 pub(crate) const REQUEST: u64 = FIELDS + OUTGOING_BODY;
 
-/// Bytes that a connection takes: two buffers of 128 KiB, those of TLS, and the headers of the response.
+/// Price of a connection: two buffers of 128 KiB, those of TLS, and the headers of the response.
 pub(crate) const CONNECTION: u64 = (256 << 10) + (64 << 10) + FIELDS;
 
-/// Bytes behind all entries of a table.
+/// Returns the total price of all entries of a table.
 pub(crate) fn price_of_all(table: &mut ResourceTable) -> u64 {
     table.iter_mut().map(|entry| price(&*entry)).sum()
 }
 
-/// Bytes behind one entry.
+/// Returns the price of one entry.
 fn price(entry: &(dyn Any + Send)) -> u64 {
     if entry.is::<Descriptor>() {
         DESCRIPTOR
@@ -62,7 +63,7 @@ fn price(entry: &(dyn Any + Send)) -> u64 {
     } else if let Some(future) = entry.downcast_ref::<HostFutureIncomingResponse>() {
         match future {
             HostFutureIncomingResponse::Consumed => SMALL,
-            // What is under way has reserved its memory; this is the answer that waits.
+            // A pending request has reserved its memory; this is the waiting response.
             HostFutureIncomingResponse::Pending(_) | HostFutureIncomingResponse::Ready(_) => FIELDS,
         }
     } else if entry.is::<HostIncomingBody>() || entry.is::<HostFutureTrailers>() {
@@ -72,7 +73,7 @@ fn price(entry: &(dyn Any + Send)) -> u64 {
     }
 }
 
-/// Bytes of the texts that a guest gave a request. Nothing bounds the name of a method.
+/// Returns the size of the texts that a guest set on a request. The name of a method is unbounded.
 fn strings(request: &HostOutgoingRequest) -> u64 {
     let method = match &request.method {
         Method::Other(name) => name.capacity(),
@@ -107,13 +108,13 @@ mod tests {
             3 * FIELDS
         );
         assert_eq!(
-            price_of_all(&mut table_with(3, || "of a kind that is not named")),
+            price_of_all(&mut table_with(3, || "of an unlisted kind")),
             3 * SMALL
         );
     }
 
     #[test]
-    fn the_texts_of_a_request_have_their_length_as_price() {
+    fn texts_of_a_request_are_priced_by_their_length() {
         let request = |length| HostOutgoingRequest {
             method: Method::Other("M".repeat(length)),
             scheme: None,

@@ -1,6 +1,6 @@
-//! What a guest says beside its answer: log messages, standard output, standard error, progress. All of it is bounded,
-//! and none of it can stop the guest: what is too much is counted and dropped. Secrets are taken out first, before anything
-//! is divided or cut.
+//! Output of a guest beside its result: log messages, standard output, standard error, progress. All of it is bounded
+//! and never blocks the guest: excess output is counted and dropped. Secrets are redacted first, before anything is
+//! split or truncated.
 
 use std::io;
 use std::pin::Pin;
@@ -18,33 +18,33 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::{log, progress};
 
-/// Most lines of one call, in bytes or not: an observer has work with each of them.
+/// Maximum number of lines of one call, whatever their length, because the observer handles each of them.
 pub(crate) const MAX_LINES: u32 = 1_000;
 
-/// Longest line, in bytes; a longer one is cut, or divided where it comes from a stream.
+/// Maximum length of a line in bytes; a longer message is truncated, a longer line of a stream is split.
 pub(crate) const MAX_LINE: usize = 8 << 10;
 
-/// Shortest time between two progress reports. A person sees no more; the last report of a call is always passed on.
+/// Minimum interval between two progress reports, for display. The last report of a call is always passed on.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 
-/// Longest message of a progress report, in bytes.
+/// Maximum length of the message of a progress report, in bytes.
 const MAX_PROGRESS_MESSAGE: usize = 256;
 
-/// Most bytes that a guest may write to a stream at once.
+/// Maximum number of bytes that a guest may write to a stream at once.
 const WRITE_AT_ONCE: usize = 64 << 10;
 
-/// The voice of one call. Clones speak for the same call.
+/// Output of one call. Clones share it.
 #[derive(Clone)]
 pub(crate) struct GuestOutput(Arc<Mutex<GuestOutputState>>);
 
 struct GuestOutputState {
     observer: Arc<dyn CallObserver>,
-    /// Bytes and lines that will still be passed on.
+    /// Number of bytes and lines that will still be passed on.
     bytes_left: u64,
     lines_left: u32,
-    /// The limit, for the words about it.
+    /// Configured limit, for the message about dropped lines.
     limit: u64,
-    /// Bytes that the guest wrote, kept or not.
+    /// Bytes written by the guest, including dropped ones.
     written: u64,
     dropped_lines: u64,
     stdout: Stream,
@@ -57,7 +57,7 @@ struct GuestOutputState {
 /// Standard output or standard error.
 struct Stream {
     redaction: Redaction,
-    /// The line that has not ended.
+    /// Unfinished line.
     pending: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl Stream {
 }
 
 impl GuestOutput {
-    /// A voice that is heard up to `limit` bytes.
+    /// Creates an output that passes on up to `limit` bytes.
     pub(crate) fn new(observer: Arc<dyn CallObserver>, limit: u64, redactor: &Redactor) -> Self {
         Self(Arc::new(Mutex::new(GuestOutputState {
             observer,
@@ -88,8 +88,8 @@ impl GuestOutput {
         })))
     }
 
-    /// Passes on what is left (unfinished lines, the last progress report, how much was dropped) and says how many
-    /// bytes the guest wrote in all.
+    /// Passes on the remaining output (unfinished lines, the last progress report, the number of dropped lines) and
+    /// returns the total number of bytes that the guest wrote.
     pub(crate) fn finish(&self) -> u64 {
         let mut speech = self.lock();
         for source in [LogSource::Stdout, LogSource::Stderr] {
@@ -105,7 +105,7 @@ impl GuestOutput {
         }
         if speech.dropped_lines > 0 {
             let message = format!(
-                "{} lines dropped: a call may log {} bytes in {MAX_LINES} lines",
+                "{} lines dropped: the log of a call is limited to {} bytes in {MAX_LINES} lines",
                 speech.dropped_lines, speech.limit
             );
             speech.dropped_lines = 0;
@@ -118,16 +118,16 @@ impl GuestOutput {
         speech.written
     }
 
-    /// A whole message of the guest.
-    pub(crate) fn say(&self, level: LogLevel, source: LogSource, message: &str) {
+    /// Logs a complete message of the guest.
+    pub(crate) fn log_message(&self, level: LogLevel, source: LogSource, message: &str) {
         let mut speech = self.lock();
         speech.written += message.len() as u64;
         let message = speech.redactor.text(message);
         speech.line(level, source, message.as_bytes());
     }
 
-    /// A line of the host about the guest, for somebody who looks for an error in it. Does not count as the guest's.
-    pub(crate) fn explain(&self, message: String) {
+    /// Logs a line of the host about the guest, for debugging. Does not count towards the guest's limit.
+    pub(crate) fn log_host(&self, message: String) {
         let speech = self.lock();
         let message = speech.redactor.text(&message).into_owned();
         speech.observer.log(LogLine {
@@ -145,7 +145,7 @@ impl GuestOutput {
         let mut speech = self.lock();
         if let Some(message) = &mut progress.message {
             speech.redactor.string(message);
-            // A copy, because a text that is cut in place keeps all of its memory.
+            // A copy, because a text truncated in place keeps its capacity.
             *message = message[..message.floor_char_boundary(MAX_PROGRESS_MESSAGE)].to_owned();
         }
         let now = Instant::now();
@@ -174,7 +174,7 @@ impl GuestOutputState {
 
     fn write(&mut self, source: LogSource, bytes: &[u8]) {
         self.written += bytes.len() as u64;
-        // A guest that was heard enough is not heard again, so that nothing has to be kept of what it goes on to say.
+        // Nothing is buffered for a guest that has used up its limit.
         if self.is_silent() {
             let ends = bytes.iter().filter(|b| **b == b'\n').count();
             self.dropped_lines += ends as u64;
@@ -184,7 +184,7 @@ impl GuestOutputState {
         self.divide(source, &clean);
     }
 
-    /// Makes lines of a stream.
+    /// Splits a stream into lines.
     fn divide(&mut self, source: LogSource, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             if self.is_silent() {
@@ -220,7 +220,7 @@ impl GuestOutputState {
         self.bytes_left == 0 || self.lines_left == 0
     }
 
-    /// Passes on one line, cut to what is left.
+    /// Passes on one line, truncated to the remaining limit.
     fn line(&mut self, level: LogLevel, source: LogSource, text: &[u8]) {
         if self.is_silent() {
             self.dropped_lines += 1;
@@ -234,7 +234,7 @@ impl GuestOutputState {
         if kept < text.len() {
             message.push_str(&format!(" [{} bytes cut]", text.len() - kept));
         }
-        // An empty line costs as well: it is a line to deal with.
+        // An empty line is charged as well, because it has to be handled.
         self.bytes_left -= (kept.max(1) as u64).min(self.bytes_left);
         self.lines_left -= 1;
         self.observer.log(LogLine {
@@ -254,7 +254,7 @@ impl log::Host for GuestOutput {
             log::Level::Warn => LogLevel::Warn,
             log::Level::Error => LogLevel::Error,
         };
-        self.say(level, LogSource::Log, &message);
+        self.log_message(level, LogSource::Log, &message);
     }
 }
 
@@ -267,7 +267,7 @@ impl progress::Host for GuestOutput {
 /// Standard output or standard error of a guest.
 #[derive(Clone)]
 pub(crate) struct GuestStdio {
-    pub(crate) voice: GuestOutput,
+    pub(crate) output: GuestOutput,
     pub(crate) source: LogSource,
 }
 
@@ -289,7 +289,7 @@ impl StdoutStream for GuestStdio {
 
 impl OutputStream for GuestStdio {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.voice.write(self.source, &bytes);
+        self.output.write(self.source, &bytes);
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl Pollable for GuestStdio {
 
 impl AsyncWrite for GuestStdio {
     fn poll_write(self: Pin<&mut Self>, _cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.voice.write(self.source, bytes);
+        self.output.write(self.source, bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -329,9 +329,9 @@ mod tests {
     const SECRET: &str = "hunter2-hunter2";
 
     #[derive(Default)]
-    struct Ear(Mutex<(Vec<LogLine>, Vec<Progress>)>);
+    struct Recording(Mutex<(Vec<LogLine>, Vec<Progress>)>);
 
-    impl CallObserver for Ear {
+    impl CallObserver for Recording {
         fn log(&self, line: LogLine) {
             self.0.lock().unwrap().0.push(line);
         }
@@ -345,20 +345,20 @@ mod tests {
         Redactor::new([("token", SECRET)])
     }
 
-    fn heard(limit: u64, speak: impl FnOnce(&mut GuestOutput)) -> (Vec<String>, u64) {
-        let ear = Arc::new(Ear::default());
-        let mut voice = GuestOutput::new(ear.clone(), limit, &redactor());
-        speak(&mut voice);
-        let written = voice.finish();
-        let lines = ear.0.lock().unwrap().0.clone();
+    fn record(limit: u64, write: impl FnOnce(&mut GuestOutput)) -> (Vec<String>, u64) {
+        let observer = Arc::new(Recording::default());
+        let mut output = GuestOutput::new(observer.clone(), limit, &redactor());
+        write(&mut output);
+        let written = output.finish();
+        let lines = observer.0.lock().unwrap().0.clone();
         (lines.into_iter().map(|l| l.message).collect(), written)
     }
 
     #[test]
-    fn a_stream_becomes_lines_wherever_it_is_divided() {
-        let (lines, written) = heard(1_000, |voice| {
+    fn stream_is_split_into_lines_wherever_it_is_divided() {
+        let (lines, written) = record(1_000, |output| {
             for piece in ["on", "e\r\ntw", "o\n", "\nrest"] {
-                voice.write(LogSource::Stdout, piece.as_bytes());
+                output.write(LogSource::Stdout, piece.as_bytes());
             }
         });
         assert_eq!(lines, ["one", "two", "", "rest"]);
@@ -366,30 +366,30 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_kept_up_to_the_limit_and_the_rest_is_counted() {
-        let (lines, written) = heard(4, |voice| {
-            voice.write(LogSource::Stderr, b"abcd\n");
+    fn bytes_beyond_limit_are_counted_and_dropped() {
+        let (lines, written) = record(4, |output| {
+            output.write(LogSource::Stderr, b"abcd\n");
         });
         assert_eq!((lines, written), (vec!["abcd".to_owned()], 5));
-        let (lines, written) = heard(4, |voice| {
-            voice.write(LogSource::Stderr, b"abcdef\nx\ny\n");
+        let (lines, written) = record(4, |output| {
+            output.write(LogSource::Stderr, b"abcdef\nx\ny\n");
         });
         assert_eq!(
             lines,
             [
                 "abcd [2 bytes cut]",
-                "2 lines dropped: a call may log 4 bytes in 1000 lines"
+                "2 lines dropped: the log of a call is limited to 4 bytes in 1000 lines"
             ]
         );
         assert_eq!(written, 11);
     }
 
     #[test]
-    fn lines_are_kept_up_to_the_limit_and_the_rest_is_said_in_one_line() {
+    fn lines_beyond_limit_are_reported_in_one_line() {
         let say = |n: u32| {
-            heard(1 << 20, |voice| {
+            record(1 << 20, |output| {
                 for _ in 0..n {
-                    log::Host::write(voice, log::Level::Info, "x".into());
+                    log::Host::write(output, log::Level::Info, "x".into());
                 }
             })
             .0
@@ -401,25 +401,25 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_of_a_stream_is_divided_and_a_long_message_is_cut() {
-        let (lines, _) = heard(1 << 20, |voice| {
-            voice.write(LogSource::Stdout, &[b'x'; MAX_LINE + 1]);
-            voice.say(LogLevel::Info, LogSource::Log, &"y".repeat(MAX_LINE + 1));
+    fn long_stream_line_is_split_and_long_message_is_truncated() {
+        let (lines, _) = record(1 << 20, |output| {
+            output.write(LogSource::Stdout, &[b'x'; MAX_LINE + 1]);
+            output.log_message(LogLevel::Info, LogSource::Log, &"y".repeat(MAX_LINE + 1));
         });
         let lengths: Vec<usize> = lines.iter().map(String::len).collect();
         assert_eq!(lengths, [MAX_LINE, MAX_LINE + " [1 bytes cut]".len(), 1]);
     }
 
     #[test]
-    fn a_secret_is_not_heard_wherever_it_is_divided_or_cut() {
-        let (lines, written) = heard(1 << 20, |voice| {
+    fn secret_is_redacted_wherever_output_is_split_or_truncated() {
+        let (lines, written) = record(1 << 20, |output| {
             for byte in format!("a {SECRET}\n").bytes() {
-                voice.write(LogSource::Stdout, &[byte]);
+                output.write(LogSource::Stdout, &[byte]);
             }
-            // Over the end of a line that is divided, and over the end of a message that is cut.
+            // Across the end of a line that is split, and across the end of a message that is truncated.
             let filler = "x".repeat(MAX_LINE - 5);
-            voice.write(LogSource::Stderr, format!("{filler}{SECRET}").as_bytes());
-            voice.say(LogLevel::Info, LogSource::Log, &format!("{filler}{SECRET}"));
+            output.write(LogSource::Stderr, format!("{filler}{SECRET}").as_bytes());
+            output.log_message(LogLevel::Info, LogSource::Log, &format!("{filler}{SECRET}"));
         });
         let text = lines.concat();
         for part in ["hunter2", "hunte", "nter2"] {
@@ -428,23 +428,23 @@ mod tests {
         assert_eq!(lines[0], "a [redacted:token]");
         assert!(written > 2 * MAX_LINE as u64);
 
-        let ear = Arc::new(Ear::default());
-        let mut voice = GuestOutput::new(ear.clone(), 0, &redactor());
+        let observer = Arc::new(Recording::default());
+        let mut output = GuestOutput::new(observer.clone(), 0, &redactor());
         let message = format!("{}{SECRET}", "y".repeat(MAX_PROGRESS_MESSAGE - 5));
-        progress::Host::report(&mut voice, 1, None, Some(message));
-        let reports = ear.0.lock().unwrap().1.clone();
+        progress::Host::report(&mut output, 1, None, Some(message));
+        let reports = observer.0.lock().unwrap().1.clone();
         assert!(!reports[0].message.as_ref().unwrap().contains("hunte"));
     }
 
     #[test]
-    fn the_first_and_the_last_progress_report_are_passed_on() {
-        let ear = Arc::new(Ear::default());
-        let mut voice = GuestOutput::new(ear.clone(), 0, &redactor());
+    fn first_and_last_progress_report_are_passed_on() {
+        let observer = Arc::new(Recording::default());
+        let mut output = GuestOutput::new(observer.clone(), 0, &redactor());
         for done in 0..1_000 {
-            progress::Host::report(&mut voice, done, None, Some("é".repeat(1_000)));
+            progress::Host::report(&mut output, done, None, Some("é".repeat(1_000)));
         }
-        voice.finish();
-        let reports = ear.0.lock().unwrap().1.clone();
+        output.finish();
+        let reports = observer.0.lock().unwrap().1.clone();
         assert_eq!(reports.first().unwrap().done, 0);
         assert_eq!(reports.last().unwrap().done, 999);
         assert!(reports.len() < 1_000, "{}", reports.len());

@@ -1,4 +1,4 @@
-//! `wasi:io/poll` and `wasi:random`, with what they hold for the guest charged before it is allocated.
+//! `wasi:io/poll` and `wasi:random`, which charge their host memory before it is allocated.
 
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable};
 use wasmtime_wasi::p2::DynPollable;
@@ -9,20 +9,20 @@ use wasmtime_wasi_io::bindings::wasi::io::poll;
 use crate::cell::memory::Reservation;
 use crate::cell::state::CellState;
 
-/// Most random bytes of one request. A key has 32.
+/// Maximum number of random bytes per request. A key has 32.
 pub(crate) const MAX_RANDOM: u64 = 1 << 20;
 
-/// Bytes for each pollable in a list: the list itself, the order of the table's entries, and the list of those that are
+/// Bytes for each pollable in a list: the list itself, the order of the table entries, and the list of those that are
 /// ready.
 const POLLED: u64 = 64;
 
-/// Waiting for several things at once.
+/// Host implementation of polling.
 pub(crate) struct PollView<'a> {
     pub(crate) table: &'a mut ResourceTable,
     pub(crate) in_flight: &'a mut Reservation,
 }
 
-/// Random numbers.
+/// Host implementation of random numbers.
 pub(crate) struct RandomView<'a> {
     pub(crate) random: &'a mut WasiRandomCtx,
     pub(crate) in_flight: &'a mut Reservation,

@@ -1,7 +1,7 @@
-//! The processor time of a call, and its turn on the processor.
+//! CPU time of calls, and fair scheduling of long ones.
 //!
-//! A call that has run longer than a tick is *long*. Long calls take turns on all worker threads of the runtime but one,
-//! so that short calls always find a thread, however many long ones there are. A program that wants long calls to use
+//! A call that has run longer than a tick is *long*. Long calls share all worker threads of the runtime but one, so
+//! that short calls always find a thread, however many long ones there are. A program that wants long calls to use
 //! every processor gives its runtime one worker more than there are processors.
 
 use std::panic::AssertUnwindSafe;
@@ -17,13 +17,13 @@ use toolcell_core::ToolError;
 
 use crate::cell::epoch::TICK;
 
-/// Measures the time that a future spends inside of polls.
+/// Measures the time that a future spends in polls.
 #[derive(Debug)]
 pub(crate) struct CpuTimer {
     start: Instant,
     /// Nanoseconds of finished polls.
     spent: AtomicU64,
-    /// When the running poll began, in nanoseconds since `start`, plus one; 0 outside of polls.
+    /// Start of the running poll, in nanoseconds since `start`, plus one; 0 outside of polls.
     since: AtomicU64,
 }
 
@@ -36,12 +36,12 @@ impl CpuTimer {
         }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn wall(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Time inside polls, with the running one.
+    /// Returns the time spent in polls, including the running one.
     pub(crate) fn cpu(&self) -> Duration {
         let running = match self.since.load(Ordering::Relaxed) {
             0 => 0,
@@ -65,47 +65,47 @@ impl CpuTimer {
     }
 }
 
-/// The turns of long calls. Clones share them.
+/// Scheduler of long calls. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct FairScheduler(Arc<Semaphore>);
 
 impl FairScheduler {
-    /// All workers of the runtime that this is called from but one, and at least one.
+    /// Creates a scheduler for all workers of the current runtime but one, and at least one.
     pub(crate) fn of_this_runtime() -> Self {
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
         Self(Arc::new(Semaphore::new(workers.saturating_sub(1).max(1))))
     }
 }
 
-/// A call that is measured, waits for its turn once it is long, and ends in an error where the host panics.
+/// A measured call, which waits for a permit once it is long, and which ends in an error if the host panics.
 pub(crate) struct Scheduled<F> {
     /// `None` after a panic.
     call: Option<Pin<Box<F>>>,
     meter: Arc<CpuTimer>,
-    turns: FairScheduler,
-    /// The place in the queue, made when the call becomes long.
+    scheduler: FairScheduler,
+    /// Position in the queue, created when the call becomes long.
     place: Option<PollSemaphore>,
 }
 
 impl<F> Scheduled<F> {
-    pub(crate) fn new(call: F, meter: Arc<CpuTimer>, turns: FairScheduler) -> Self {
+    pub(crate) fn new(call: F, meter: Arc<CpuTimer>, scheduler: FairScheduler) -> Self {
         Self {
             call: Some(Box::pin(call)),
             meter,
-            turns,
+            scheduler,
             place: None,
         }
     }
 
-    /// Waits for a turn. A short call has none and needs none.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<OwnedSemaphorePermit>> {
+    /// Waits for a permit. A short call needs none.
+    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Option<OwnedSemaphorePermit>> {
         if self.meter.cpu() < TICK {
             return Poll::Ready(None);
         }
-        let turns = &self.turns.0;
+        let scheduler = &self.scheduler.0;
         let place = self
             .place
-            .get_or_insert_with(|| PollSemaphore::new(turns.clone()));
+            .get_or_insert_with(|| PollSemaphore::new(scheduler.clone()));
         place.poll_acquire(cx)
     }
 }
@@ -116,12 +116,12 @@ impl<T, F: Future<Output = Result<T, ToolError>>> Future for Scheduled<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         // Held until the end of this poll.
-        let _turn = ready!(this.poll_turn(cx));
+        let _permit = ready!(this.poll_permit(cx));
         let Some(call) = &mut this.call else {
             return Poll::Ready(Err(panicked()));
         };
         this.meter.enter();
-        // Nothing of the call is used after a panic: its store is dropped here, as after any error.
+        // No part of the call is used after a panic: its store is dropped here, as after any error.
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
         this.meter.leave();
         match polled {
@@ -134,10 +134,10 @@ impl<T, F: Future<Output = Result<T, ToolError>>> Future for Scheduled<F> {
     }
 }
 
-/// The panic itself went to the panic hook, where people look for it; a guest learns nothing of it.
+/// Returns the error of a panicked call. The panic message goes to the panic hook; the guest never sees it.
 fn panicked() -> ToolError {
     ToolError::Crashed {
-        cause: "a function of the host failed unexpectedly".into(),
+        cause: "a host function failed unexpectedly".into(),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_ends_the_call_and_nothing_else() {
+    async fn panic_ends_only_its_own_call() {
         let meter = Arc::new(CpuTimer::start());
         let call = async { if true { panic!("planted") } else { Ok(()) } };
         let result = Scheduled::new(call, meter, FairScheduler::of_this_runtime()).await;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_time_inside_polls_is_processor_time() {
+    async fn only_time_in_polls_is_cpu_time() {
         let meter = Arc::new(CpuTimer::start());
         let inner = meter.clone();
         let call = async {

@@ -1,5 +1,5 @@
 //! Sockets and name look-ups: importable, because the standard libraries of most languages import them, and always
-//! denied. Each attempt is noted in the receipt.
+//! denied. Each attempt is recorded in the receipt.
 
 use wasmtime::component::{HasData, Linker, Resource};
 use wasmtime_wasi::p2::bindings::sockets::network::{self, ErrorCode, IpAddress, IpAddressFamily, Network};
@@ -9,12 +9,12 @@ use wasmtime_wasi::p2::{DynPollable, SocketError, SocketResult};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::state::CellState;
 
-/// Longest host name that is noted, in bytes; DNS names have at most 253.
+/// Maximum length of a recorded host name, in bytes; DNS names have at most 253.
 const MAX_NOTED_NAME: usize = 253;
 
-/// Denies, and notes in the receipt.
+/// Denies operations and records them in the receipt.
 pub(crate) struct Denied<'a> {
-    pub(crate) ledger: &'a ReceiptRecorder,
+    pub(crate) recorder: &'a ReceiptRecorder,
 }
 
 struct HasDenied;
@@ -23,7 +23,7 @@ impl HasData for HasDenied {
     type Data<'a> = Denied<'a>;
 }
 
-/// Replaces the interfaces that make sockets and look up names. The linker must allow shadowing.
+/// Replaces the interfaces that create sockets and look up names. The linker must allow shadowing.
 pub(crate) fn add_to_linker(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
     tcp_create_socket::add_to_linker::<_, HasDenied>(linker, CellState::denied)?;
     udp_create_socket::add_to_linker::<_, HasDenied>(linker, CellState::denied)?;
@@ -41,7 +41,7 @@ fn family(family: IpAddressFamily) -> &'static str {
     }
 }
 
-/// What the other interfaces are built on; the interface itself stays as it was.
+/// The other interfaces depend on this one, which is unchanged.
 impl network::Host for Denied<'_> {
     fn convert_error_code(&mut self, error: SocketError) -> wasmtime::Result<ErrorCode> {
         error.downcast()
@@ -63,7 +63,7 @@ impl network::HostNetwork for Denied<'_> {
 
 impl tcp_create_socket::Host for Denied<'_> {
     fn create_tcp_socket(&mut self, of: IpAddressFamily) -> SocketResult<Resource<tcp::TcpSocket>> {
-        self.ledger
+        self.recorder
             .denial("socket", format!("tcp over {}", family(of)), None);
         refuse()
     }
@@ -71,7 +71,7 @@ impl tcp_create_socket::Host for Denied<'_> {
 
 impl udp_create_socket::Host for Denied<'_> {
     async fn create_udp_socket(&mut self, of: IpAddressFamily) -> SocketResult<Resource<udp::UdpSocket>> {
-        self.ledger
+        self.recorder
             .denial("socket", format!("udp over {}", family(of)), None);
         refuse()
     }
@@ -83,15 +83,14 @@ impl ip_name_lookup::Host for Denied<'_> {
         _network: Resource<Network>,
         name: String,
     ) -> Result<Resource<ip_name_lookup::ResolveAddressStream>, SocketError> {
-        // A copy, because a text that is cut in place keeps all of its memory.
+        // A copy, because a text truncated in place keeps its capacity.
         let name = name[..name.floor_char_boundary(MAX_NOTED_NAME)].to_owned();
-        self.ledger.denial("dns", name, None);
+        self.recorder.denial("dns", name, None);
         refuse()
     }
 }
 
-/// No such stream ever exists, so that a guest can only reach these with a handle it made up, and the engine refuses
-/// that before.
+/// No such stream exists. A guest can only call these with a forged handle, which the engine rejects first.
 impl ip_name_lookup::HostResolveAddressStream for Denied<'_> {
     fn resolve_next_address(
         &mut self,
@@ -104,7 +103,7 @@ impl ip_name_lookup::HostResolveAddressStream for Denied<'_> {
         &mut self,
         _stream: Resource<ip_name_lookup::ResolveAddressStream>,
     ) -> wasmtime::Result<Resource<DynPollable>> {
-        Err(wasmtime::Error::msg("there is no such stream"))
+        Err(wasmtime::Error::msg("the stream does not exist"))
     }
 
     fn drop(&mut self, _stream: Resource<ip_name_lookup::ResolveAddressStream>) -> wasmtime::Result<()> {

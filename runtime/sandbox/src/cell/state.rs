@@ -1,4 +1,4 @@
-//! What one cell holds beside the guest, and what its linker offers.
+//! Host state of one cell, and the imports that its linker provides.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::egress::{CallEgress, Egress, MAX_REQUEST_HEADERS};
 use crate::files::{self, Files, FilesView};
 use crate::keyvalue::{self, Buckets, KeyValueView};
 
-/// The state of one store.
+/// State of one store.
 ///
-/// Every function of the host begins by taking a view of it; that is when the objects in its table are charged.
+/// Every host function begins by taking a view of it, which charges the objects in its table.
 pub(crate) struct CellState {
     table: ResourceTable,
-    /// Takes the place of the table once the objects in it come to more than the call may have: it holds nothing and
-    /// takes nothing, so that whatever the guest asks for next ends the call.
+    /// Replaces the table once its objects exceed the limit of the call: it is empty and accepts nothing, so that the
+    /// next operation of the guest ends the call.
     closed: ResourceTable,
     pub(crate) account: MemoryAccount,
-    /// What the last function of the host gave to the guest. It is in the memory of the host until it is written to that
-    /// of the guest, whose allocator may take its time; nobody tells when, so that it counts until the guest is back.
+    /// Data returned by the last host function. It is in host memory until it is copied to the guest, whose allocator
+    /// may take time; the host is not notified, so that it counts until the guest's next call.
     in_flight: Reservation,
-    /// For the granted variables of the environment.
+    /// Memory of the granted environment variables.
     _environment: Reservation,
     wasi: WasiCtx,
     http: WasiHttpCtx,
@@ -41,35 +41,35 @@ pub(crate) struct CellState {
     files: Files,
     buckets: Buckets,
     pub(crate) limiter: Limiter,
-    pub(crate) ledger: ReceiptRecorder,
-    pub(crate) voice: GuestOutput,
+    pub(crate) recorder: ReceiptRecorder,
+    pub(crate) output: GuestOutput,
 }
 
 impl CellState {
-    /// The state of a new cell: everything that the policy grants, and nothing else.
+    /// Creates the state of a cell: everything that the policy grants, and nothing else.
     pub(crate) fn new(
         policy: &Policy,
         egress: &Arc<Egress>,
         buckets: Option<Arc<dyn KeyValueStore>>,
         account: MemoryAccount,
-        ledger: ReceiptRecorder,
+        recorder: ReceiptRecorder,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
-        let voice = GuestOutput::new(observer, policy.limits.log, egress.redactor());
+        let output = GuestOutput::new(observer, policy.limits.log, egress.redactor());
         let mut wasi = WasiCtx::builder();
         wasi.stdout(GuestStdio {
-            voice: voice.clone(),
+            output: output.clone(),
             source: LogSource::Stdout,
         })
         .stderr(GuestStdio {
-            voice: voice.clone(),
+            output: output.clone(),
             source: LogSource::Stderr,
         })
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
         .max_random_size(MAX_RANDOM);
-        // Once for the cell, and once for the answer to a guest that asks.
+        // Once for the cell, and once for the response to a guest that asks.
         let environment: usize = policy
             .grants
             .env
@@ -82,9 +82,9 @@ impl CellState {
         for (name, value) in &policy.grants.env {
             wasi.env(name, value);
         }
-        let files = Files::open(&policy.grants, &policy.limits, &ledger).map_err(|(grant, error)| {
+        let files = Files::open(&policy.grants, &policy.limits, &recorder).map_err(|(grant, error)| {
             ToolError::Unavailable {
-                message: format!("the directory `{}` cannot be opened: {error}", grant.guest),
+                message: format!("could not open the directory `{}`: {error}", grant.guest),
             }
         })?;
         let mut http = WasiHttpCtx::new();
@@ -100,17 +100,17 @@ impl CellState {
             _environment: environment,
             wasi: wasi.build(),
             http,
-            egress: egress.call(ledger.clone()),
+            egress: egress.call(recorder.clone()),
             files,
-            buckets: Buckets::new(buckets, policy, ledger.clone()),
+            buckets: Buckets::new(buckets, policy, recorder.clone()),
             limiter: Limiter::new(&policy.limits, account.clone()),
             account,
-            ledger,
-            voice,
+            recorder,
+            output,
         })
     }
 
-    /// Charges what the table holds, and says whether the call has memory for it.
+    /// Charges the content of the table, and returns `false` if the call lacks memory for it.
     pub(crate) fn settle(&mut self) -> bool {
         self.in_flight.clear();
         self.account.set_objects(objects::price_of_all(&mut self.table))
@@ -150,7 +150,9 @@ impl CellState {
     }
 
     pub(crate) fn denied(&mut self) -> Denied<'_> {
-        Denied { ledger: &self.ledger }
+        Denied {
+            recorder: &self.recorder,
+        }
     }
 }
 
@@ -175,7 +177,7 @@ impl WasiHttpView for CellState {
     }
 }
 
-/// The linker of every cell: WASI 0.2, `wasi:keyvalue`, and the log and progress of the contract.
+/// Creates the linker of all cells: WASI 0.2, `wasi:keyvalue`, and the log and progress interfaces.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     let mut linker = Linker::new(engine);
     linker.allow_shadowing(true);
@@ -185,9 +187,9 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     poll::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;
-    log::add_to_linker::<_, HasSelf<GuestOutput>>(&mut linker, |state: &mut CellState| &mut state.voice)?;
+    log::add_to_linker::<_, HasSelf<GuestOutput>>(&mut linker, |state: &mut CellState| &mut state.output)?;
     progress::add_to_linker::<_, HasSelf<GuestOutput>>(&mut linker, |state: &mut CellState| {
-        &mut state.voice
+        &mut state.output
     })?;
     Ok(linker)
 }

@@ -1,27 +1,27 @@
-//! Which addresses and names belong to the public internet.
+//! Classification of addresses and names as public or not.
 //!
-//! After the IANA special-purpose registries (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
-//! <https://www.iana.org/assignments/iana-ipv6-special-registry>, <https://www.iana.org/assignments/special-use-domain-names>).
-//! IPv6 is allowed by list: what is not global unicast is not public. Forms that carry an IPv4 address inside (mapped,
-//! translated, NAT64, 6to4, Teredo) are never public, whatever they carry: no public server is reached only by them.
+//! Based on the IANA special-purpose registries (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
+//! <https://www.iana.org/assignments/iana-ipv6-special-registry>,
+//! <https://www.iana.org/assignments/special-use-domain-names>). IPv6 is allow-listed: only global unicast is public.
+//! Forms with an embedded IPv4 address (mapped, translated, NAT64, 6to4, Teredo) are never public, whatever they embed:
+//! no public server is reachable only by them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address leads to.
+/// Reachability class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The public internet.
     Public,
-    /// This machine or a network that is not public; needs a grant that says so.
+    /// This machine or a private network; requires a grant that says so.
     Private,
-    /// A service that hands out credentials to whoever asks from this machine; needs a grant for exactly this host,
-    /// no pattern.
+    /// A service that issues credentials to any local client; requires a grant for exactly this host, not a pattern.
     Metadata,
-    /// Nothing that a request can be sent to.
+    /// Not a valid destination of a request.
     Nowhere,
 }
 
-/// What `ip` leads to.
+/// Classifies `ip`.
 pub(crate) fn reach(ip: IpAddr) -> Reach {
     match ip {
         IpAddr::V4(ip) => reach_v4(ip),
@@ -81,8 +81,8 @@ fn not_public(reach: Reach) -> Reach {
     }
 }
 
-/// Whether a DNS name (lower case, without trailing dot) can belong to the public internet. Names of one label, names
-/// reserved for local use and names that container and cloud platforms give to their own services do not.
+/// Returns `true` if a DNS name (lower case, without trailing dot) can belong to the public internet. Names of a single
+/// label, names reserved for local use and names that container and cloud platforms use for their own services cannot.
 pub(crate) fn is_public_name(name: &str) -> bool {
     const LOCAL: [&str; 22] = [
         "alt",
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_special_range_ends_where_the_registry_says() {
+    fn special_ranges_end_where_the_registry_says() {
         for (first, last, expected) in [
             ("0.0.0.0", "0.255.255.255", Reach::Nowhere),
             ("10.0.0.0", "10.255.255.255", Reach::Private),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_inside_an_ipv6_one_does_not_make_it_public() {
+    fn embedded_ipv4_address_does_not_make_an_ipv6_one_public() {
         for form in ["::ffff:{}", "::ffff:0:{}", "::{}", "64:ff9b::{}", "64:ff9b:1::{}"] {
             for inner in ["127.0.0.1", "169.254.169.254", "8.8.8.8"] {
                 let ip: IpAddr = form.replace("{}", inner).parse().unwrap();

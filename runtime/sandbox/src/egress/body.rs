@@ -1,4 +1,4 @@
-//! The body of a response on its way to the guest: bounded in bytes and in silence.
+//! Response bodies on their way to the guest: limited in bytes and idle time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,9 +13,9 @@ use wasmtime_wasi_http::Error;
 
 use crate::cell::memory::Reservation;
 
-/// A response body that ends with an error after too many bytes or too long a silence. It counts bytes as they come
-/// from the network, without decoding: a guest decompresses in its own memory, under its own limit. It holds one of
-/// the tool's connections, and the memory of the exchange, until it is dropped.
+/// A response body that fails after too many bytes or too long an idle time. It counts bytes as received, without
+/// decoding: a guest decompresses in its own memory, under its own limit. It holds one of the tool's connections, and
+/// the memory of the exchange, until it is dropped.
 pub(crate) struct CheckedBody {
     incoming: Incoming,
     limit: u64,
@@ -28,7 +28,7 @@ pub(crate) struct CheckedBody {
 }
 
 impl CheckedBody {
-    /// `limit` in bytes; `silence` is the longest time between two pieces.
+    /// Creates a body with a `limit` in bytes; `silence` is the maximum time between two pieces.
     pub(crate) fn new(
         incoming: Incoming,
         limit: u64,
@@ -98,7 +98,7 @@ impl Body for CheckedBody {
     }
 }
 
-/// The code of `wasi:http` that says most about a failure of the protocol.
+/// Returns the most specific error code of `wasi:http` for a protocol error.
 pub(crate) fn from_hyper(error: hyper::Error) -> Error {
     if error.is_parse_too_large() {
         Error::HttpResponseHeaderSectionSize(None)

@@ -1,4 +1,4 @@
-//! The HTTP requests of one call: what is allowed to leave, and what is written down about it.
+//! HTTP requests of one call: authorization and recording.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,58 +21,58 @@ use crate::cell::memory::{Refusal, Reservation};
 use crate::cell::objects::REQUEST;
 use crate::cell::receipt::ReceiptRecorder;
 
-/// Connections that one tool holds at the same time, over all its calls; the seventh request waits. Browsers and edge
-/// runtimes have settled on six for one host.
+/// Maximum number of concurrent connections of one tool, over all its calls; the seventh request waits. Browsers and
+/// edge runtimes have settled on six per host.
 const CONNECTIONS: usize = 6;
 
-/// Bytes of all request headers, names and values; also the most that the host holds in one object of headers for a guest,
-/// of which it can have as many as handles. Servers accept from 8 to 32 KiB.
+/// Maximum size of all request headers, names and values, in bytes; also the maximum that the host holds in one headers
+/// object of a guest, which can have as many as handles. Servers accept from 8 to 32 KiB.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 32 << 10;
 
-/// Bytes of a request body that a guest writes at once. Two such pieces wait to be sent, for each request that a guest has.
+/// Maximum size of one write to a request body, in bytes. Two such pieces can be queued for each request of a guest.
 pub(crate) const BODY_CHUNK: usize = 64 << 10;
 
-/// Bytes that each request takes until its call ends: where its answer led to, if that was a redirect.
+/// Bytes that each request takes until its call ends, to record the target of a redirect.
 const REDIRECT: u64 = 16 << 10;
 
-/// Characters of a path that a denial shows.
+/// Maximum number of characters of a path shown in a denial.
 const SHOWN_PATH: usize = 128;
 
-/// What a tool may send, shared by all its calls.
+/// Egress rules of a tool, shared by all its calls.
 #[derive(Debug)]
 pub(crate) struct Egress {
     rules: Rules,
     secrets: BoundSecrets,
     requests_per_call: u32,
     pub(super) body_limit: u64,
-    pub(super) outside: Transport,
+    pub(super) transport: Transport,
     pub(super) timeouts: Timeouts,
     pub(super) connections: Arc<Semaphore>,
 }
 
-/// The hooks of one call, and the only way out of its cell over HTTP.
+/// The HTTP hooks of one call, and the only egress of its cell over HTTP.
 #[derive(Debug)]
 pub(crate) struct CallEgress {
     egress: Arc<Egress>,
-    ledger: ReceiptRecorder,
+    recorder: ReceiptRecorder,
     sent: u32,
     redirects: Arc<Mutex<Redirects>>,
-    /// For what is remembered of each request.
+    /// Memory of the recorded redirects.
     remembered: Reservation,
 }
 
-/// A request that may be sent, if its addresses are in scope.
+/// A request that may be sent if its addresses are in scope.
 pub(super) struct ApprovedRequest {
     pub(super) egress: Arc<Egress>,
-    pub(super) ledger: ReceiptRecorder,
+    pub(super) recorder: ReceiptRecorder,
     pub(super) redirects: Arc<Mutex<Redirects>>,
     pub(super) request: Request<WasiBody>,
     pub(super) target: Target,
     pub(super) scope: Scope,
     pub(super) hop: Hop,
-    /// How the answer is treated where there are secrets.
+    /// Treatment of the response if there are secrets.
     pub(super) treatment: Option<Treatment>,
-    /// For the request and its connection, until the answer was read.
+    /// Memory of the request and its connection, until the response was read.
     pub(super) memory: Reservation,
 }
 
@@ -81,47 +81,47 @@ impl Egress {
         grants: &[HttpGrant],
         limits: &Limits,
         secrets: BoundSecrets,
-        outside: Transport,
+        transport: Transport,
     ) -> Self {
         Self {
             rules: Rules::new(grants),
             secrets,
             requests_per_call: limits.http_requests,
             body_limit: limits.http_body,
-            outside,
+            transport,
             timeouts: Timeouts::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS)),
         }
     }
 
-    /// The same, but for what these deny.
+    /// Returns the egress restricted by these denials.
     #[must_use]
     pub(crate) fn denying(mut self, denials: &[HttpDenial]) -> Self {
         self.rules = self.rules.denying(denials);
         self
     }
 
-    /// What takes secrets out of everything that leaves the cell.
+    /// Returns the redactor for all output of the cell.
     pub(crate) fn redactor(&self) -> &Redactor {
         self.secrets.redactor()
     }
 
-    /// Writes down a request that was refused, with the grant that would allow it.
+    /// Records a denied request, with the grant that would allow it.
     pub(super) fn note_denial(
         &self,
-        ledger: &ReceiptRecorder,
+        recorder: &ReceiptRecorder,
         method: &Method,
         target: &Target,
         private: bool,
     ) {
         let grant = grant_for(method.as_str(), target, private);
-        ledger.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
+        recorder.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
     }
 
-    /// Writes down an answer that did not reach the guest.
+    /// Records a response that was withheld from the guest.
     pub(super) fn note_refusal(
         &self,
-        ledger: &ReceiptRecorder,
+        recorder: &ReceiptRecorder,
         method: &Method,
         target: &Target,
         why: impl std::fmt::Display,
@@ -129,43 +129,43 @@ impl Egress {
         let shown = self.shown(method, target);
         let why = why.to_string();
         let why = self.redactor().text(&why);
-        ledger.denial("http", format!("{shown} (the answer was refused: {why})"), None);
+        recorder.denial("http", format!("{shown} (the response was refused: {why})"), None);
     }
 
-    /// Writes down a request that a denial refused.
-    fn note_denied_by(&self, ledger: &ReceiptRecorder, method: &Method, target: &Target, by: &str) {
-        ledger.refusal("http", self.shown(method, target), by.to_owned());
+    /// Records a request that was refused by a denial.
+    fn note_denied_by(&self, recorder: &ReceiptRecorder, method: &Method, target: &Target, by: &str) {
+        recorder.refusal("http", self.shown(method, target), by.to_owned());
     }
 
-    /// Whether a request may go to an address to which its name leads; a denial of it is written down.
+    /// Returns `true` if a request may be sent to an address to which its name resolves; records a refusal.
     pub(super) fn may_reach(
         &self,
-        ledger: &ReceiptRecorder,
+        recorder: &ReceiptRecorder,
         method: &Method,
         target: &Target,
         ip: IpAddr,
     ) -> bool {
         let denied = self.rules.denied_address(method.as_str(), target, ip);
         if let Some(by) = denied {
-            self.note_denied_by(ledger, method, target, by);
+            self.note_denied_by(recorder, method, target, by);
         }
         denied.is_none()
     }
 
-    /// A request as a person reads it: without its query, which may hold what is nobody's business. Secrets are taken out
-    /// before the path is cut, for half a secret would not be found afterwards.
+    /// Returns a request for display, without its query, which may contain private data. Secrets are redacted before
+    /// the path is truncated, because half a secret would not be found afterwards.
     fn shown(&self, method: &Method, target: &Target) -> String {
         let path = self.redactor().text(&target.path);
         let path: String = path.chars().take(SHOWN_PATH).collect();
         format!("{method} {}://{}{path}", target.scheme, target.authority())
     }
 
-    /// The way out of one call, which writes to `ledger`.
-    pub(crate) fn call(self: &Arc<Self>, ledger: ReceiptRecorder) -> CallEgress {
+    /// Returns the egress of one call, which records to `recorder`.
+    pub(crate) fn call(self: &Arc<Self>, recorder: ReceiptRecorder) -> CallEgress {
         CallEgress {
             egress: self.clone(),
-            remembered: ledger.account().empty(),
-            ledger,
+            remembered: recorder.account().empty(),
+            recorder,
             sent: 0,
             redirects: Arc::default(),
         }
@@ -173,7 +173,7 @@ impl Egress {
 }
 
 impl CallEgress {
-    /// Checks all of a request that can be checked without touching the network.
+    /// Performs all checks of a request that do not need the network.
     fn admit(&mut self, mut request: Request<WasiBody>) -> Result<ApprovedRequest, Error> {
         let mut target = Target::of_request(request.uri()).map_err(|error| {
             tracing::debug!(%error, "request refused");
@@ -189,32 +189,32 @@ impl CallEgress {
         check_headers(request.headers(), request.uri(), &target)?;
         if self.sent >= self.egress.requests_per_call {
             let limit = self.egress.requests_per_call;
-            self.ledger
+            self.recorder
                 .denial("http", format!("more than {limit} requests in one call"), None);
             return Err(Error::HttpRequestDenied);
         }
         self.sent += 1;
         self.remembered.grow(REDIRECT).map_err(no_memory)?;
-        let memory = self.ledger.account().reserve(REQUEST).map_err(no_memory)?;
+        let memory = self.recorder.account().reserve(REQUEST).map_err(no_memory)?;
         let hop = lock(&self.redirects).follow(&target);
         if let Some(by) = self.egress.rules.denied(method.as_str(), &target) {
-            self.egress.note_denied_by(&self.ledger, &method, &target, by);
+            self.egress.note_denied_by(&self.recorder, &method, &target, by);
             return Err(Error::HttpRequestDenied);
         }
         let Some(scope) = self.egress.rules.scope(method.as_str(), &target) else {
-            self.egress.note_denial(&self.ledger, &method, &target, false);
+            self.egress.note_denial(&self.recorder, &method, &target, false);
             return Err(Error::HttpRequestDenied);
         };
         if hop.number > MAX_HOPS {
             let shown = self.egress.shown(&method, &target);
             let shown = format!("{shown} (more than {MAX_HOPS} redirects in a row)");
-            self.ledger.denial("http", shown, None);
+            self.recorder.denial("http", shown, None);
             return Err(Error::LoopDetected);
         }
         if hop.suspicion.downgrade {
             let shown = self.egress.shown(&method, &target);
             let shown = format!("{shown} (a redirect from https to http)");
-            self.ledger.denial("http", shown, None);
+            self.recorder.denial("http", shown, None);
             return Err(Error::HttpRequestDenied);
         }
         let headers = request.headers_mut();
@@ -226,7 +226,7 @@ impl CallEgress {
         }
         Ok(ApprovedRequest {
             egress: self.egress.clone(),
-            ledger: self.ledger.clone(),
+            recorder: self.recorder.clone(),
             redirects: self.redirects.clone(),
             request,
             target,
@@ -272,12 +272,12 @@ impl WasiHttpHooks for CallEgress {
     }
 }
 
-/// The call has no memory left for a request; `wasi:http` has no word for that.
+/// Returns the error for exhausted memory; `wasi:http` has no specific code.
 pub(super) fn no_memory(refusal: Refusal) -> Error {
     Error::InternalError(Some(refusal.to_string()))
 }
 
-/// Refuses headers that two readers of the request could understand differently, and too many of them.
+/// Rejects ambiguous headers, and too many of them.
 fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Result<(), Error> {
     const HOP_BY_HOP: [HeaderName; 5] = [
         header::CONNECTION,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_one_number_of_digits() {
+    fn length_is_one_number_of_digits() {
         let checked = |lengths: &[&str]| {
             let headers: Vec<_> = lengths
                 .iter()
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_names_the_host_of_the_url() {
+    fn host_header_names_the_host_of_the_url() {
         for (url, host, is_ok) in [
             ("https://EXAMPLE.com/", "example.COM", true),
             ("https://EXAMPLE.com/", "example.com", true),

@@ -1,4 +1,4 @@
-//! One request and its response on a connection of their own: look-up, check, connect, send.
+//! One request and its response on its own connection: look-up, check, connect, send.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,17 +26,17 @@ use super::secrets::Treatment;
 use super::target::{Host, Scheme, Target};
 use crate::cell::objects::CONNECTION;
 
-/// Addresses of one name that are tried. Names with more are load balancers, where any will do.
+/// Maximum number of addresses tried for a name. Names with more are load balancers, where any will do.
 const MAX_ADDRESSES: usize = 8;
 
-/// Headers of a response. Ordinary pages send some 30.
+/// Maximum number of response headers. Ordinary pages send about 30.
 const MAX_RESPONSE_HEADERS: usize = 256;
 
-/// How long the parts of an exchange may take. A guest may ask for less, never for more; the deadline of the call
-/// stands above all of them.
+/// Timeouts of the phases of an exchange. A guest may request shorter ones; the deadline of the call overrides all of
+/// them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
-    /// From the wait for a free connection to the end of the TLS handshake.
+    /// From waiting for a free connection to the end of the TLS handshake.
     pub(crate) connect: Duration,
     /// From the first byte sent to the end of the response headers.
     pub(crate) first_byte: Duration,
@@ -65,20 +65,20 @@ impl Timeouts {
     }
 }
 
-/// What drives a connection while the guest reads the body.
+/// Future that drives a connection while the guest reads the body.
 pub(super) type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// Sends a request that the policy has admitted.
+/// Sends an approved request.
 pub(super) async fn send(
     admitted: ApprovedRequest,
     options: RequestOptions,
 ) -> Result<(Response<WasiBody>, Driver), Error> {
     let ApprovedRequest {
         egress,
-        ledger,
+        recorder,
         redirects,
         request,
         target,
@@ -96,28 +96,28 @@ pub(super) async fn send(
         .map_err(|_| Error::ConnectionLimitReached)?
         .map_err(|_| Error::ConnectionLimitReached)?;
     memory.grow(CONNECTION).map_err(no_memory)?;
-    let found = timeout_at(connected_by, addresses(&egress.outside, &target))
+    let found = timeout_at(connected_by, addresses(&egress.transport, &target))
         .await
         .map_err(|_| Error::DnsTimeout)??;
     let in_scope: Vec<SocketAddr> = found.into_iter().filter(|a| scope.permits(a.ip())).collect();
     let has_none = in_scope.is_empty();
     let allowed: Vec<SocketAddr> = in_scope
         .into_iter()
-        .filter(|a| egress.may_reach(&ledger, &method, &target, a.ip()))
+        .filter(|a| egress.may_reach(&recorder, &method, &target, a.ip()))
         .take(MAX_ADDRESSES)
         .collect();
     if has_none {
-        egress.note_denial(&ledger, &method, &target, true);
+        egress.note_denial(&recorder, &method, &target, true);
     }
     if allowed.is_empty() {
         return Err(Error::DestinationIpProhibited);
     }
-    ledger.host(target.host_and_port());
-    let stream = connect(&egress.outside, &allowed, connected_by).await?;
+    recorder.host(target.host_and_port());
+    let stream = connect(&egress.transport, &allowed, connected_by).await?;
     let stream: Box<dyn Duplex> = match target.scheme {
         Scheme::Http => Box::new(stream),
         Scheme::Https => {
-            let config = egress.outside.tls().await.map_err(|e| from_rustls(&e))?;
+            let config = egress.transport.tls().await.map_err(|e| from_rustls(&e))?;
             let connector = tokio_rustls::TlsConnector::from(config);
             let handshake = connector.connect(server_name(&target.host)?, stream);
             let stream = timeout_at(connected_by, handshake)
@@ -136,7 +136,7 @@ pub(super) async fn send(
     let checked = match response::settle(&method, &target, &mut response, treatment) {
         Ok(checked) => checked,
         Err(why) => {
-            egress.note_refusal(&ledger, &method, &target, &why);
+            egress.note_refusal(&recorder, &method, &target, &why);
             return Err(match why {
                 Refusal::Redirect(_) => {
                     lock(&redirects).note_unknown(&target, hop);
@@ -170,29 +170,33 @@ pub(super) async fn send(
     Ok((response, driver))
 }
 
-/// The addresses of the host; a name is looked up once, and what is checked is what is connected to.
-async fn addresses(outside: &Transport, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+/// Returns the addresses of the host; a name is resolved once, and the checked addresses are the ones connected to.
+async fn addresses(transport: &Transport, target: &Target) -> Result<Vec<SocketAddr>, Error> {
     let name = match &target.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, target.port)]),
         Host::Name(name) => name,
     };
-    let found = outside.network.lookup(name, target.port).await.map_err(|error| {
-        tracing::debug!(%error, name, "look-up failed");
-        Error::DnsError {
-            rcode: Some("address not available".into()),
-            info_code: None,
-        }
-    })?;
+    let found = transport
+        .network
+        .lookup(name, target.port)
+        .await
+        .map_err(|error| {
+            tracing::debug!(%error, name, "look-up failed");
+            Error::DnsError {
+                rcode: Some("address not available".into()),
+                info_code: None,
+            }
+        })?;
     if found.is_empty() {
         return Err(Error::DestinationNotFound);
     }
     Ok(found)
 }
 
-/// Connects to the first address that answers. Each gets an equal part of the time that is left, so that one which
-/// swallows packets does not hide the next.
+/// Connects to the first address that answers. Each gets an equal share of the remaining time, so that an unresponsive
+/// address does not block the next.
 async fn connect(
-    outside: &Transport,
+    transport: &Transport,
     addresses: &[SocketAddr],
     connected_by: Instant,
 ) -> Result<tokio::net::TcpStream, Error> {
@@ -200,7 +204,7 @@ async fn connect(
     for (tried, address) in addresses.iter().enumerate() {
         let left = connected_by.saturating_duration_since(Instant::now());
         let to_try = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-        match timeout(left / to_try, outside.network.connect(*address)).await {
+        match timeout(left / to_try, transport.network.connect(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => last = from_connect(&error),
             Err(_) => last = Error::ConnectionTimeout,
@@ -249,7 +253,7 @@ fn from_rustls(error: &rustls::Error) -> Error {
     }
 }
 
-/// Writes the request line and the `Host` header from the canonical target.
+/// Sets the request line and the `Host` header from the canonical target.
 fn prepare(mut request: Request<WasiBody>, target: &Target) -> Result<Request<WasiBody>, Error> {
     *request.uri_mut() = Uri::try_from(target.path_and_query()).map_err(|_| Error::HttpRequestUriInvalid)?;
     let host = HeaderValue::try_from(target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
@@ -257,7 +261,7 @@ fn prepare(mut request: Request<WasiBody>, target: &Target) -> Result<Request<Wa
     Ok(request)
 }
 
-/// Sends the request and drives the connection until the headers of the response are there.
+/// Sends the request and drives the connection until the response headers are available.
 async fn exchange(
     stream: Box<dyn Duplex>,
     request: Request<WasiBody>,
@@ -281,7 +285,8 @@ async fn exchange(
             Poll::Pending => Poll::Pending,
             Poll::Ready(end) => {
                 connection = None;
-                // A connection that has ended has answered the request, with a response or with the better error.
+                // A connection that has ended has completed the request, with a response or with the more specific
+                // error.
                 match (response.as_mut().poll(cx), end) {
                     (Poll::Pending, Err(error)) => Poll::Ready(Err(error)),
                     (answer, _) => answer,
@@ -332,10 +337,10 @@ mod tests {
     async fn each_address_gets_an_equal_part_of_the_time() {
         let begun = Instant::now();
         let network = Arc::new(Silent(Mutex::default(), Some(begun)));
-        let outside = Transport::new(network.clone(), &[]);
+        let transport = Transport::new(network.clone(), &[]);
         let address = |port| SocketAddr::from(([192, 0, 2, 1], port));
         let addresses = [address(80), address(81), address(1)];
-        let error = connect(&outside, &addresses, begun + Duration::from_secs(9)).await;
+        let error = connect(&transport, &addresses, begun + Duration::from_secs(9)).await;
         assert!(matches!(error, Err(Error::ConnectionRefused)));
         let tried: Vec<_> = network
             .0

@@ -1,21 +1,21 @@
-//! HTTP requests of guests: one way out for all of them.
+//! HTTP egress of guests.
 //!
-//! A guest uses standard `wasi:http`, through any client of its language. Every request ends in
-//! `CallEgress`, which decides in this order:
+//! A guest uses standard `wasi:http`, through any client of its language. Every request is handled by `CallEgress`, in
+//! this order:
 //!
-//! 1. The request has one reading: its URL in canonical form (`target`), no user name, no second host, no headers
-//!    that change the framing, no more than 8 KiB of URL and 32 KiB of headers.
-//! 2. A grant allows method, scheme, host, port and path (`rules`); otherwise nothing is looked up.
-//! 3. It is no sixth redirect in a row and does not lead from `https` to `http` (`redirect`).
-//! 4. Secrets that are bound to its origin, method and path are added (`secrets`).
-//! 5. The name is looked up once; addresses that are not public are taken out unless the grant says `private`
-//!    (`address`), and one of the others is connected to (`exchange`). Proxies from the environment are not used.
-//! 6. TLS verifies the certificate for the name in the URL; nothing turns that off (`network`).
-//! 7. The response is bounded in headers, bytes and silence (`body`); a redirect gets its one spelling, what the bindings
-//!    of secrets hold back stays here (`response`), and what is echoed of a secret is masked (`mask`), also where it is
-//!    compressed and does not say so (`packed`).
+//! 1. The request is unambiguous: its URL in canonical form (`target`), no user name, a single host, no headers that
+//! change the framing, at most 8 KiB of URL and 32 KiB of headers.
+//! 2. A grant allows method, scheme, host, port and path (`rules`); otherwise no name is resolved.
+//! 3. It is not the sixth redirect in a row and not a redirect from `https` to `http` (`redirect`).
+//! 4. Secrets bound to its origin, method and path are added (`secrets`).
+//! 5. The name is resolved once; addresses that are not public are removed unless the grant says `private` (`address`),
+//! and one of the others is connected to (`exchange`). Proxies from the environment are not used.
+//! 6. TLS verifies the certificate for the name in the URL; this cannot be disabled (`network`).
+//! 7. The response is limited in headers, bytes and idle time (`body`); a redirect is rewritten to one canonical form,
+//! content restricted by secret bindings is withheld (`response`), and echoed secrets are redacted (`redact_body`),
+//! also in undeclared compression (`packed`).
 //!
-//! Each request has a connection of its own, so that no call sees the state that another has left on one.
+//! Each request has its own connection, so that no call sees connection state of another.
 
 mod address;
 mod body;

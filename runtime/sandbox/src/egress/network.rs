@@ -1,4 +1,4 @@
-//! The seam to the outside: look-up, connection, TLS.
+//! Network access: name resolution, connections, TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use toolcell_core::BoxFuture;
 
-/// How requests of guests reach the network. The policy is applied above it: only names that a grant allows are
-/// looked up, and only addresses that were checked are connected to.
+/// Network used by requests of guests. The policy is applied above it: only granted names are resolved, and only
+/// checked addresses are connected to.
 pub trait Network: Send + Sync {
-    /// The addresses of a DNS name, each with `port`.
+    /// Resolves a DNS name to addresses with `port`.
     fn lookup<'a>(&'a self, name: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
 
-    /// A connection to exactly this address.
+    /// Connects to exactly this address.
     fn connect(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<TcpStream>>;
 }
 
-/// The network of the host: its resolver and its routes. Proxies that the environment names are not used.
+/// The network of the host: its resolver and its routes. Proxies of the environment are not used.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostNetwork;
 
@@ -38,7 +38,7 @@ impl Network for HostNetwork {
     }
 }
 
-/// A network and the certificates that it is trusted by; one for all tools of a sandbox.
+/// A network and its trusted root certificates, shared by all tools of a sandbox.
 #[derive(Clone)]
 pub(crate) struct Transport {
     pub(crate) network: Arc<dyn Network>,
@@ -47,12 +47,13 @@ pub(crate) struct Transport {
 
 struct Tls {
     extra_roots: Vec<CertificateDer<'static>>,
-    /// Made on the first request over TLS: reading the certificates of the system takes milliseconds.
+    /// Created by the first TLS request: reading the certificates of the system takes milliseconds.
     config: OnceLock<Arc<ClientConfig>>,
 }
 
 impl Transport {
-    /// `extra_roots` are certificates in DER; they are trusted beside Mozilla's root certificates and those of the system.
+    /// Creates a transport. `extra_roots` are DER certificates trusted beside Mozilla's root certificates and those of
+    /// the system.
     pub(crate) fn new(network: Arc<dyn Network>, extra_roots: &[Vec<u8>]) -> Self {
         let extra_roots = extra_roots.iter().cloned().map(CertificateDer::from).collect();
         let tls = Arc::new(Tls {
@@ -62,11 +63,11 @@ impl Transport {
         Self { network, tls }
     }
 
-    /// The TLS settings: TLS 1.2 and 1.3, certificates always verified.
+    /// Returns the TLS settings: TLS 1.2 and 1.3, certificates always verified.
     ///
     /// # Errors
     ///
-    /// When the provider of cryptography does not know the protocol versions, which ring does.
+    /// If the cryptography provider does not support the protocol versions; ring does.
     pub(crate) async fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
         if let Some(config) = self.tls.config.get() {
             return Ok(config.clone());
@@ -92,7 +93,7 @@ fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<ClientCo
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
-        tracing::debug!(%error, "a root certificate of the system was not read");
+        tracing::debug!(%error, "ignoring an unreadable root certificate of the system");
     }
     roots.add_parsable_certificates(system.certs);
     roots.add_parsable_certificates(extra_roots.iter().cloned());
@@ -101,7 +102,7 @@ fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<ClientCo
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    // A session that is resumed carries something from one call to the next, across tools.
+    // Session resumption would carry state from one call to the next, across tools.
     config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

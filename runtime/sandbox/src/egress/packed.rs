@@ -1,8 +1,8 @@
-//! Compressed bodies that do not say so, searched for secrets on their way to the guest.
+//! Search for secrets in undeclared compressed bodies.
 //!
-//! A server that was asked for no coding may have stored its answer compressed: an export, a log, a backup. What is gzip or
-//! zlib by its first bytes is decompressed beside the guest's copy, and a piece of the body is passed on only when no
-//! secret can be in it. Zstandard is refused. Archives, pictures and documents are not looked into.
+//! A server that was asked for an identity encoding may have stored compressed data: an export, a log, a backup. Data
+//! that begins like gzip or zlib is decompressed beside the guest's copy, and a piece of the body is passed on only
+//! when no secret can be in it. Zstandard is refused. Archives, pictures and documents are not decoded.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -12,26 +12,27 @@ use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use toolcell_core::Redactor;
 use toolcell_core::redact::{Redaction, Replacement};
 
-/// Bytes of a body that show what it is.
+/// Bytes of a body that identify its format.
 const MAGIC: usize = 4;
 
-/// Bytes of decompressed data for each byte of the body, beyond which a body is not searched any further but refused:
-/// searching is work of the host. Text compresses to a tenth, logs to a fiftieth.
+/// Maximum ratio of decompressed data to the body; a body beyond it is refused, because searching is work of the host.
+/// Text compresses to a tenth, logs to a fiftieth.
 const MAX_RATIO: u64 = 100;
 
-/// Bytes of decompressed data that a body may have whatever its own size.
+/// Bytes of decompressed data that are allowed for a body of any size.
 const FREE: u64 = 1 << 20;
 
-/// Bytes that a compressed body gives at least before it breaks. Text can begin like one: `x^2`.
+/// Minimum decompressed size of a body with invalid data to be considered compressed. Text can begin with the same
+/// bytes: `x^2`.
 const MIN_DECOMPRESSED: u64 = 64;
 
-/// Bytes that are searched before the guest gets its turn.
+/// Bytes that are searched before yielding to the guest.
 const PIECE: usize = 16 << 10;
 
-/// Why a body is not passed on.
+/// Reason why a body is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// There is a secret in it.
+    /// It contains a secret.
     Found,
     /// It cannot be searched.
     Unsearchable,
@@ -41,22 +42,22 @@ pub(crate) enum Refused {
 pub(crate) struct Packed {
     redactor: Redactor,
     kind: Kind,
-    /// What waits until it is known that no secret is in it, each with how much was decompressed with it.
+    /// Pieces withheld until they are known to contain no secret, each with its decompressed size.
     waiting: VecDeque<(Bytes, u64)>,
-    /// What came and was not looked at yet.
+    /// Received pieces that have not been searched.
     unread: VecDeque<Bytes>,
     read: u64,
 }
 
 enum Kind {
-    /// The first bytes, as far as they came.
+    /// The first bytes received.
     Unknown(Vec<u8>),
     Plain,
     Gzip(MultiGzDecoder<Search>),
     Zlib(ZlibDecoder<Search>),
 }
 
-/// Where decompressed data goes: nowhere, but it is searched.
+/// Sink of decompressed data, which is only searched.
 struct Search {
     stream: Redaction,
     searched: u64,
@@ -74,14 +75,14 @@ impl Packed {
         }
     }
 
-    /// Takes the next piece of the body.
+    /// Adds the next piece of the body.
     pub(crate) fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.unread.push_back(piece);
         }
     }
 
-    /// The next piece that may be passed on; `None` when more must come first.
+    /// Returns the next piece that may be passed on; `None` if more data is needed.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Refused> {
         loop {
             if let Some(ready) = self.ready() {
@@ -97,14 +98,14 @@ impl Packed {
         }
     }
 
-    /// The body has ended: gives what waits.
+    /// Ends the body and returns the withheld pieces.
     pub(crate) fn finish(&mut self) -> Result<Option<Bytes>, Refused> {
         let search = match &mut self.kind {
             Kind::Unknown(_) | Kind::Plain => None,
             Kind::Gzip(decoder) => Some((decoder.try_finish(), decoder.get_mut())),
             Kind::Zlib(decoder) => Some((decoder.try_finish(), decoder.get_mut())),
         };
-        // What gave next to nothing only looked as if it were compressed.
+        // Data that decompressed to almost nothing was not compressed.
         if let Some((ended, search)) = search
             && !(ended.is_err() && search.is_false_alarm())
         {
@@ -137,7 +138,7 @@ impl Packed {
             if let Kind::Unknown(known) = &mut self.kind {
                 *known = first;
             }
-            // What came before was too short to say.
+            // The data so far was too short to decide.
             for (earlier, _) in std::mem::take(&mut self.waiting) {
                 self.search(earlier)?;
             }
@@ -164,7 +165,7 @@ impl Packed {
             }
         };
         if written.is_err() && search.is_false_alarm() {
-            // It only looked as if it were compressed.
+            // The data was not compressed.
             self.kind = Kind::Plain;
             self.waiting.push_back((piece, 0));
             return Ok(());
@@ -176,7 +177,7 @@ impl Packed {
     }
 }
 
-/// What a body is by its first bytes.
+/// Determines the format of a body from its first bytes.
 fn kind(first: &[u8], redactor: &Redactor) -> Result<Kind, Refused> {
     let search = || Search {
         stream: redactor.stream(Replacement::SameLength),
@@ -186,7 +187,7 @@ fn kind(first: &[u8], redactor: &Redactor) -> Result<Kind, Refused> {
     match first {
         // RFC 1952.
         [0x1f, 0x8b, ..] => Ok(Kind::Gzip(MultiGzDecoder::new(search()))),
-        // RFC 1950: deflate, with a window of at most 32 KiB, and a number that 31 divides.
+        // RFC 1950: deflate, with a window of at most 32 KiB, and a header divisible by 31.
         [method, flags, ..]
             if method & 0x0f == 8
                 && method >> 4 <= 7
@@ -201,7 +202,7 @@ fn kind(first: &[u8], redactor: &Redactor) -> Result<Kind, Refused> {
     }
 }
 
-/// Whether more bytes could make one of the known kinds of it.
+/// Returns `true` if further bytes could complete the signature of a known format.
 fn is_beginning(first: &[u8]) -> bool {
     first.len() < 2 || [0x28, 0xb5, 0x2f, 0xfd].starts_with(first)
 }
@@ -214,12 +215,12 @@ impl Search {
         written.map_err(|_| Refused::Unsearchable)
     }
 
-    /// Whether data that is broken here was never compressed.
+    /// Returns `true` if data that is invalid here was never compressed.
     fn is_false_alarm(&self) -> bool {
         self.searched < MIN_DECOMPRESSED && !self.stream.has_found()
     }
 
-    /// How many bytes certainly hold no part of a secret.
+    /// Returns the number of bytes that certainly contain no part of a secret.
     fn decided(&self) -> u64 {
         self.searched - u64::try_from(self.stream.held()).unwrap_or(u64::MAX)
     }
@@ -263,7 +264,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What a guest gets of a body, and how it ends.
+    /// Returns the part of a body that reaches a guest, and how it ends.
     fn passed(body: &[u8], pieces: usize) -> (Vec<u8>, Result<(), Refused>) {
         let mut packed = Packed::new(Redactor::new([("t", SECRET)]));
         let mut out = Vec::new();
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Text that hardly compresses.
+    /// Poorly compressible text.
     fn noise(length: u32) -> Vec<u8> {
         (0..length)
             .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_secret_is_passed_on_byte_for_byte() {
+    fn body_without_a_secret_is_passed_on_byte_for_byte() {
         for body in [
             gzip(&noise(20_000)),
             zlib(&noise(20_000)),
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_secret_is_not_passed_on_nor_a_part_of_it() {
+    fn no_part_of_a_compressed_secret_is_passed_on() {
         let text = [noise(5_000).as_slice(), SECRET.as_bytes(), &noise(5_000)].concat();
         for pack in [gzip, zlib] {
             for text in [SECRET.as_bytes(), &text] {
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_cannot_be_searched_is_refused() {
+    fn unsearchable_body_is_refused() {
         let mut broken = gzip(&noise(5_000));
         broken[1_000] ^= 0xff;
         let cut = gzip(&noise(5_000))[..10_000].to_vec();
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_searched_up_to_a_ratio_and_refused_beyond() {
+    fn body_beyond_maximum_ratio_is_refused() {
         let free = usize::try_from(FREE).unwrap();
         assert_eq!(passed(&gzip(&vec![b'x'; free]), 1_000).1, Ok(()));
         // Zeros compress a thousandfold.

@@ -1,16 +1,17 @@
-//! Prefixes of URL paths, matched by whole segments in every reading that a server may have of a path.
+//! Prefixes of URL paths, matched by whole segments under every interpretation of a path by servers.
 
-/// A prefix of whole path segments, such as `/api/v1`; the empty one covers every path.
+/// A prefix of whole path segments, such as `/api/v1`; the empty one matches every path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PathPrefix(String);
 
 impl PathPrefix {
-    /// A final `/` adds nothing: `/api/` covers what `/api` covers.
+    /// A trailing `/` is ignored: `/api/` covers the same paths as `/api`.
     pub(crate) fn new(path: &str) -> Self {
         Self(path.trim_end_matches('/').to_owned())
     }
 
-    /// Whether the path of a canonical target is the prefix or lies below it, and leads upwards in no reading.
+    /// Returns `true` if the path of a canonical target is the prefix or below it, and contains no upward step under
+    /// any interpretation.
     pub(crate) fn covers(&self, path: &str) -> bool {
         if self.0.is_empty() {
             return true;
@@ -22,9 +23,9 @@ impl PathPrefix {
     }
 }
 
-/// Whether a server could read the path as leading upwards: after decoding as often as there is something to decode,
-/// with `\` for `/`, and without path parameters (`..;x`). The canonical form has already resolved what every server
-/// reads as a dot segment; this finds what only some do, such as `..%2f` and `%252e%252e`.
+/// Returns `true` if a server could interpret the path as an upward step: after repeated decoding, with `\` for `/`,
+/// and without path parameters (`..;x`). The canonical form has already resolved what every server treats as a dot
+/// segment; this detects what only some do, such as `..%2f` and `%252e%252e`.
 pub(crate) fn climbs(path: &str) -> bool {
     let mut path = path.as_bytes().to_vec();
     loop {
@@ -42,8 +43,7 @@ pub(crate) fn climbs(path: &str) -> bool {
     }
 }
 
-/// A text without percent-encoding, decoded as often as there is something to decode: all spellings that clients and
-/// servers treat as one become one.
+/// Decodes percent-encoding repeatedly, so that all spellings that clients and servers treat as equal become equal.
 pub(crate) fn decoded(text: &str) -> Vec<u8> {
     let mut text = text.as_bytes().to_vec();
     while let Some(shorter) = decode_once(&text) {
@@ -52,8 +52,8 @@ pub(crate) fn decoded(text: &str) -> Vec<u8> {
     text
 }
 
-/// A path in the form in which two that some server could take for one are equal: decoded as often as there is something
-/// to decode, `\` as `/`, in lower case, without path parameters, empty segments, and dots or spaces at the end of one.
+/// Folds a path so that paths that some server could treat as equal become equal: decoded repeatedly, `\` as `/`, in
+/// lower case, without path parameters, empty segments, and trailing dots or spaces of segments.
 pub(crate) fn folded(path: &str) -> String {
     let text = String::from_utf8_lossy(&decoded(path)).to_lowercase();
     text.split(['/', '\\'])
@@ -63,7 +63,8 @@ pub(crate) fn folded(path: &str) -> String {
         .fold(String::new(), |path, segment| path + "/" + segment)
 }
 
-/// One round of percent-decoding; `None` if there is nothing to decode. Each round shortens, so rounds end.
+/// Performs one round of percent-decoding; `None` if there is nothing to decode. Each round shortens the text, so the
+/// rounds end.
 fn decode_once(path: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encodings_of_one_text_decode_to_one() {
+    fn encodings_of_one_text_decode_to_the_same() {
         for (written, read) in [
             ("/a%7Eb", "/a~b"),
             ("/a%257eb", "/a~b"),
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_prefix_covers_every_path() {
+    fn empty_prefix_covers_every_path() {
         for prefix in ["", "/"] {
             assert!(PathPrefix::new(prefix).covers("/any/..%2f"), "{prefix}");
         }

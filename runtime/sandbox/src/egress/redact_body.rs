@@ -1,6 +1,6 @@
-//! What a server echoes of a secret, masked before the guest reads it.
+//! Redaction of echoed secrets in response bodies.
 //!
-//! A mask has as many bytes as what it covers, so that the lengths that the server announces stay true.
+//! A replacement has as many bytes as the secret, so that the lengths announced by the server stay valid.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,17 +19,17 @@ pub(crate) struct MaskedBody {
     inner: WasiBody,
     redactor: Redactor,
     stream: Redaction,
-    /// Looks into what is compressed.
+    /// Searches compressed data.
     packed: Option<Packed>,
-    /// Trailers that wait for the last data.
+    /// Trailers, held until the last data.
     trailers: Option<HeaderMap>,
-    /// No more data comes from the server.
+    /// True if the server has sent all data.
     at_end: bool,
     ended: bool,
 }
 
 impl MaskedBody {
-    /// A body that is compressed and does not say so is searched as well if it `must_be_searchable`.
+    /// Creates a redacted body. If it `must_be_searchable`, undeclared compressed data is searched as well.
     pub(crate) fn new(inner: WasiBody, redactor: Redactor, must_be_searchable: bool) -> Self {
         Self {
             stream: redactor.stream(Replacement::SameLength),
@@ -42,7 +42,7 @@ impl MaskedBody {
         }
     }
 
-    /// The next piece of what came, if it may be passed on.
+    /// Returns the next received piece that may be passed on.
     fn searched(&mut self) -> Result<Option<Bytes>, Error> {
         let Some(packed) = &mut self.packed else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl MaskedBody {
         };
         piece.map_err(|refused| {
             let shown = match refused {
-                Refused::Found => "compressed, with a secret in it",
+                Refused::Found => "compressed data with a secret",
                 Refused::Unsearchable => "compressed",
             };
             Error::HttpResponseContentCoding(Some(shown.into()))
@@ -65,7 +65,7 @@ impl MaskedBody {
         (!masked.is_empty()).then(|| Frame::data(masked.into()))
     }
 
-    /// What is left when all data came: the last data, then the trailers.
+    /// Returns the remainder after all data was received: the last data, then the trailers.
     fn rest(&mut self) -> Option<Frame<Bytes>> {
         let rest = self.stream.finish();
         if !rest.is_empty() {
@@ -135,7 +135,7 @@ impl Body for MaskedBody {
     }
 }
 
-/// Masks secrets in the values of headers; a header that has one in its name is taken out.
+/// Redacts secrets in the values of headers; removes a header with a secret in its name.
 pub(crate) fn mask_headers(headers: &mut HeaderMap, redactor: &Redactor) {
     let names = headers
         .keys()
@@ -153,13 +153,13 @@ pub(crate) fn mask_headers(headers: &mut HeaderMap, redactor: &Redactor) {
     }
 }
 
-/// Refuses an answer in which an echo could not be seen.
+/// Rejects a response in which an echo could not be found.
 pub(crate) fn check_content_coding(headers: &HeaderMap) -> Result<(), Error> {
     check(headers.get_all(CONTENT_ENCODING), b"identity")
 }
 
-/// Refuses an answer whose body would reach the guest in a transfer coding. None was asked for (RFC 9112, section 6.1),
-/// and what a guest would make of one the host cannot see.
+/// Rejects a response whose body would reach the guest with a transfer coding. None was requested (RFC 9112, section
+/// 6.1), and the host cannot know how a guest would decode one.
 pub(crate) fn check_transfer_coding(headers: &HeaderMap) -> Result<(), Error> {
     check(headers.get_all(TRANSFER_ENCODING), b"chunked")
 }

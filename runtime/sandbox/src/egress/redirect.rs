@@ -1,16 +1,16 @@
-//! Redirects: the one reading of a `Location`, and the requests that follow one.
+//! Redirects: canonical `Location` headers, and detection of the requests that follow them.
 //!
-//! A guest follows a redirect by a request of its own, which is checked like any other. What a single request cannot
-//! show is that a server asked for it: such a request must carry no credentials to another origin and must not fall
-//! back from `https` to `http`. Two things make the request of the guest known as a hop:
+//! A guest follows a redirect by a new request, which is checked like any other. A single request does not show that a
+//! server asked for it, though: such a request must carry no credentials to another origin and must not fall back from
+//! `https` to `http`. Two mechanisms identify the request of a guest as a hop:
 //!
-//! - **One reading** ([`settle`]). Clients disagree about white space, bytes beyond ASCII, backslashes, several headers
-//!   and relative references. So the host reads the header once, as the WHATWG URL standard does, and the guest gets the
-//!   absolute URL that came out of it. An answer whose header cannot be read that way is refused. A `Refresh` header,
-//!   which some clients follow too, is read the same way and taken out.
-//! - **Any spelling** ([`Redirects`]). A request is the hop whatever its percent-encoding. Where a redirect leads to
-//!   another origin, the first request to that origin counts as the hop even if it is for another URL, and a request for
-//!   the very target counts as one for the rest of the call, so that a client that tries again gains nothing.
+//! - **Canonical form** ([`settle`]). Clients differ in handling white space, non-ASCII bytes, backslashes, multiple
+//!   headers and relative references. The host therefore parses the header once, according to the WHATWG URL standard,
+//!   and the guest receives the resulting absolute URL. A response with an invalid header is refused. A `Refresh`
+//!   header, which some clients follow too, is parsed the same way and removed.
+//! - **Any spelling** ([`Redirects`]). A request is the hop whatever its percent-encoding. If a redirect leads to
+//!   another origin, the first request to that origin counts as the hop even for another URL, and a request for the
+//!   exact target counts as one for the rest of the call, so that retrying does not help.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -21,72 +21,72 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, LOCATION, PROX
 use super::path::decoded;
 use super::target::{Host, InvalidTarget, Scheme, Target};
 
-/// Hops in one chain; browsers allow 20, most libraries 10, and honest chains have two or three. A chain that wants
-/// one more is refused.
+/// Maximum number of hops in one chain; browsers allow 20, most libraries 10, and ordinary chains have two or three. A
+/// further hop is refused.
 pub(crate) const MAX_HOPS: u32 = 5;
 
-/// The redirects that a call has seen. It grows by a few bytes with each response, of which a call has a limited number.
+/// Redirects received by a call. It grows by a few bytes with each response, of which a call has a limited number.
 #[derive(Debug, Default)]
 pub(crate) struct Redirects {
-    /// Makes keys that no server can choose.
+    /// Creates keys that no server can predict.
     keys: RandomState,
-    /// By target, which hop of its chain the next request for it is.
+    /// By target, the number of the next request for it in its chain.
     announced: HashMap<u64, u32>,
-    /// By target, what a request for it must not do for the rest of the call.
+    /// By target, restrictions on requests for it for the rest of the call.
     suspect: HashMap<u64, Suspicion>,
-    /// Suspect redirects that no request has followed yet.
+    /// Suspicious redirects that no request has followed so far.
     pending: Vec<Pending>,
 }
 
-/// A request that follows a redirect, or none.
+/// Position of a request in a redirect chain, or none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// Redirects in the chain up to this request; 0 for a request of its own.
+    /// Number of redirects in the chain up to this request; 0 for an independent request.
     pub(crate) number: u32,
-    /// Why it is not to be trusted.
+    /// Restrictions that apply to the request.
     pub(crate) suspicion: Suspicion,
 }
 
-/// What is wrong with following a redirect.
+/// Suspicious properties of a redirect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Suspicion {
-    /// Another scheme, host or port than that of the request had a say in where the chain leads.
+    /// An origin other than that of the request influenced the target of the chain.
     pub(crate) cross_origin: bool,
     /// The redirect leads from `https` to `http`.
     pub(crate) downgrade: bool,
 }
 
-/// A redirect that is still to be followed.
+/// A redirect that has not been followed.
 #[derive(Debug)]
 struct Pending {
-    /// Where a request must go to be the hop; `None` where that is not known: any request may be its hop.
+    /// Origin of the hop's request; `None` if unknown, in which case any request may be the hop.
     origin: Option<(Scheme, Host, u16)>,
     number: u32,
     key: u64,
     suspicion: Suspicion,
 }
 
-/// Where an answer leads.
+/// Targets of a response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leads {
-    /// What a client may request next.
+    /// URLs that a client may request next.
     pub(crate) targets: Vec<Target>,
-    /// It leads to another scheme, such as that of an app. A client that makes an HTTP request of that all the same is
-    /// beyond what can be known.
+    /// It leads to another scheme, such as that of an app. The request that a client derives from it, if any, is
+    /// unknown.
     pub(crate) elsewhere: bool,
 }
 
-/// Why a redirect is not passed on.
+/// Reason why a redirect is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnreadableRedirect {
-    #[error("it has {0} different `Location` headers")]
+    #[error("{0} different `Location` headers")]
     Several(usize),
-    #[error("its `Location` cannot be followed: {0}")]
+    #[error("invalid `Location`: {0}")]
     Invalid(#[from] InvalidTarget),
 }
 
 impl Redirects {
-    /// Which hop of a chain a request for `target` is.
+    /// Returns the position of a request for `target` in a chain.
     pub(crate) fn follow(&mut self, target: &Target) -> Hop {
         let key = self.key(target);
         let mut hop = Hop {
@@ -103,14 +103,14 @@ impl Redirects {
             hop.number = hop.number.max(pending.number);
             hop.suspicion.add(pending.suspicion);
             if pending.origin.is_none() {
-                // What the server wanted is not known; the worst is assumed of it.
+                // The target intended by the server is unknown; the worst case is assumed.
                 hop.suspicion.downgrade &= target.scheme == Scheme::Http;
             }
         }
         hop
     }
 
-    /// Remembers where the answer to `hop`, a request to `from`, leads.
+    /// Records the targets of the response to `hop`, a request to `from`.
     pub(crate) fn note_all(&mut self, from: &Target, hop: Hop, leads: &Leads) {
         for to in &leads.targets {
             self.note(from, hop, to);
@@ -120,12 +120,13 @@ impl Redirects {
         }
     }
 
-    /// Remembers that the answer to `hop`, a request to `from`, leads to `to`.
+    /// Records that the response to `hop`, a request to `from`, leads to `to`.
     pub(crate) fn note(&mut self, from: &Target, hop: Hop, to: &Target) {
         let key = self.key(to);
         let number = hop.number + 1;
         let suspicion = Suspicion {
-            // A server that another one has led to may lead on within its own origin: the wish is still the other's.
+            // A server reached by a redirect may redirect within its own origin: the chain still depends on the other
+            // server.
             cross_origin: hop.suspicion.cross_origin || !to.same_origin(from),
             downgrade: from.scheme == Scheme::Https && to.scheme == Scheme::Http,
         };
@@ -141,7 +142,7 @@ impl Redirects {
         }
     }
 
-    /// Remembers that the answer to `hop`, a request to `from`, leads somewhere that is not known.
+    /// Records that the response to `hop`, a request to `from`, leads to an unknown target.
     pub(crate) fn note_unknown(&mut self, from: &Target, hop: Hop) {
         self.pending.push(Pending {
             origin: None,
@@ -154,7 +155,7 @@ impl Redirects {
         });
     }
 
-    /// The same for all spellings of a target that a client may turn one into another.
+    /// Returns the same key for all spellings of a target that a client may convert into each other.
     fn key(&self, target: &Target) -> u64 {
         let query = target.query.as_deref().unwrap_or_default().replace('+', "%20");
         self.keys.hash_one((
@@ -181,14 +182,15 @@ impl Suspicion {
     }
 }
 
-/// Brings the redirect that is in a response into the one spelling that every client reads alike, and says where it leads. Every 3xx with a `Location` is one, because some clients follow all of them.
+/// Rewrites the redirect of a response to its canonical form, and returns its targets. Every 3xx with a `Location` is
+/// one, because some clients follow all of them.
 ///
 /// # Errors
-/// When the redirect cannot be read, or clients could read it in different ways.
+/// If the redirect is invalid or ambiguous.
 pub(crate) fn settle<B>(from: &Target, response: &mut Response<B>) -> Result<Leads, UnreadableRedirect> {
     let mut leads = Leads::default();
     for refresh in response.headers().get_all(REFRESH) {
-        // Nobody can follow what is taken out; a client that remembers a part of it is known all the same.
+        // A removed header cannot be followed; a client that remembers part of it is still detected.
         let target = refresh_url(refresh.as_bytes()).and_then(|url| from.join(url).ok());
         leads.targets.extend(target.map(|(target, _)| target));
     }
@@ -222,12 +224,12 @@ pub(crate) fn settle<B>(from: &Target, response: &mut Response<B>) -> Result<Lea
         Err(error) => return Err(error.into()),
     };
     let written = HeaderValue::try_from(written)
-        .map_err(|_| InvalidTarget::Malformed("no header can carry it".into()))?;
+        .map_err(|_| InvalidTarget::Malformed("a header cannot contain it".into()))?;
     response.headers_mut().insert(LOCATION, written);
     Ok(leads)
 }
 
-/// The URL of a `Refresh` header, such as `0; url=/next`
+/// Returns the URL of a `Refresh` header, such as `0; url=/next`
 /// (<https://html.spec.whatwg.org/multipage/semantics.html#attr-meta-http-equiv-refresh>).
 fn refresh_url(value: &[u8]) -> Option<&[u8]> {
     let at = value.iter().position(|b| matches!(b, b';' | b','))?;
@@ -245,7 +247,7 @@ fn refresh_url(value: &[u8]) -> Option<&[u8]> {
     (!rest.is_empty()).then_some(rest)
 }
 
-/// Takes out what a client must not carry to another origin (RFC 9110, section 15.4).
+/// Removes headers that a client must not send to another origin (RFC 9110, section 15.4).
 pub(crate) fn drop_credentials(headers: &mut HeaderMap) {
     for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
         headers.remove(name);
@@ -268,7 +270,7 @@ mod tests {
         response.body(()).unwrap()
     }
 
-    /// What a client reads, or why the answer is refused.
+    /// Returns what a client receives, or the reason of a refusal.
     fn passed_on(from: &str, status: u16, headers: &[(&str, &[u8])]) -> Result<String, String> {
         let mut response = response(status, headers);
         settle(&target(from), &mut response).map_err(|e| e.to_string())?;
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_reaches_the_guest_in_one_spelling() {
+    fn location_reaches_the_guest_in_canonical_form() {
         let here = "https://a.example/x/y";
         for (location, read) in [
             (b"z".as_slice(), "https://a.example/x/z"),
@@ -323,24 +325,24 @@ mod tests {
         let twice = [("location", b"/z".as_slice()), ("location", b"/z")];
         assert_eq!(passed_on(here, 302, &twice).unwrap(), "https://a.example/z");
         assert_eq!(passed_on(here, 302, &[]).unwrap(), "");
-        // Clients do not follow these: what they name stays as it is.
+        // Clients do not follow these headers, so they are unchanged.
         assert_eq!(passed_on(here, 201, &[("location", b"../z")]).unwrap(), "../z");
     }
 
     #[test]
-    fn a_location_with_no_single_reading_is_refused() {
+    fn ambiguous_or_invalid_location_is_refused() {
         let long = [b"/".as_slice(), &vec![b'x'; 9 << 10]].concat();
         for (headers, reason) in [
             (vec![b"/a".as_slice(), b"/b"], "2 different"),
             (vec![b"/a", b"https://b.example/", b"/a"], "2 different"),
             (vec![b"https://user@b.example/"], "user name"),
             (vec![b"https://:pw@b.example/"], "user name"),
-            (vec![b"https://"], "cannot be read"),
-            (vec![b"https://b%00.example/"], "cannot be read"),
-            (vec![b"https://b.example:99999/"], "cannot be read"),
+            (vec![b"https://"], "invalid `Location`"),
+            (vec![b"https://b%00.example/"], "invalid `Location`"),
+            (vec![b"https://b.example:99999/"], "invalid `Location`"),
             (vec![b"https://b.example:0/"], "port 0"),
-            (vec![b"https://b\xff.example/"], "cannot be read"),
-            (vec![&long], "8192 are allowed"),
+            (vec![b"https://b\xff.example/"], "invalid `Location`"),
+            (vec![&long], "limit of 8192"),
         ] {
             let headers: Vec<_> = headers.into_iter().map(|value| ("location", value)).collect();
             let error = passed_on("https://a.example/", 302, &headers).unwrap_err();
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_of_another_scheme_is_passed_on_and_known() {
+    fn location_of_another_scheme_is_passed_on_and_recorded() {
         for (location, read) in [
             (b"app://callback?code=1".as_slice(), "app://callback?code=1"),
             (b"mailto:a@b.example", "mailto:a@b.example"),
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refresh_is_taken_out_and_known() {
+    fn refresh_header_is_removed_and_recorded() {
         for (value, leads_to) in [
             ("0;url=https://b.example/z", Some("https://b.example/z")),
             ("0 ; URL = 'https://b.example/z' x", Some("https://b.example/z")),
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_counted_through_a_loop() {
+    fn chain_is_counted_through_a_loop() {
         let mut redirects = Redirects::default();
         let (a, b) = ("https://a.example/", "https://b.example/");
         let mut here = a;
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_its_own_starts_a_chain() {
+    fn independent_request_starts_a_chain() {
         let mut redirects = Redirects::default();
         lead(&mut redirects, "https://a.example/", "https://a.example/next");
         assert_eq!(
@@ -413,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_is_known_in_every_spelling() {
+    fn hop_is_detected_in_every_spelling() {
         for (to, followed) in [
             ("https://a.example/a%7Eb", "https://a.example/a~b"),
             ("https://a.example/%fc", "https://a.example/%FC"),
@@ -434,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_request_to_a_foreign_target_is_its_hop() {
+    fn next_request_to_a_foreign_origin_is_its_hop() {
         let mut redirects = Redirects::default();
         lead(&mut redirects, "https://b.example/", "https://a.example/x");
         for elsewhere in [
@@ -452,7 +454,7 @@ mod tests {
         assert!(hop.suspicion.cross_origin);
         assert_eq!(hop.number, 1);
         assert_eq!(redirects.follow(&target("https://a.example/own")), Hop::default());
-        // The very target stays suspect for the rest of the call.
+        // The exact target stays suspicious for the rest of the call.
         assert!(
             redirects
                 .follow(&target("https://a.example/x"))
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_wish_stays_one_within_an_origin() {
+    fn foreign_influence_persists_within_an_origin() {
         let mut redirects = Redirects::default();
         lead(&mut redirects, "https://b.example/", "https://a.example/dir");
         lead(&mut redirects, "https://a.example/dir", "https://a.example/dir/");
@@ -472,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_from_https_to_http_is_seen() {
+    fn redirect_from_https_to_http_is_detected() {
         for followed in ["http://a.example/x", "http://a.example/other"] {
             let mut redirects = Redirects::default();
             lead(&mut redirects, "https://a.example/", "http://a.example/x");
@@ -492,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_redirect_to_nowhere_one_request_is_suspect() {
+    fn after_an_unknown_redirect_one_request_is_suspicious() {
         for (from, next, downgrade) in [
             ("https://a.example/", "http://a.example/", true),
             ("https://a.example/", "https://b.example/x", false),

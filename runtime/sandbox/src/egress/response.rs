@@ -1,4 +1,4 @@
-//! A response on its way to the guest: what may be passed on, and what is taken out of it.
+//! Checks and filters of a response before it reaches the guest.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
@@ -10,16 +10,16 @@ use super::redirect::{self, Leads, UnreadableRedirect};
 use super::secrets::Treatment;
 use super::target::Target;
 
-/// Bytes of the names and values of all headers of a response.
+/// Maximum total size of the names and values of all response headers, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// Headers that are passed on of an answer that is withheld.
+/// Headers of a withheld response that are passed on.
 const PASSED_ON: [HeaderName; 2] = [DATE, RETRY_AFTER];
 
-/// Bytes of such a header: an HTTP date (RFC 9110, section 5.6.7) or a number of seconds.
+/// Maximum size of such a header, in bytes: an HTTP date (RFC 9110, section 5.6.7) or a number of seconds.
 const MAX_PASSED_ON: usize = 29;
 
-/// Why a response is not passed on, beside what `wasi:http` has an error for.
+/// Reason why a response is refused, beside the error codes of `wasi:http`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("{0}")]
@@ -27,16 +27,16 @@ pub(crate) enum Refusal {
     #[error("its media type `{found}` is not among the `responses` of the secret `{secret}`")]
     MediaType {
         secret: String,
-        /// Cut to a length.
+        /// Media type, truncated.
         found: String,
     },
 }
 
-/// What becomes of a response.
+/// Result of the checks of a response.
 pub(crate) struct Checked {
-    /// Where it leads.
+    /// Targets of its redirect.
     pub(crate) leads: Leads,
-    /// The guest gets no body.
+    /// True if the guest gets no body.
     pub(crate) withheld: bool,
 }
 
@@ -65,8 +65,7 @@ pub(crate) fn check<B>(
     }
 }
 
-/// Brings a redirect into one spelling, takes secrets out of the headers, and applies what the bindings of the secrets say
-/// that are in the request.
+/// Canonicalizes a redirect, redacts the headers, and applies the response restrictions of the secrets in the request.
 pub(crate) fn settle<B>(
     method: &Method,
     target: &Target,
@@ -105,7 +104,7 @@ pub(crate) fn settle<B>(
     Ok(checked)
 }
 
-/// Keeps of the headers what an honest server says to everybody, in the one form that it has.
+/// Keeps only headers that contain no secret from an honest server, in their one valid form.
 fn withhold(headers: &mut HeaderMap) {
     let is_plain = |value: &[u8]| {
         value.len() <= MAX_PASSED_ON
@@ -127,7 +126,7 @@ fn withhold(headers: &mut HeaderMap) {
     headers.extend(kept);
 }
 
-/// The media type without parameters, in lower case; `None` where there is none, and empty where there are several.
+/// Returns the media type without parameters, in lower case; `None` if missing, and empty if there are several.
 fn media_type(headers: &HeaderMap) -> Option<String> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let first = values.next()?;
@@ -156,7 +155,7 @@ mod tests {
     use http::HeaderValue;
 
     #[test]
-    fn a_withheld_answer_keeps_dates_and_seconds_alone() {
+    fn withheld_answer_keeps_dates_and_seconds_alone() {
         for (name, value, is_kept) in [
             ("date", "Tue, 15 Nov 1994 08:12:31 GMT", true),
             ("retry-after", "120", true),

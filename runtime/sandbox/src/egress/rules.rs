@@ -1,4 +1,4 @@
-//! Grants for HTTP, made ready for matching.
+//! HTTP grants and denials, prepared for matching.
 
 use std::net::IpAddr;
 
@@ -10,21 +10,22 @@ use super::address::{self, Reach};
 use super::path::{PathPrefix, climbs, folded};
 use super::target::{Host, Scheme, Target};
 
-/// All HTTP grants and denials of one policy. What no grant allows is denied, and so is what a denial names.
+/// All HTTP grants and denials of one policy. Requests without a matching grant are denied, and so are requests that
+/// match a denial.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     allowed: Vec<Rule>,
     denied: Vec<Denied>,
 }
 
-/// One denial. An empty list covers everything.
+/// One denial. An empty list matches everything.
 #[derive(Debug)]
 struct Denied {
     host: HostPattern,
     ports: Vec<u16>,
     schemes: Vec<String>,
     methods: Vec<String>,
-    /// Folded, without a final `/`; empty denies every path.
+    /// Folded, without a trailing `/`; empty denies every path.
     path: String,
     by: String,
 }
@@ -41,29 +42,29 @@ struct Rule {
 
 #[derive(Debug)]
 enum HostPattern {
-    /// `*`.
+    /// Any host, `*`.
     Any,
-    /// `*.example.com`, kept as `.example.com`.
+    /// Hosts below a name, `*.example.com`, stored as `.example.com`.
     Below(String),
-    /// One host.
+    /// Exactly one host.
     One(Host),
-    /// Nothing: what stands in the grant is no host.
+    /// No host: the text of the grant is invalid.
     None,
 }
 
-/// Which addresses a request may reach.
+/// Addresses that a request may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// Public ones.
+    /// Public addresses.
     Public,
-    /// Also private ones, by a grant with a pattern.
+    /// Also private addresses, by a grant with a pattern.
     Private,
-    /// Also private ones and metadata services, by a grant for exactly this host.
+    /// Also private addresses and metadata services, by a grant for exactly this host.
     Named,
 }
 
 impl Scope {
-    /// Whether an address may be connected to.
+    /// Returns `true` if an address may be connected to.
     pub(crate) fn permits(self, ip: IpAddr) -> bool {
         match address::reach(ip) {
             Reach::Public => true,
@@ -82,13 +83,13 @@ impl Rules {
         }
     }
 
-    /// The same, but for what these deny.
+    /// Returns the rules restricted by these denials.
     pub(crate) fn denying(mut self, denials: &[HttpDenial]) -> Self {
         self.denied.extend(denials.iter().map(Denied::new));
         self
     }
 
-    /// Who denies the request; `None` if nobody does.
+    /// Returns the origin of a denial of the request, if any.
     pub(crate) fn denied(&self, method: &str, target: &Target) -> Option<&str> {
         let denied = self.denied.iter().find(|denied| {
             denied.covers(method, target) && (denied.host.fits(&target.host) || denied.host.is_never())
@@ -96,7 +97,7 @@ impl Rules {
         denied.map(|denied| denied.by.as_str())
     }
 
-    /// Who denies sending the request to this address, to which its name leads; `None` if nobody does.
+    /// Returns the origin of a denial of sending the request to this address, to which its name resolves, if any.
     pub(crate) fn denied_address(&self, method: &str, target: &Target, ip: IpAddr) -> Option<&str> {
         let host = Host::Ip(ip);
         let mut denied = self.denied.iter();
@@ -105,8 +106,8 @@ impl Rules {
             .map(|denied| denied.by.as_str())
     }
 
-    /// The widest scope in which a grant allows the request; `None` if no grant does. Looks nothing up: whether the
-    /// addresses of a name lie in the scope is checked after the look-up.
+    /// Returns the widest scope in which a grant allows the request; `None` if no grant does. Resolves no names: the
+    /// addresses are checked against the scope after the look-up.
     pub(crate) fn scope(&self, method: &str, target: &Target) -> Option<Scope> {
         let scope = self
             .allowed
@@ -184,19 +185,19 @@ impl Denied {
         }
     }
 
-    /// Whether everything but the host is what it denies.
+    /// Returns `true` if everything but the host matches.
     fn covers(&self, method: &str, target: &Target) -> bool {
         fn any<T>(list: &[T], fits: impl Fn(&T) -> bool) -> bool {
             list.is_empty() || list.iter().any(fits)
         }
-        // A server may answer a method in any case, and one that it does not know as if it knew it.
+        // A server may accept a method in any case, and treat an unknown method as a known one.
         any(&self.methods, |m| m.eq_ignore_ascii_case(method))
             && any(&self.schemes, |s| s.eq_ignore_ascii_case(target.scheme.as_str()))
             && any(&self.ports, |port| *port == target.port)
             && self.path_fits(&target.path)
     }
 
-    /// Whether any server could read the path as the denied one or one below it.
+    /// Returns `true` if any server could interpret the path as the denied one or one below it.
     fn path_fits(&self, path: &str) -> bool {
         if self.path.is_empty() || climbs(path) {
             return true;
@@ -208,12 +209,12 @@ impl Denied {
 }
 
 impl HostPattern {
-    /// Whether nothing fits, because what stands there is no host. A denial of that denies everything.
+    /// Returns `true` if nothing matches, because the text is not a host. A denial of that denies everything.
     fn is_never(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether it is this address, in whatever form.
+    /// Returns `true` for this address in any form.
     fn is_address_of(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::One(Host::Ip(one)), Host::Ip(ip)) => one.to_canonical() == ip.to_canonical(),
@@ -229,7 +230,7 @@ impl HostPattern {
             Some(name) => (true, name),
             None => (false, pattern),
         };
-        // An IPv6 address may stand without its brackets in a grant that is built in code.
+        // An IPv6 address in a grant created by code may lack its brackets.
         let host = name
             .parse::<IpAddr>()
             .map(Host::Ip)
@@ -254,7 +255,8 @@ impl HostPattern {
     }
 }
 
-/// The shortest grant that would allow a request; `private` if the name leads to an address that is not public.
+/// Returns the shortest grant that would allow a request; `private` if the name resolves to an address that is not
+/// public.
 pub(crate) fn grant_for(method: &str, target: &Target, private: bool) -> Option<Grant> {
     let private = private
         || match &target.host {
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_covers_everything_that_it_leaves_out() {
+    fn denial_covers_everything_that_it_omits() {
         for (line, method, url, expected) in [
             ("deny-http=example.com", "GET", "https://example.com/", true),
             ("deny-http=example.com", "POST", "http://example.com:81/x?y", true),
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_path_is_denied_in_every_spelling() {
+    fn denied_path_is_denied_in_every_spelling() {
         for (path, expected) in [
             ("/admin", true),
             ("/admin/", true),
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_address_is_denied_to_names_that_lead_to_it() {
+    fn denied_address_is_denied_to_names_that_resolve_to_it() {
         let Ok(Grant::DenyHttp(denial)) = "deny-http=192.0.2.7:443".parse() else {
             panic!()
         };
@@ -399,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_policy_allows_nothing() {
+    fn empty_policy_allows_nothing() {
         let target = Target::parse("https://example.com/").unwrap();
         assert_eq!(Rules::default().scope("GET", &target), None);
     }
 
     #[test]
-    fn a_plain_grant_is_get_and_head_over_https_on_its_port() {
+    fn plain_grant_is_get_and_head_over_https_on_its_port() {
         let grant = "http=example.com";
         for (method, url, expected) in [
             ("GET", "https://example.com/any?q", true),
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_whole_labels_below_the_name() {
+    fn star_matches_whole_labels_below_the_name() {
         let grant = "http=*.example.com";
         for (url, expected) in [
             ("https://a.example.com/", true),
@@ -450,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_a_prefix_of_whole_segments() {
+    fn path_is_a_prefix_of_whole_segments() {
         let grant = "http=example.com/api";
         for (path, expected) in [
             ("/api", true),
@@ -479,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn private_hosts_are_allowed_only_where_they_are_named() {
+    fn private_hosts_are_allowed_only_where_named() {
         for (grant, url, expected) in [
             ("http=http://*", "http://10.0.0.1/", false),
             ("http=http://*", "http://localhost/", false),
@@ -504,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_methods_and_hosts_each_is_matched_alone() {
+    fn each_method_and_host_of_a_list_is_matched_alone() {
         let grant = |host: &str, methods: &[&str]| HttpGrant {
             host: host.into(),
             ports: vec![80, 81],
@@ -549,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grant_that_is_proposed_is_private_where_it_must_be() {
+    fn proposed_grant_is_private_where_required() {
         for (url, private) in [
             ("http://8.8.8.8/", false),
             ("http://10.0.0.1/", true),
@@ -564,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grant_that_is_proposed_allows_the_request_and_can_be_written() {
+    fn proposed_grant_allows_the_request_and_round_trips() {
         for (method, url, line) in [
             (
                 "GET",
@@ -586,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_of_no_host_denies_everything() {
+    fn denial_of_no_host_denies_everything() {
         let denial = HttpDenial {
             host: "not a host".into(),
             ports: Vec::new(),

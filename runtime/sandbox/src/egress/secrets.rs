@@ -1,13 +1,14 @@
-//! Secrets on their way into requests, and how the answers are treated.
+//! Injection of secrets into requests, and the treatment of responses.
 //!
-//! A value is added after a request was admitted, to requests for exactly the origins, methods and paths of its binding,
-//! and never to a request that follows a redirect from another origin: a server that may see the secret is asked only for
-//! what the guest itself wanted from it.
+//! A value is added after a request was approved, to requests for exactly the origins, methods and paths of its
+//! binding, and never to a request that follows a redirect from another origin: a server that may see the secret only
+//! receives requests that the guest itself made.
 //!
-//! What a server got once it can give back at any time, to any request. So every answer of a host that a binding names is
-//! treated as if it could hold the secret, whichever request it answers, in this call or another: such a host is asked
-//! for whole answers without any coding, answers that cannot be searched are refused, and what is found is masked before
-//! the guest reads it (`mask`). Answers of other hosts are searched as they come.
+//! A server that has received a secret can return it at any time, in any response. So every response of a host named by
+//! a binding is treated as if it could contain the secret, whichever request it belongs to, in this call or another:
+//! such a host is asked for complete responses without any coding, responses that cannot be searched are refused, and
+//! matches are redacted before the guest reads them (`redact_body`). Responses of other hosts are searched as they
+//! arrive.
 
 use http::Method;
 use http::header::{self, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
@@ -17,10 +18,10 @@ use toolcell_core::secret::{SecretBinding, SecretPlacement, SecretResponses, Sec
 use super::path::PathPrefix;
 use super::target::Target;
 
-/// Bytes of the shortest placeholder; a shorter one would be replaced where it stands by chance.
+/// Minimum size of a placeholder, in bytes; a shorter one would be replaced where it occurs by chance.
 const MIN_PLACEHOLDER: usize = 4;
 
-/// Headers that frame a message or address it. A secret in one of them would be no secret.
+/// Headers that frame or address a message, which cannot carry a secret.
 const NOT_FOR_SECRETS: [&str; 10] = [
     "accept-encoding",
     "connection",
@@ -34,8 +35,8 @@ const NOT_FOR_SECRETS: [&str; 10] = [
     "upgrade",
 ];
 
-/// Headers by which a request asks for an answer in pieces or in a coding, in which an echo could not be found: ranges
-/// (RFC 9110, section 14), transfer codings, other character sets, deltas (RFC 3229) and shared dictionaries (RFC 9842).
+/// Headers that request a partial or encoded response, in which an echo could not be found: ranges (RFC 9110, section
+/// 14), transfer codings, other character sets, deltas (RFC 3229) and shared dictionaries (RFC 9842).
 const ASKS_FOR_CODING: [HeaderName; 7] = [
     header::RANGE,
     header::IF_RANGE,
@@ -46,31 +47,31 @@ const ASKS_FOR_CODING: [HeaderName; 7] = [
     HeaderName::from_static("dictionary-id"),
 ];
 
-/// A binding that cannot be used. The message names the secret and never shows its value.
+/// Error of an invalid binding. The message names the secret and never shows its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the binding of the secret `{}` cannot be used: {reason}", name.escape_debug())]
+#[error("invalid binding of the secret `{}`: {reason}", name.escape_debug())]
 pub struct InvalidBinding {
-    /// The secret.
+    /// Name of the secret.
     pub name: String,
-    /// What is wrong with the binding.
+    /// Reason of the rejection.
     pub reason: String,
 }
 
-/// The bindings of a policy joined with their values.
+/// Bindings of a policy with their values.
 #[derive(Debug, Default)]
 pub(crate) struct BoundSecrets {
     bound: Vec<Bound>,
     redactor: Redactor,
 }
 
-/// How the answer to a request is treated.
+/// Treatment of the response to a request.
 #[derive(Debug)]
 pub(crate) struct Treatment {
-    /// Takes secrets out of it.
+    /// Redactor of the response.
     pub(crate) redactor: Redactor,
-    /// The server may have a secret: an answer that cannot be searched is refused.
+    /// True if the server may know a secret: a response that cannot be searched is refused.
     pub(crate) must_be_searchable: bool,
-    /// What may be passed on, for each secret that is in the request, by its name.
+    /// Response restrictions of each secret in the request, by name.
     pub(crate) responses: Vec<(String, SecretResponses)>,
 }
 
@@ -89,14 +90,14 @@ enum Placement {
     Placeholder {
         text: String,
         value: SecretValue,
-        /// Both as they stand in a query.
+        /// Both, encoded for a query.
         in_query: (String, String),
     },
 }
 
 impl BoundSecrets {
     /// # Errors
-    /// When an origin is none, a header cannot carry a secret, or a secret has no value.
+    /// If an origin is invalid, a header cannot carry a secret, or a secret has no value.
     pub(crate) fn new(bindings: &[SecretBinding], secrets: &Secrets) -> Result<Self, InvalidBinding> {
         let bind = |binding: &SecretBinding| {
             Bound::new(binding, secrets).map_err(|reason| InvalidBinding {
@@ -110,13 +111,13 @@ impl BoundSecrets {
         })
     }
 
-    /// What takes all secrets out of a text, bound or not.
+    /// Returns the redactor of all secrets, bound or not.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// How answers of the host of `target` are treated; `None` where there are no secrets at all. Takes out of the
-    /// request what would keep the answer from being searched.
+    /// Returns the treatment of responses of the host of `target`; `None` if there are no secrets at all. Removes
+    /// headers from the request that would make the response unsearchable.
     pub(crate) fn prepare(&self, target: &Target, headers: &mut HeaderMap) -> Option<Treatment> {
         if self.redactor.is_empty() {
             return None;
@@ -137,8 +138,8 @@ impl BoundSecrets {
         })
     }
 
-    /// Adds what is bound to the method, origin and path of a request, to the headers or the query. Gives what may be
-    /// passed on of the answer, for each secret that was added.
+    /// Adds the secrets bound to the method, origin and path of a request, to the headers or the query. Returns the
+    /// response restrictions of each secret that was added.
     pub(crate) fn attach(
         &self,
         method: &Method,
@@ -157,7 +158,7 @@ impl BoundSecrets {
 
 impl Bound {
     fn new(binding: &SecretBinding, secrets: &Secrets) -> Result<Self, String> {
-        let value = secrets.get(&binding.name).ok_or("it has no value")?;
+        let value = secrets.get(&binding.name).ok_or("the secret has no value")?;
         let origins = binding.origins.iter().map(|text| origin(text));
         let shown = |text: &String| text.escape_debug().to_string();
         let is_method = |m: &String| !m.is_empty() && m.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
@@ -166,12 +167,15 @@ impl Bound {
             .iter()
             .find(|method| !is_method(method) || *method == "TRACE")
         {
-            return Err(format!("`{}` is no method that can carry a secret", shown(wrong)));
+            return Err(format!(
+                "invalid method `{}`: it cannot carry a secret",
+                shown(wrong)
+            ));
         }
         let is_path = |path: &String| path.starts_with('/') && canonical_path(path).as_ref() == Some(path);
         if let Some(wrong) = binding.paths.iter().find(|path| !is_path(path)) {
             return Err(format!(
-                "`{}` is no path: it begins with `/` and is written as in a URL, without `.`, `..`, `?` and `#`",
+                "invalid path `{}`: it must begin with `/` and be written as in a URL, without `.`, `..`, `?` and `#`",
                 shown(wrong)
             ));
         }
@@ -185,8 +189,8 @@ impl Bound {
         })
     }
 
-    /// Whether the secret belongs into a request. Never into `TRACE`, whose answer is the request (RFC 9110, section
-    /// 9.3.8).
+    /// Returns `true` if the secret belongs in a request. Never for `TRACE`, whose response contains the request (RFC
+    /// 9110, section 9.3.8).
     fn goes_with(&self, method: &Method, target: &Target) -> bool {
         *method != Method::TRACE
             && (self.methods.is_empty() || self.methods.iter().any(|m| m == method.as_str()))
@@ -195,19 +199,19 @@ impl Bound {
     }
 }
 
-/// A path in its canonical spelling, as requests have it.
+/// Returns a path in its canonical form, as used by requests.
 fn canonical_path(path: &str) -> Option<String> {
     let target = Target::parse(&format!("https://h.example{path}")).ok()?;
     target.query.is_none().then_some(target.path)
 }
 
-/// Reads `scheme://host` or `scheme://host:port`.
+/// Parses `scheme://host` or `scheme://host:port`.
 fn origin(text: &str) -> Result<Target, String> {
     let shown = text.escape_debug();
-    let target = Target::parse(text).map_err(|e| format!("`{shown}` is no origin: {e}"))?;
+    let target = Target::parse(text).map_err(|e| format!("invalid origin `{shown}`: {e}"))?;
     if target.path != "/" || target.query.is_some() || text.contains(['#', '*', '?']) {
         return Err(format!(
-            "`{shown}` is no origin: scheme, host and port are expected, such as `https://api.example.com`"
+            "invalid origin `{shown}`: expected scheme, host and port, such as `https://api.example.com`"
         ));
     }
     Ok(target)
@@ -221,15 +225,16 @@ impl Placement {
                 let name = HeaderName::try_from(header.as_str())
                     .ok()
                     .filter(|name| !NOT_FOR_SECRETS.contains(&name.as_str()))
-                    .ok_or_else(|| format!("`{shown}` is no header that can carry a secret"))?;
+                    .ok_or_else(|| format!("invalid header `{shown}`: it cannot carry a secret"))?;
                 if !template.contains("{}") {
                     return Err(format!(
-                        "the template `{}` has no `{{}}` for the value",
+                        "the template `{}` lacks `{{}}` for the value",
                         template.escape_debug()
                     ));
                 }
-                let mut value = HeaderValue::try_from(template.replace("{}", value.expose()))
-                    .map_err(|_| "the template or the value has characters that no header can carry")?;
+                let mut value = HeaderValue::try_from(template.replace("{}", value.expose())).map_err(
+                    |_| "the template or the value contains characters that are not allowed in a header",
+                )?;
                 value.set_sensitive(true);
                 Ok(Self::Header(name, value))
             }
@@ -247,7 +252,7 @@ impl Placement {
         }
     }
 
-    /// Whether the secret is now in the request.
+    /// Adds the secret to the request; returns `true` if it is now included.
     fn apply(&self, target: &mut Target, headers: &mut HeaderMap) -> bool {
         match self {
             Self::Header(name, value) => {
@@ -287,7 +292,7 @@ impl Placement {
     }
 }
 
-/// A text as a form has it in a query.
+/// Encodes a text as a form does in a query.
 fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_to_its_origins_and_nowhere_else() {
+    fn secret_is_sent_only_to_its_origins() {
         let binding = binding(
             r#"{"name": "token", "origins": ["https://a.example", "http://b.example:8080"],
                 "header": "Authorization", "template": "Bearer {}"}"#,
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_is_filled_where_the_guest_wrote_it() {
+    fn placeholder_is_replaced_where_the_guest_wrote_it() {
         let binding =
             binding(r#"{"name": "token", "origins": ["https://a.example"], "placeholder": "{{token}}"}"#);
         let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
@@ -396,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_goes_with_its_methods_and_paths_only() {
+    fn secret_is_sent_only_with_its_methods_and_paths() {
         let binding = binding(
             r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key",
                 "methods": ["GET", "PUT"], "paths": ["/api/v1", "/up/"]}"#,
@@ -434,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_limited_wherever_the_secret_was_put() {
+    fn response_is_restricted_wherever_the_secret_was_placed() {
         let binding = binding(
             r#"{"name": "token", "origins": ["https://b.example", "https://a.example"], "placeholder": "{{t}",
                 "responses": "withheld"}"#,
@@ -464,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_trace_carries_no_secret() {
+    fn trace_request_carries_no_secret() {
         let binding = binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#);
         let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
         for (method, expected) in [(Method::TRACE, 0), (Method::DELETE, 1)] {
@@ -475,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_may_have_a_secret_is_asked_for_whole_answers() {
+    fn host_that_may_know_a_secret_is_asked_for_plain_responses() {
         let binding = binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#);
         let bound = BoundSecrets::new(&[binding], &secrets()).unwrap();
         let asked = [
@@ -519,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_printed_holds_a_value() {
+    fn printed_output_contains_no_value() {
         let bindings = [
             binding(r#"{"name": "token", "origins": ["https://a.example"], "header": "x-key"}"#),
             binding(r#"{"name": "token", "origins": ["https://a.example"], "placeholder": "{{token}}"}"#),
@@ -535,35 +540,35 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_that_cannot_work_is_refused_with_a_reason() {
+    fn invalid_binding_is_rejected_with_a_reason() {
         for (json, reason) in [
             (
                 r#"{"name": "other", "origins": [], "header": "x"}"#,
-                "it has no value",
+                "has no value",
             ),
             (
                 r#"{"name": "token", "origins": ["a.example"], "header": "x"}"#,
-                "no origin",
+                "invalid origin",
             ),
             (
                 r#"{"name": "token", "origins": ["https://a.example/path"], "header": "x"}"#,
-                "no origin",
+                "invalid origin",
             ),
             (
                 r#"{"name": "token", "origins": ["https://a.example/#f"], "header": "x"}"#,
-                "no origin",
+                "invalid origin",
             ),
             (
                 r#"{"name": "token", "origins": ["https://a.example/?q"], "header": "x"}"#,
-                "no origin",
+                "invalid origin",
             ),
             (
                 r#"{"name": "token", "origins": ["https://*.example"], "header": "x"}"#,
-                "no origin",
+                "invalid origin",
             ),
             (
                 r#"{"name": "token", "origins": ["ftp://a.example"], "header": "x"}"#,
-                "neither",
+                "unsupported scheme",
             ),
             (
                 r#"{"name": "token", "origins": ["https://u@a.example"], "header": "x"}"#,
@@ -571,15 +576,15 @@ mod tests {
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "Host"}"#,
-                "no header",
+                "invalid header",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "a b"}"#,
-                "no header",
+                "invalid header",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "template": "Bearer"}"#,
-                "no `{}`",
+                "lacks `{}`",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "template": "{}\n"}"#,
@@ -587,23 +592,23 @@ mod tests {
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "methods": ["get"]}"#,
-                "`get` is no method",
+                "invalid method `get`",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "methods": ["TRACE"]}"#,
-                "`TRACE` is no method",
+                "invalid method `TRACE`",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "paths": ["api"]}"#,
-                "`api` is no path",
+                "invalid path `api`",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "paths": ["/a/../b"]}"#,
-                "is no path",
+                "invalid path",
             ),
             (
                 r#"{"name": "token", "origins": [], "header": "x", "paths": ["/a?b"]}"#,
-                "is no path",
+                "invalid path",
             ),
             (
                 r#"{"name": "token", "origins": [], "placeholder": "{}"}"#,

@@ -1,16 +1,16 @@
-//! The target of a request in its one canonical spelling.
+//! The target of a request in its canonical form.
 //!
-//! Everything that decides about a request (the policy, the look-up, the connection, the `Host` header, the request
-//! line) reads it from here and never from what the guest wrote, so that no two of them can understand one URL in two
-//! ways. The parser is the one of the WHATWG URL standard (<https://url.spec.whatwg.org/>), which also brings every
-//! spelling of an IPv4 address (`0x7f.1`, `017700000001`, full-width digits) to one form.
+//! All code that handles a request (policy, look-up, connection, `Host` header, request line) uses this form and never
+//! the guest's text, so that no two components interpret a URL differently. The parser implements the WHATWG URL
+//! standard (<https://url.spec.whatwg.org/>), which also normalizes every spelling of an IPv4 address (`0x7f.1`,
+//! `017700000001`, full-width digits).
 
 use std::net::IpAddr;
 
 use url::Url;
 
-/// Bytes of a URL. Servers accept some 8 KiB in practice (RFC 9110, section 4.1), and a longer one has brought down
-/// HTTP stacks before; beyond it a request is refused.
+/// Maximum size of a URL, in bytes. Servers accept about 8 KiB in practice (RFC 9110, section 4.1), and longer ones
+/// have crashed HTTP stacks before.
 pub(crate) const MAX_URL: usize = 8 << 10;
 
 /// Scheme, host, port, path and query of a request.
@@ -19,13 +19,13 @@ pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) host: Host,
     pub(crate) port: u16,
-    /// Starts with `/`; dot segments are resolved, also the percent-encoded ones.
+    /// Starts with `/`; dot segments are resolved, also percent-encoded ones.
     pub(crate) path: String,
     /// Without the `?`.
     pub(crate) query: Option<String>,
 }
 
-/// The two schemes there are.
+/// Supported schemes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -37,26 +37,26 @@ pub(crate) enum Scheme {
 pub(crate) enum Host {
     /// A DNS name: ASCII, lower case, without the trailing dot.
     Name(String),
-    /// An address that stood in the URL.
+    /// An IP address written in the URL.
     Ip(IpAddr),
 }
 
-/// Why something is no target.
+/// Error of an invalid target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTarget {
-    #[error("the URL has {0} bytes, {MAX_URL} are allowed")]
+    #[error("the URL has {0} bytes, more than the limit of {MAX_URL}")]
     TooLong(usize),
-    #[error("the URL cannot be read: {0}")]
+    #[error("invalid URL: {0}")]
     Malformed(String),
-    /// With the URL in its canonical spelling.
-    #[error("the scheme is neither `http` nor `https`")]
+    /// With the URL in its canonical form.
+    #[error("unsupported scheme, expected `http` or `https`")]
     Scheme(String),
-    #[error("the URL carries a user name or a password")]
+    #[error("the URL contains a user name or password")]
     UserInfo,
 }
 
 impl Target {
-    /// Reads a URL as a person or a `Location` header writes it.
+    /// Parses a URL as written by the user or in a `Location` header.
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidTarget> {
         if text.len() > MAX_URL {
             return Err(InvalidTarget::TooLong(text.len()));
@@ -72,10 +72,10 @@ impl Target {
         Ok(target)
     }
 
-    /// Reads the target of a request that a guest has built.
+    /// Parses the target of a request built by a guest.
     ///
-    /// The authority is read on its own and as part of the whole; both must name the same host, so that no trick in
-    /// the path (an absolute form such as `GET http://other/`) moves the request elsewhere.
+    /// The authority is parsed separately and as part of the whole; both must name the same host, so that no trick in
+    /// the path (an absolute form such as `GET http://other/`) redirects the request.
     pub(crate) fn of_request(uri: &http::Uri) -> Result<Self, InvalidTarget> {
         let authority = uri
             .authority()
@@ -97,11 +97,11 @@ impl Target {
         Ok(target)
     }
 
-    /// The target and the fragment that a `Location` header names, seen from this one. Reads it as the WHATWG URL standard
-    /// does; a byte that is not part of UTF-8 counts as its percent-encoding.
+    /// Resolves the target and the fragment of a `Location` header relative to this one, according to the WHATWG URL
+    /// standard; bytes that are not valid UTF-8 count as their percent-encoding.
     ///
     /// # Errors
-    /// When it is no HTTP URL, or one that no request may have.
+    /// If it is not an HTTP URL, or not a valid target.
     pub(crate) fn join(&self, location: &[u8]) -> Result<(Self, Option<String>), InvalidTarget> {
         if location.len() > MAX_URL {
             return Err(InvalidTarget::TooLong(location.len()));
@@ -131,11 +131,11 @@ impl Target {
             .ok_or_else(|| InvalidTarget::Malformed("it has no host".into()))?;
         let host = Host::from(host.to_owned());
         if matches!(&host, Host::Name(name) if !is_dns_name(name)) {
-            return Err(InvalidTarget::Malformed("the host is no DNS name".into()));
+            return Err(InvalidTarget::Malformed("the host is not a DNS name".into()));
         }
         let port = url.port().unwrap_or(scheme.default_port());
         if port == 0 {
-            return Err(InvalidTarget::Malformed("port 0 does not exist".into()));
+            return Err(InvalidTarget::Malformed("port 0 is invalid".into()));
         }
         let target = Self {
             scheme,
@@ -144,14 +144,14 @@ impl Target {
             path: url.path().to_owned(),
             query: url.query().map(str::to_owned),
         };
-        // Encoding lengthens: a URL that was short enough may not be any more.
+        // Encoding lengthens a URL, which may then exceed the limit.
         match target.to_string().len() {
             length if length > MAX_URL => Err(InvalidTarget::TooLong(length)),
             _ => Ok(target),
         }
     }
 
-    /// `host` or `host:port`, as the `Host` header has it (RFC 9110, section 7.2).
+    /// Returns `host` or `host:port`, as in the `Host` header (RFC 9110, section 7.2).
     pub(crate) fn authority(&self) -> String {
         if self.port == self.scheme.default_port() {
             self.host.to_string()
@@ -160,12 +160,12 @@ impl Target {
         }
     }
 
-    /// `host:port`, also where the port is the usual one.
+    /// Returns `host:port`, including the default port.
     pub(crate) fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Path and query, as the request line has them.
+    /// Returns path and query, as in the request line.
     pub(crate) fn path_and_query(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -173,7 +173,7 @@ impl Target {
         }
     }
 
-    /// Whether both have the same scheme, host and port (RFC 6454).
+    /// Returns `true` if both have the same scheme, host and port (RFC 6454).
     pub(crate) fn same_origin(&self, other: &Self) -> bool {
         self.scheme == other.scheme && self.host == other.host && self.port == other.port
     }
@@ -234,22 +234,22 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// Refuses what the WHATWG standard reads and RFC 3986 reads differently or not at all: one slash after the scheme or
-/// three, a backslash before the query, and a host that is percent-encoded. (White space is refused before.)
+/// Rejects URLs that the WHATWG standard accepts and RFC 3986 interprets differently or not at all: one slash after the
+/// scheme or three, a backslash before the query, and a percent-encoded host. (White space is rejected before.)
 fn has_one_reading(text: &str) -> Result<(), InvalidTarget> {
     let malformed = |what: &str| Err(InvalidTarget::Malformed(what.into()));
     let Some((_, rest)) = text.split_once(':') else {
         return malformed("it has no scheme");
     };
     let Some(rest) = rest.strip_prefix("//").filter(|rest| !rest.starts_with('/')) else {
-        return malformed("two slashes stand after the scheme");
+        return malformed("the scheme is not followed by exactly two slashes");
     };
     if rest
         .split(['?', '#'])
         .next()
         .is_some_and(|path| path.contains('\\'))
     {
-        return malformed("a backslash stands before the query");
+        return malformed("a backslash before the query");
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('%') {
@@ -258,7 +258,7 @@ fn has_one_reading(text: &str) -> Result<(), InvalidTarget> {
     Ok(())
 }
 
-/// Labels of letters, digits, `-` and `_`, 63 bytes each, 253 together (RFC 1035, section 2.3.4; `_` is in use).
+/// Labels of letters, digits, `-` and `_`, 63 bytes each, 253 in total (RFC 1035, section 2.3.4; `_` is in use).
 fn is_dns_name(name: &str) -> bool {
     name.len() <= 253
         && name.split('.').all(|label| {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_one_spelling() {
+    fn url_has_one_canonical_form() {
         for (written, canonical) in [
             ("HTTPS://EXAMPLE.com:443/a/../b?q#part", "https://example.com/b?q"),
             ("http://example.com.", "http://example.com/"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_dns_name() {
+    fn host_is_a_dns_name() {
         let label = |length: usize| "a".repeat(length);
         let name = |last: usize| [label(63), label(63), label(63), label(last)].join(".");
         for (host, is_name) in [
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_allowed_up_to_eight_kibibytes() {
+    fn url_beyond_eight_kibibytes_is_rejected() {
         let url = |length: usize| format!("http://h/{}", "a".repeat(length - "http://h/".len()));
         assert!(Target::parse(&url(MAX_URL)).is_ok());
         assert_eq!(
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_request_is_rejected() {
         for (authority, path) in [
             ("user@example.com", "/"),
             ("user:pw@example.com", "/"),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_read_from_where_it_was_found() {
+    fn location_is_resolved_relative_to_its_request() {
         let here = Target::parse("https://example.com/a/b").unwrap();
         for (location, found) in [
             ("c", Some("https://example.com/a/c")),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_read_up_to_eight_kibibytes() {
+    fn location_is_read_up_to_eight_kibibytes() {
         let base = Target::parse("http://a/").unwrap();
         let location = |length: usize| format!("http://h/{}", "a".repeat(length - "http://h/".len()));
         assert!(base.join(location(MAX_URL).as_bytes()).is_ok());

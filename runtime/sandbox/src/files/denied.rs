@@ -1,12 +1,13 @@
-//! Denied places as one granted directory sees them.
+//! Denied paths, as seen from one granted directory.
 //!
-//! A denial names a path of the host. It is resolved when a call opens its directories, and judged by what is real: by the
-//! path without links that an operation walked, and by the identity of what was opened, so that a second name of a denied
-//! file, or the same directory mounted twice, is denied as well. Paths that do not exist yet are denied by name.
+//! A denial names a path of the host. It is resolved when a call opens its directories, and enforced on the real file:
+//! by the path without links that an operation walked, and by the identity of the opened file, so that a hard link to a
+//! denied file, or a second mount of the same directory, is denied as well. Paths that do not exist yet are denied by
+//! name.
 //!
-//! What keeps the judgement true while calls run side by side: nothing that holds a denied place, exists in one, or would
-//! become one is moved, linked or replaced by a link. A directory that is walked therefore never changes whether it is
-//! denied, wherever another call moves it.
+//! To keep this valid while calls run concurrently, nothing that contains a denied path, exists in one, or would become
+//! one is moved, linked or replaced by a link. A directory being walked therefore never changes whether it is denied,
+//! wherever another call moves it.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -17,16 +18,16 @@ use toolcell_core::Denials;
 use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::protected::{fold, may_hold_protected, protection};
 
-/// What an operation does at a place.
+/// Kind of access of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Opens it for reading, looks at it, or walks through it.
+    /// Opens for reading, inspects, or walks through.
     Look,
-    /// Writes, makes, moves or removes it.
+    /// Writes, creates, moves or removes.
     Change,
 }
 
-/// A refused operation: who denies it, for the user. A guest only learns that it may not.
+/// A denied operation, with the origin of the denial for the user. A guest only learns that access is denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("denied")]
 pub(super) struct DeniedBy(pub(super) String);
@@ -38,25 +39,25 @@ impl From<DeniedBy> for io::Error {
 }
 
 impl DeniedBy {
-    /// The refusal inside of an error, if it is one.
+    /// Returns the denial contained in an error, if any.
     pub(super) fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }
 
-/// A device and a number on it.
+/// Device number and inode number.
 type FileId = (u64, u64);
 
-/// Denied places below one granted directory.
+/// Denied paths below one granted directory.
 #[derive(Debug, Default)]
 pub(super) struct DeniedPlaces {
     /// Real path of the directory.
     base: String,
     /// Names that are compared with the path of an operation.
     names: Vec<DeniedName>,
-    /// Files and directories that exist.
+    /// Existing files and directories.
     identities: Vec<(FileId, DeniedUse, String)>,
-    /// Whether files that start programs may be changed.
+    /// Allows changes to files that start programs.
     programs: bool,
 }
 
@@ -72,7 +73,7 @@ impl DeniedPlaces {
     /// Resolves denials for the directory `dir`, which was opened at `host`.
     ///
     /// # Errors
-    /// When the directory lies in a denied place ([`DeniedBy`]), or is not the one at `host` any more.
+    /// If the directory is in a denied path ([`DeniedBy`]), or is no longer the one at `host`.
     pub(super) fn new(dir: &File, host: &Path, denials: &Denials) -> io::Result<Self> {
         let real = host.canonicalize()?;
         if id(&real.metadata()?) != id(&dir.metadata()?) {
@@ -117,7 +118,7 @@ impl DeniedPlaces {
         });
     }
 
-    /// Refuses what is denied at `below`, a path without links from the granted directory.
+    /// Checks the denials of `below`, a path without links relative to the granted directory.
     pub(super) fn check(&self, below: &str, wanted: Use) -> Result<(), DeniedBy> {
         let parts = fold_parts(below);
         let denied = |name: &&DeniedName| {
@@ -134,7 +135,8 @@ impl DeniedPlaces {
         }
     }
 
-    /// Refuses moving, or putting something else than a plain directory, where a denied place lies below, or would.
+    /// Rejects moving `below`, or putting anything but a plain directory there, if a denied path is or would be below
+    /// it.
     pub(super) fn check_above(&self, below: &str) -> Result<(), DeniedBy> {
         let parts = fold_parts(below);
         let holds = |name: &&DeniedName| name.below.len() > parts.len() && name.below.starts_with(&parts);
@@ -148,7 +150,7 @@ impl DeniedPlaces {
         Ok(())
     }
 
-    /// Refuses a denied file or directory under whatever name it was found.
+    /// Rejects a denied file or directory under any name.
     pub(super) fn check_identity(&self, device: u64, number: u64, wanted: Use) -> Result<(), DeniedBy> {
         let denied = |(id, uses, _): &&(FileId, DeniedUse, String)| {
             *id == (device, number) && (*uses == DeniedUse::All || wanted == Use::Change)
@@ -159,7 +161,7 @@ impl DeniedPlaces {
         }
     }
 
-    /// As [`Self::check_identity`], of something open.
+    /// As [`Self::check_identity`], for an open file.
     pub(super) fn check_open(&self, file: &File, wanted: Use) -> io::Result<()> {
         if !self.identities.is_empty() {
             let (device, number) = id(&file.metadata()?);
@@ -173,14 +175,14 @@ fn id(metadata: &Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// The identities of a directory and all above it.
+/// Returns the identities of a directory and all its ancestors.
 fn ancestors(real: &Path) -> impl Iterator<Item = FileId> {
     real.ancestors()
         .filter_map(|ancestor| ancestor.metadata().ok())
         .map(|metadata| id(&metadata))
 }
 
-/// The paths by which a denied place can be reached: as it is written, with the links on the way resolved, and with a
+/// Returns the paths by which a denied file can be reached: as written, with the links on the way resolved, and with a
 /// link at its end resolved as well.
 fn forms(host: &Path) -> io::Result<Vec<PathBuf>> {
     let written = without_dots(&std::path::absolute(host)?);
@@ -198,7 +200,7 @@ fn forms(host: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(forms)
 }
 
-/// The real path as far as there is something, and the rest as it reads.
+/// Resolves the existing part of a path, and appends the rest as written.
 fn real(path: &Path) -> PathBuf {
     let existing = path
         .ancestors()

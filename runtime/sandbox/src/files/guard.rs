@@ -1,4 +1,4 @@
-//! `wasi:filesystem` with the checks of a policy before each operation.
+//! Implementation of `wasi:filesystem` that checks the policy before each operation.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -22,8 +22,8 @@ use types::{DescriptorFlags, ErrorCode, OpenFlags};
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
         if self.files.roots.is_empty() {
-            // What it would open is known to the guest alone.
-            self.files.ledger.denial("directories", "/".into(), None);
+            // The requested file is unknown to the host.
+            self.files.recorder.denial("directories", "/".into(), None);
         }
         let mut directories = Vec::with_capacity(self.files.roots.len());
         for (dir, place) in self.files.roots.clone() {
@@ -150,14 +150,14 @@ impl types::HostDescriptor for FilesView<'_> {
 
     async fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
         match self.file(&fd) {
-            Ok(file) => elsewhere(move || file.sync_data()).await,
+            Ok(file) => off_worker(move || file.sync_data()).await,
             Err(_) => self.upstream().sync_data(fd).await,
         }
     }
 
     async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
         match self.file(&fd) {
-            Ok(file) => elsewhere(move || file.sync_all()).await,
+            Ok(file) => off_worker(move || file.sync_all()).await,
             Err(_) => self.upstream().sync(fd).await,
         }
     }
@@ -183,7 +183,7 @@ impl types::HostDescriptor for FilesView<'_> {
         modified: types::NewTimestamp,
     ) -> FsResult<()> {
         let handle = self.handle(&fd)?;
-        // With an overlay, what was only opened for reading may lie in the layer that never changes.
+        // With an overlay, a file that was opened only for reading may be in the layer that never changes.
         let layered = handle.place.root.overlay.is_some();
         if !handle.writable && (layered || !handle.place.check(Right::Write)) {
             return Err(ErrorCode::NotPermitted.into());
@@ -306,7 +306,7 @@ impl types::HostDescriptor for FilesView<'_> {
                     .await
             }
             None => {
-                // A second name of what may not be changed would be a way to change it.
+                // A hard link to a read-only file would be a way to change it.
                 let (from, to) = (
                     self.walk_to_move(&fd, &path)?,
                     self.walk_to_move(&new_fd, &new_path)?,
@@ -491,18 +491,18 @@ impl types::HostDirectoryEntryStream for FilesView<'_> {
     }
 }
 
-/// A listing by the handle that the guest has of it.
+/// Returns the listing of the guest's handle.
 fn listing(stream: &Resource<types::DirectoryEntryStream>) -> Resource<Listing> {
     Resource::new_borrow(stream.rep())
 }
 
-/// Whether a path is one name, as a listing gives it.
+/// Returns `true` if a path is a single name, as returned by a listing.
 fn is_name(path: &str) -> bool {
     !matches!(path, "" | "." | "..") && !path.contains('/')
 }
 
-/// Stands for the metadata of something denied and says no more than its listing. The C library asks for the hash of
-/// each entry and ends a listing where it gets none, so that one denied name would hide all after it.
+/// Replaces the metadata hash of a denied file and reveals no more than its listing. The C library requests the hash of
+/// each entry and ends a listing if it fails, so that one denied name would hide all entries after it.
 fn hash_of_name(name: &str) -> types::MetadataHashValue {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
@@ -512,18 +512,18 @@ fn hash_of_name(name: &str) -> types::MetadataHashValue {
     }
 }
 
-/// Links were followed by the walk; what is one by now was put there since.
+/// The walk has already followed links; a link found now was created since.
 fn not_again() -> types::PathFlags {
     types::PathFlags::empty()
 }
 
-/// Whether a path tries to go up or is absolute.
+/// Returns `true` if a path is absolute or goes up.
 fn climbs(path: &str) -> bool {
     path.starts_with('/') || path.split('/').any(|part| part == "..")
 }
 
-/// Waits for the disk on a thread that may wait.
-async fn elsewhere(wait: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> FsResult<()> {
+/// Runs a blocking disk operation on a separate thread.
+async fn off_worker(wait: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> FsResult<()> {
     let done = wasmtime_wasi::runtime::spawn_blocking(wait);
     Ok(done.await?)
 }

@@ -1,4 +1,4 @@
-//! The operations of a guest on a directory with an overlay. Rights are checked by `guard` before.
+//! Operations of a guest on a directory with an overlay. `guard` has checked the rights before.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use super::rights::{Place, Right};
 use super::view::FilesView;
 use super::walk::{Walked, walk};
 
-/// What an operation wants at a path.
+/// Kind of access of an operation at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Something to look at, behind a symbolic link or not.
+    /// Reads, following a symbolic link at the end or not.
     Look { follow: bool },
-    /// Something to change in place; with an overlay it was raised ([`Layered::raise_at`]).
+    /// Changes in place; with an overlay the file was copied up ([`Layered::raise_at`]).
     Change { follow: bool },
-    /// A place where nothing is.
+    /// Creates a new entry.
     Make,
 }
 
-/// A directory and a path below it, as `wasmtime-wasi` takes them.
+/// A directory and a path below it, as used by `wasmtime-wasi`.
 pub(super) struct At {
-    /// Exists for this operation alone.
+    /// Exists only for this operation.
     descriptor: u32,
     pub(super) path: String,
 }
@@ -42,8 +42,8 @@ impl At {
 }
 
 impl FilesView<'_> {
-    /// Where an operation on `path` takes place: in a directory that was walked to, or in a layer of the overlay. What is
-    /// there is no link, unless the need says that none is followed.
+    /// Returns the location of an operation on `path`: in a directory that was walked to, or in a layer of the overlay.
+    /// The entry there is not a link, unless the access does not follow links.
     pub(super) fn locate(&mut self, fd: &Resource<Descriptor>, path: &str, need: Need) -> FsResult<At> {
         let place = self.place(fd)?;
         let (follow, wanted) = match need {
@@ -70,7 +70,7 @@ impl FilesView<'_> {
             }
             Need::Change { .. } => match found.existing()? {
                 (path, Layer::Upper, _) => (path, Layer::Upper),
-                // It was raised before, and somebody else has taken it away since.
+                // It was copied up before, and another process has removed it since.
                 (_, Layer::Lower, _) => return Err(ErrorCode::Busy.into()),
             },
             Need::Make if found.at.is_some() => return Err(ErrorCode::Exist.into()),
@@ -86,7 +86,8 @@ impl FilesView<'_> {
         })
     }
 
-    /// Where a symbolic link is made: not where it would take the place of a directory that is to hold something denied.
+    /// Returns the location of a new symbolic link, which must not replace a directory that is to contain a denied
+    /// path.
     pub(super) fn locate_link(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<At> {
         let place = self.place(fd)?;
         let below = match &place.root.overlay {
@@ -97,7 +98,7 @@ impl FilesView<'_> {
         self.locate(fd, path, Need::Make)
     }
 
-    /// A place that was walked to from `fd`, as `wasmtime-wasi` takes it.
+    /// Returns a location that was walked to from `fd`, as used by `wasmtime-wasi`.
     fn at_walked(&mut self, fd: &Resource<Descriptor>, walked: Walked) -> FsResult<At> {
         let Descriptor::Dir(from) = self.table.get(fd)? else {
             return Err(ErrorCode::NotDirectory.into());
@@ -116,14 +117,14 @@ impl FilesView<'_> {
         })
     }
 
-    /// Ends what [`Self::locate`] began.
+    /// Ends an operation begun by [`Self::locate`].
     pub(super) fn leave(&mut self, at: &At) {
-        // It was pushed for this operation and nobody else knows its number.
+        // It was pushed for this operation, and its number is not known elsewhere.
         let _ = self.table.delete(Resource::<Descriptor>::new_own(at.descriptor));
     }
 
-    /// Does something to a directory with an overlay on a thread that may wait, because files are read there from end to
-    /// end. Dropping the future ends the work with its next piece.
+    /// Runs an operation on an overlay on a separate thread, because it reads whole files. Dropping the future ends the
+    /// work at its next piece.
     pub(super) async fn layered<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&Layered) -> FsResult<T> + Send + 'static,
@@ -137,14 +138,14 @@ impl FilesView<'_> {
     }
 }
 
-/// What operations on an overlay need beside the places that they work on.
+/// Context of operations on an overlay.
 pub(super) struct Layered {
     quota: Arc<Quota>,
     pace: Pace,
 }
 
 impl Layered {
-    /// Brings something to the upper layer, for the quota as if the guest had written it.
+    /// Copies a file to the upper layer, charged as if the guest had written it.
     fn raise(&self, overlay: &Overlay, found: Found) -> FsResult<String> {
         let (path, layer, metadata) = found.existing()?;
         if layer == Layer::Lower {
@@ -154,7 +155,7 @@ impl Layered {
         Ok(path)
     }
 
-    /// Brings what a path leads to to the upper layer.
+    /// Copies the file at a path to the upper layer.
     pub(super) fn raise_at(&self, place: &Place, path: &str, follow: bool) -> FsResult<()> {
         let overlay = overlay(place)?;
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, follow))?;
@@ -167,7 +168,7 @@ impl Layered {
         taken.map_err(|_| ErrorCode::Quota.into())
     }
 
-    /// Opens or makes a file, or opens a directory; says whether it is new, and its path in the layers.
+    /// Opens or creates a file, or opens a directory; returns whether it is new, and its path in the layers.
     pub(super) fn open(
         &self,
         from: &Place,
@@ -189,7 +190,7 @@ impl Layered {
         };
         let (layer, metadata) = match found.at {
             None if !creates => return Err(ErrorCode::NoEntry.into()),
-            // A link that leads to nothing: no file is made through it, with or without an overlay.
+            // A dangling link: no file is created through it, with or without an overlay.
             None if find(false)?.at.is_some() => {
                 return Err(ErrorCode::NoEntry.into());
             }
@@ -264,7 +265,8 @@ impl Layered {
         Ok(())
     }
 
-    /// Renames. A directory that the lower layer has, too, is refused with `cross-device`, after which programs copy.
+    /// Renames. A directory that also exists in the lower layer is refused with `cross-device`, after which programs
+    /// copy.
     pub(super) fn rename(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
         let overlay = overlay(old.0)?;
         let (old, new) = (
@@ -302,14 +304,14 @@ impl Layered {
         Ok(())
     }
 
-    /// Finds what is to be moved, linked or replaced, unless a denial keeps it where it is.
+    /// Finds the entry to be moved, linked or replaced, unless a denial protects it.
     fn find_to_move(overlay: &Overlay, (place, path): (&Place, &str)) -> FsResult<Found> {
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
         FilesView::may_replace(place, path, &found.path)?;
         Ok(found)
     }
 
-    /// Makes a second name for a file.
+    /// Creates a hard link to a file.
     pub(super) fn link(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
         let overlay = overlay(old.0)?;
         let (old, new) = (

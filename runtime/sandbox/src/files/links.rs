@@ -1,14 +1,15 @@
-//! Where symbolic links lead, judged from their new place before something is made, moved or linked.
+//! Checks of symbolic link targets at their new location, before an entry is created, moved or linked.
 //!
-//! The guard itself follows no link out of a grant. This is for the programs of the host that look at the directory later:
-//! no operation of a guest makes a link lead out that did not before. A link *climbs* when its target is absolute or goes
-//! up. Such links come from the user alone, and what one leads to depends on where it lies. So
+//! The guard itself follows no link out of a grant. This module protects programs of the host that read the directory
+//! later: no operation of a guest makes a link lead out that did not before. A link *climbs* if its target is absolute
+//! or goes up. Only the user creates such links, and their target depends on their location. Therefore
 //!
-//! - no guest makes one, moves one, or makes a second name of one, nor moves a directory that holds one at any depth;
-//! - a link that a guest makes or moves leads, from its new place, through none to what is no directory that holds one.
+//! - no guest creates or moves one or a hard link to one, nor moves a directory that contains one at any depth;
+//! - a link that a guest creates or moves leads, from its new location, through none of them and to no directory that
+//!   contains one.
 //!
-//! Then nothing that is put somewhere holds a climbing link or leads to one, in whatever order things are put there, and
-//! those that climb stay where they are, as do the directories above them.
+//! Then no moved entry contains a climbing link or leads to one, in any order of operations, and climbing links and the
+//! directories above them stay in place.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,31 +29,31 @@ use super::overlay::Layer;
 use super::rights::{Place, Root, stays_below};
 use super::view::FilesView;
 
-/// Entries that are looked at for one operation, as many as a call makes by default. What is larger is not moved at once:
-/// programs move it piece by piece.
+/// Maximum number of entries inspected for one operation, as many as a call creates by default. Larger directories are
+/// not moved at once: programs move them file by file.
 const MAX_ENTRIES: u32 = 10_000;
 
-/// Entries after which others have their turn, and a deadline or a cancellation is seen.
+/// Number of entries after which the operation yields, so that deadlines and cancellation take effect.
 const PIECE: u32 = 128;
 
-/// Directories below each other, and links in one path.
+/// Maximum depth of directories, and maximum number of links in one path.
 const MAX_DEPTH: usize = 128;
 
-/// What a link leads to, or a tree holds.
+/// Result of inspecting a link or a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Nothing leads out.
     Fine,
-    /// A link that climbs.
+    /// A link climbs.
     Climbs,
-    /// Too much to look at.
+    /// Too many entries to inspect.
     TooLarge,
 }
 
-/// Something at a path.
+/// An entry at a path.
 enum Entry {
     Directory,
-    /// With its target; `None` where it is no text.
+    /// A link with its target; `None` if it is not text.
     Link(Option<String>),
     Other,
 }
@@ -65,15 +66,15 @@ struct Tree {
 
 enum Base {
     Plain(File),
-    /// With the path from the root of the layers.
+    /// With the path relative to the root of the layers.
     Layered(Arc<Root>, String),
 }
 
 impl Tree {
-    /// The directory above `path`, and the last name of `path`; `None` where that is no name.
+    /// Returns the parent directory of `path`, and its last name; `None` if that is not a name.
     ///
     /// # Errors
-    /// When there is no such directory.
+    /// If the directory does not exist.
     fn above(dir: &File, place: &Place, path: &str) -> io::Result<Option<(Self, String)>> {
         let path = path.trim_end_matches('/');
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -92,18 +93,18 @@ impl Tree {
         Ok(Some((tree, name.to_owned())))
     }
 
-    /// Whether something may be moved from here: a link is judged at its new place with [`Tree::leads`], of a directory
-    /// everything below it is looked at.
+    /// Inspects an entry to be moved: a link is checked at its new location with [`Tree::leads`], of a directory the
+    /// whole tree is inspected.
     async fn holds(&mut self, name: &str) -> io::Result<Verdict> {
         match self.entry(Path::new(name))? {
-            // One of the lower layer is moved by no operation.
+            // An entry of the lower layer is moved by no operation.
             Some(Entry::Directory) if self.is_below(name)? => Ok(Verdict::Fine),
             Some(Entry::Directory) => self.search(name.into()).await,
             _ => Ok(Verdict::Fine),
         }
     }
 
-    /// Whether the lower layer of an overlay has something there.
+    /// Returns `true` if the lower layer of an overlay has this entry.
     fn is_below(&self, name: &str) -> io::Result<bool> {
         match &self.base {
             Base::Plain(_) => Ok(false),
@@ -114,7 +115,7 @@ impl Tree {
         }
     }
 
-    /// Where a link with this target would lead if it lay here.
+    /// Returns the result for a link with this target, located here.
     async fn leads(&mut self, target: &str) -> io::Result<Verdict> {
         if !stays_below(target) {
             return Ok(Verdict::Climbs);
@@ -146,7 +147,7 @@ impl Tree {
         self.search(here).await
     }
 
-    /// The target of the link of this name; `None` where there is something else.
+    /// Returns the target of the link of this name; `None` for anything else.
     fn target(&self, name: &str) -> io::Result<Option<Option<String>>> {
         Ok(match self.entry(Path::new(name))? {
             Some(Entry::Link(target)) => Some(target),
@@ -154,7 +155,7 @@ impl Tree {
         })
     }
 
-    /// Looks for a link that climbs, at any depth of a directory.
+    /// Searches a directory for a climbing link, at any depth.
     async fn search(&mut self, top: PathBuf) -> io::Result<Verdict> {
         let mut directories = vec![(top, 0)];
         while let Some((directory, depth)) = directories.pop() {
@@ -215,7 +216,7 @@ impl Tree {
         }))
     }
 
-    /// The first names in a directory, one more than are looked at.
+    /// Returns the first names in a directory, one more than the limit.
     fn names(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let most = (MAX_ENTRIES - self.looked_at.min(MAX_ENTRIES)) as usize + 1;
         match &self.base {
@@ -226,7 +227,7 @@ impl Tree {
                 };
                 let path = format!("{base}/{path}");
                 let path = Path::new(path.trim_matches('/'));
-                // What both have is looked at twice, and what is hidden is not there.
+                // Names in both layers are inspected twice, and hidden ones are skipped.
                 let mut names = names_of(&overlay.dir(Layer::Upper).dir, path, most)?;
                 names.extend(names_of(&overlay.dir(Layer::Lower).dir, path, most)?);
                 Ok(names)
@@ -235,7 +236,7 @@ impl Tree {
     }
 }
 
-/// The first names in a directory; none where there is no directory.
+/// Returns the first names in a directory; none if it does not exist.
 fn names_of(dir: &File, path: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
@@ -252,12 +253,12 @@ fn names_of(dir: &File, path: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
 }
 
 impl FilesView<'_> {
-    /// The directory in which `path` is the last name, to judge links in.
+    /// Returns the directory in which `path` is the last name, to check links in.
     fn tree(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Option<(Tree, String)>> {
         Ok(Tree::above(&*self.dir(fd)?, &self.place(fd)?, path)?)
     }
 
-    /// Refuses a link that would lead out from its place, now or once something is put where it leads to.
+    /// Rejects a link that would lead out from its location, now or once its target is created.
     pub(super) async fn may_make_link(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -274,7 +275,7 @@ impl FilesView<'_> {
         }
     }
 
-    /// Refuses to move a link that would lead out from its new place, and a directory that holds a link that climbs.
+    /// Rejects moving a link that would lead out from its new location, and a directory that contains a climbing link.
     pub(super) async fn may_move(
         &mut self,
         from: (&Resource<Descriptor>, &str),
@@ -283,7 +284,7 @@ impl FilesView<'_> {
         let (Some((mut old, name)), Some((mut new, _))) =
             (self.tree(from.0, from.1)?, self.tree(to.0, to.1)?)
         else {
-            // No name, which the operation itself refuses.
+            // Not a name; the operation itself rejects it.
             return Ok(());
         };
         let verdict = match old.target(&name)? {
@@ -298,7 +299,7 @@ impl FilesView<'_> {
         }
     }
 
-    /// Refuses a second name of a link: it would lead elsewhere.
+    /// Rejects a hard link to a symbolic link, which would lead elsewhere.
     pub(super) fn may_link(
         &self,
         from: (&Resource<Descriptor>, &str),
@@ -310,12 +311,12 @@ impl FilesView<'_> {
         }
     }
 
-    /// Takes back a link that another call put in the place of what was judged, and that leads out from where it is now.
+    /// Removes a link that another call put in the place of the checked entry, if it leads out from its location.
     pub(super) async fn judge_again(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<()> {
         let Some((mut tree, name)) = self.tree(fd, path)? else {
             return Ok(());
         };
-        // A link that climbs is the user's.
+        // A climbing link belongs to the user.
         let Some(Some(target)) = tree
             .target(&name)?
             .filter(|target| target.as_deref().is_some_and(stays_below))
@@ -342,7 +343,7 @@ impl FilesView<'_> {
     }
 }
 
-/// The names in the target of a link that stays below.
+/// Returns the names in the target of a link that stays below.
 fn parts(target: &str) -> VecDeque<String> {
     let parts = target.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.map(str::to_owned).collect()

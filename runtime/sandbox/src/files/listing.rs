@@ -1,8 +1,8 @@
-//! The listing of a directory: entry by entry from the system, never as a whole.
+//! Directory listings, read entry by entry from the system, never as a whole.
 //!
-//! With an overlay a directory is listed in two parts: first what its upper layer has, then what the lower one shows
-//! beside it. Names of the first part are remembered, so that each name comes once, also when a file is changed while its
-//! directory is listed and then lies in both layers.
+//! With an overlay a directory is listed in two parts: first the entries of its upper layer, then the remaining visible
+//! ones of the lower layer. Names of the first part are remembered, so that each name occurs once, even if a file is
+//! changed during the listing and then exists in both layers.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,25 +20,25 @@ use super::overlay::{Layer, Overlay};
 use super::rights::Place;
 use crate::cell::memory::{MemoryAccount, Reservation};
 
-/// Bytes of an open directory: the entries that the system gives at once, some 25 KiB.
+/// Memory of an open directory in bytes: the entries that the system returns at once, about 25 KiB.
 const OPEN_DIRECTORY: u64 = 32 << 10;
 
-/// Bytes that a remembered name takes beside its own.
+/// Memory of a remembered name in bytes, in addition to its length.
 const REMEMBERED: u64 = 64;
 
-/// Entries that are passed over until others get their turn, so that the deadline of the call is seen.
+/// Number of skipped entries after which the operation yields, so that the deadline of the call takes effect.
 const PIECE: u32 = 64;
 
-/// A directory that is being listed.
+/// A directory being listed.
 pub(super) struct Listing {
     place: Place,
     entries: Entries,
     memory: Reservation,
-    /// Its place among the open descriptors of the call.
+    /// Its slot among the open descriptors of the call.
     _counted: Arc<()>,
 }
 
-/// What is still to be listed.
+/// Entries still to be listed.
 enum Entries {
     Plain(Dir),
     Upper(Dir, HashSet<String>),
@@ -47,7 +47,7 @@ enum Entries {
 }
 
 impl Listing {
-    /// Starts to list the directory `dir`; with an overlay, that at `place` in its layers.
+    /// Starts a listing of the directory `dir`; with an overlay, of `place` in its layers.
     pub(super) fn open(
         dir: &File,
         place: Place,
@@ -69,8 +69,8 @@ impl Listing {
         })
     }
 
-    /// The next entry; `None` at the end. A name that is not UTF-8 is an error, after which the listing goes on; with an
-    /// overlay such names are left out.
+    /// Returns the next entry; `None` at the end. A name that is not UTF-8 is an error, after which the listing
+    /// continues; with an overlay such names are omitted.
     pub(super) async fn next(&mut self) -> FsResult<Option<DirectoryEntry>> {
         let mut passed_over = 0;
         loop {
@@ -101,7 +101,7 @@ impl Listing {
         }
     }
 
-    /// Whether an entry is to be listed: not where it is hidden by an overlay or was listed before.
+    /// Returns `true` if an entry is to be listed: neither hidden by an overlay nor already listed.
     fn is_new(&mut self, name: &str) -> FsResult<bool> {
         match &mut self.entries {
             Entries::Plain(_) | Entries::End => Ok(true),
@@ -120,7 +120,7 @@ impl Listing {
         }
     }
 
-    /// What is listed when the entries so far have ended.
+    /// Returns the part that follows the current entries.
     fn entries_after(&mut self) -> io::Result<Entries> {
         match (
             std::mem::replace(&mut self.entries, Entries::End),
@@ -156,7 +156,7 @@ fn open(overlay: &Overlay, layer: Layer, path: &str) -> io::Result<Dir> {
     read(&cap::open_dir(dir, Path::new(path))?)
 }
 
-/// Opens a directory for reading, from its start; what `dir` is may be good for looking things up alone.
+/// Opens a directory for reading, from its start; `dir` itself may only permit look-ups.
 fn read(dir: &File) -> io::Result<Dir> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(Dir::new(openat(dir, c".", flags, Mode::empty())?)?)
@@ -170,7 +170,7 @@ fn child(path: &str, name: &str) -> String {
     }
 }
 
-/// What an entry is; `None` if it is gone again. Most file systems say it with the name.
+/// Returns the type of an entry; `None` if it was removed. Most file systems return it with the name.
 fn kind(dir: &Dir, entry: &rustix::fs::DirEntry) -> io::Result<Option<DescriptorType>> {
     let mut found = entry.file_type();
     if found == FileType::Unknown {

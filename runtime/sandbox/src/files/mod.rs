@@ -1,23 +1,23 @@
-//! Files of guests: the directories of a policy, and a guard before every operation on them.
+//! Files of guests: the directories of a policy, and a guard around every operation on them.
 //!
-//! A guest uses standard `wasi:filesystem`. `FilesView` stands where the implementation of `wasmtime-wasi` would stand,
-//! checks each operation and hands it on; opening it does itself. What the two promise together:
+//! A guest uses standard `wasi:filesystem`. `FilesView` replaces the implementation of `wasmtime-wasi`, checks each
+//! operation and delegates it; it opens files itself. It guarantees:
 //!
-//! - No path leads out of a granted directory: not by `..`, not absolute, not by a symbolic link, whoever made it
-//!   (a walk by components, none of which follows a link; `openat2` with `RESOLVE_BENEATH` for the last one on Linux).
-//! - What is denied (`denied`) is neither opened nor changed nor moved, by whatever path it is reached (`walk`); its name
-//!   is listed. The same holds for changes of files that start programs or configure Toolcell.
+//! - No path leads out of a granted directory: not by `..`, an absolute path, or a symbolic link, whoever created it
+//!   (paths are walked by components without following links; on Linux the last one is opened by `openat2` with
+//!   `RESOLVE_BENEATH`).
+//! - Denied files (`denied`) are neither opened nor changed nor moved, by any path (`walk`); their names are listed.
+//!   The same holds for changes of files that start programs or configure Toolcell.
 //! - No operation makes a symbolic link lead out, for other programs, that did not before (`links`).
-//! - `read`, `write` (change what exists), `create` and `delete` are rights of their own (`rights`).
-//! - Nothing but regular files and directories is opened; a FIFO, socket or device is refused, and the attempt does
-//!   not block.
-//! - A call writes no more bytes and makes no more files than its limits say (`quota`), and holds at most
-//!   128 of the host's descriptors.
-//! - A directory is listed entry by entry (`listing`), a file read and written through no buffer of the host (`stream`).
-//! - With an overlay, all changes go to a directory beside the granted one (`overlay`). What they take of its files is read
-//!   on a thread of its own, in pieces, and ends with the call (`layered`).
-//! - What was opened, changed and refused stands in the receipt, by the path that the guest sees. Paths of the host
-//!   appear in the grant that a denial proposes to people, and nowhere that a guest can read.
+//! - `read`, `write` (change existing files), `create` and `delete` are separate rights (`rights`).
+//! - Only regular files and directories are opened; a FIFO, socket or device is refused, without blocking.
+//! - A call writes no more bytes and creates no more files than its limits allow (`quota`), and holds at most 128 of
+//!   the host's descriptors.
+//! - Directories are listed entry by entry (`listing`), and files are read and written without host buffers (`stream`).
+//! - With an overlay, all changes go to a separate directory (`overlay`). Files are copied up on a separate thread, in
+//!   pieces, which ends with the call (`layered`).
+//! - The receipt lists all files opened, changed and denied, by guest path. Host paths appear only in the grant that a
+//!   denial suggests to the user, and nowhere that a guest can read.
 
 mod denied;
 mod guard;

@@ -1,4 +1,4 @@
-//! Opening a file below a directory: never outside of it, never anything but a regular file or a directory.
+//! Opening of files below a directory: never outside of it, and only regular files and directories.
 
 use std::fs::File;
 use std::io;
@@ -7,19 +7,19 @@ use std::path::Path;
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt, OpenOptionsMaybeDirExt, OpenOptionsSyncExt};
 use cap_primitives::fs::{self, Metadata, OpenOptions};
 
-/// How a file is opened.
+/// Options of opening a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mode {
     pub(super) read: bool,
     pub(super) write: bool,
     pub(super) truncate: bool,
-    /// Make the file, and fail if there is one.
+    /// Create the file, and fail if it exists.
     pub(super) new: bool,
-    /// Follow a symbolic link in the last place.
+    /// Follow a symbolic link at the end of the path.
     pub(super) follow: bool,
 }
 
-/// What was opened.
+/// An opened file or directory.
 #[derive(Debug)]
 pub(super) enum Opened {
     File(File),
@@ -28,10 +28,10 @@ pub(super) enum Opened {
     Special,
 }
 
-/// Opens `path` below `dir`. Nothing is truncated yet: what was opened is judged before it is changed.
+/// Opens `path` below `dir`. Nothing is truncated yet: the file is checked before it is changed.
 ///
-/// A FIFO is opened without waiting for its other end and closed again; a device is seen before it is opened, because
-/// opening one can have effects. One that takes the place of a file between the two looks is closed again.
+/// A FIFO is opened without blocking and closed again; a device is detected before it is opened, because opening one
+/// can have effects. One that replaces a file between the two checks is closed again.
 pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
     let path = Path::new(path);
     let follow = if mode.follow {
@@ -61,7 +61,7 @@ pub(super) fn open(dir: &File, path: &str, mode: Mode) -> io::Result<Opened> {
     })
 }
 
-/// Whether there is something at `path`, itself and not what a link leads to.
+/// Returns `true` if there is an entry at `path`, without following a link.
 pub(super) fn exists(dir: &File, path: &str) -> bool {
     fs::stat(dir, Path::new(path), FollowSymlinks::No).is_ok()
 }

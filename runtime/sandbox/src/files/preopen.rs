@@ -1,4 +1,4 @@
-//! The granted directories of one call.
+//! Granted directories of one call.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,25 +18,25 @@ use super::rights::{Place, Root};
 use crate::cell::memory::MemoryAccount;
 use crate::cell::receipt::ReceiptRecorder;
 
-/// The files of one call: its directories, its open descriptors, its quota.
+/// Files of one call: its directories, its open descriptors, its quota.
 pub(crate) struct Files {
     pub(super) roots: Vec<(Dir, Place)>,
-    /// By the number of the resource.
+    /// Open descriptors, by resource number.
     pub(super) open: HashMap<u32, Handle>,
     pub(super) quota: Arc<Quota>,
-    pub(super) ledger: ReceiptRecorder,
-    /// One clone for each descriptor of the host that is open.
+    pub(super) recorder: ReceiptRecorder,
+    /// One clone for each open descriptor of the host.
     pub(super) open_count: Arc<()>,
     pub(super) account: MemoryAccount,
     pub(super) upstream: WasiFilesystemCtx,
 }
 
-/// What is known of an open descriptor.
+/// State of an open descriptor.
 pub(super) struct Handle {
     pub(super) place: Place,
-    /// Whether it was opened for writing.
+    /// True if it was opened for writing.
     pub(super) writable: bool,
-    /// Held by the descriptor and by the streams made from it.
+    /// Held by the descriptor and by the streams created from it.
     pub(super) counted: Option<Arc<()>>,
 }
 
@@ -44,18 +44,18 @@ impl Files {
     /// Opens the directories of a policy.
     ///
     /// # Errors
-    /// When one is not there or cannot be opened; the grant comes with the error.
+    /// If one is missing or cannot be opened; the error includes the grant.
     pub(crate) fn open<'a>(
         grants: &'a Grants,
         limits: &Limits,
-        ledger: &ReceiptRecorder,
+        recorder: &ReceiptRecorder,
     ) -> Result<Self, (&'a DirGrant, io::Error)> {
         let mut roots = Vec::with_capacity(grants.dirs.len());
         for grant in &grants.dirs {
             let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
             let denied = DeniedPlaces::new(&dir, &grant.host, &grants.denied).map_err(|error| {
                 if let Some(DeniedBy(by)) = DeniedBy::of(&error) {
-                    ledger.refusal("file", grant.guest.clone(), by.clone());
+                    recorder.refusal("file", grant.guest.clone(), by.clone());
                 }
                 (grant, error)
             })?;
@@ -72,7 +72,7 @@ impl Files {
                     overlay: overlay.transpose().map_err(|e| (grant, e))?,
                     denied,
                     grant: grant.clone(),
-                    ledger: ledger.clone(),
+                    recorder: recorder.clone(),
                 }),
             };
             roots.push((dir, place));
@@ -80,16 +80,16 @@ impl Files {
         Ok(Self {
             roots,
             open: HashMap::new(),
-            quota: Arc::new(Quota::new(limits, ledger.clone())),
-            ledger: ledger.clone(),
+            quota: Arc::new(Quota::new(limits, recorder.clone())),
+            recorder: recorder.clone(),
             open_count: Arc::default(),
-            account: ledger.account().clone(),
+            account: recorder.account().clone(),
             upstream: WasiFilesystemCtx::default(),
         })
     }
 }
 
-/// A directory for `wasmtime-wasi`, whose own check knows only whether anything may change.
+/// Returns a directory for `wasmtime-wasi`, whose own check only distinguishes read-only directories.
 pub(super) fn dir_descriptor(dir: std::fs::File, can_change: bool) -> Dir {
     let (perms, mode) = if can_change {
         (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
@@ -99,6 +99,6 @@ pub(super) fn dir_descriptor(dir: std::fs::File, can_change: bool) -> Dir {
     Dir::new(dir, perms, mode, ON_THIS_THREAD)
 }
 
-/// Files are read and written on the thread of the call: they are regular files, which answer in microseconds, and a
-/// thread switch costs more than a read from the page cache. What waits for a disk (`sync`) goes elsewhere.
+/// Files are read and written on the thread of the call: they are regular files, which respond in microseconds, and a
+/// thread switch costs more than a read from the page cache. Operations that wait for a disk (`sync`) run elsewhere.
 pub(super) const ON_THIS_THREAD: bool = true;

@@ -1,4 +1,4 @@
-//! How much one call may write.
+//! Write quota of one call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,16 +6,16 @@ use toolcell_core::policy::Limits;
 
 use crate::cell::receipt::ReceiptRecorder;
 
-/// Bytes and files that a call may still write and make.
+/// Bytes and files that a call may still write and create.
 ///
-/// Bytes are counted as they are written, also when they replace others; a write beyond the end of a file, and making
-/// a file longer, count for all the bytes by which the file grows. Deleting gives nothing back: a call that writes and
-/// deletes for ever wears out a disk, too.
+/// Bytes are counted as they are written, also when they replace others; writing beyond the end of a file, or extending
+/// it, counts all bytes by which the file grows. Deleting releases nothing: a call that writes and deletes for ever
+/// wears out a disk, too.
 #[derive(Debug)]
 pub(super) struct Quota {
     bytes: Counter,
     files: Counter,
-    ledger: ReceiptRecorder,
+    recorder: ReceiptRecorder,
 }
 
 #[derive(Debug)]
@@ -24,17 +24,17 @@ struct Counter {
     left: AtomicU64,
 }
 
-/// A limit was reached.
+/// Error of an exhausted quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the quota of the call is used up")]
+#[error("the quota of the call is exhausted")]
 pub(super) struct QuotaExceeded;
 
 impl Quota {
-    pub(super) fn new(limits: &Limits, ledger: ReceiptRecorder) -> Self {
+    pub(super) fn new(limits: &Limits, recorder: ReceiptRecorder) -> Self {
         Self {
             bytes: Counter::new(limits.file_bytes),
             files: Counter::new(limits.file_count),
-            ledger,
+            recorder,
         }
     }
 
@@ -43,7 +43,7 @@ impl Quota {
         self.bytes.take(bytes).inspect_err(|_| {
             let limit = self.bytes.limit;
             let what = format!("more than {limit} bytes written in one call");
-            self.ledger.denial("file", what, None);
+            self.recorder.denial("file", what, None);
         })
     }
 
@@ -51,12 +51,12 @@ impl Quota {
     pub(super) fn take_file(&self) -> Result<(), QuotaExceeded> {
         self.files.take(1).inspect_err(|_| {
             let limit = self.files.limit;
-            let what = format!("more than {limit} files made in one call");
-            self.ledger.denial("file", what, None);
+            let what = format!("more than {limit} files created in one call");
+            self.recorder.denial("file", what, None);
         })
     }
 
-    /// Gives back a file that was taken and then not made.
+    /// Returns the unit of a file that was not created.
     pub(super) fn return_file(&self) {
         self.files.left.fetch_add(1, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl Counter {
     }
 }
 
-/// Bytes that writing `length` bytes at `offset` costs in a file of `size` bytes.
+/// Returns the cost in bytes of writing `length` bytes at `offset` in a file of `size` bytes.
 pub(super) fn cost(size: u64, offset: u64, length: u64) -> u64 {
     length.max(offset.saturating_add(length).saturating_sub(size))
 }
@@ -88,14 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_taken_to_its_last_unit_and_not_beyond() {
+    fn quota_is_taken_exactly_to_its_limit() {
         let limits = Limits {
             file_bytes: 10,
             file_count: 1,
             ..Limits::default()
         };
-        let ledger = ReceiptRecorder::default();
-        let quota = Quota::new(&limits, ledger.clone());
+        let recorder = ReceiptRecorder::default();
+        let quota = Quota::new(&limits, recorder.clone());
         assert_eq!(quota.take_bytes(6), Ok(()));
         assert_eq!(quota.take_bytes(5), Err(QuotaExceeded));
         assert_eq!(quota.take_bytes(4), Ok(()));
@@ -103,11 +103,11 @@ mod tests {
         assert_eq!(quota.take_file(), Err(QuotaExceeded));
         quota.return_file();
         assert_eq!(quota.take_file(), Ok(()));
-        assert_eq!(ledger.lock().denials.len(), 2);
+        assert_eq!(recorder.lock().denials.len(), 2);
     }
 
     #[test]
-    fn a_hole_costs_as_much_as_what_fills_it() {
+    fn hole_costs_as_much_as_its_content() {
         assert_eq!(cost(100, 0, 10), 10);
         assert_eq!(cost(100, 95, 10), 10);
         assert_eq!(cost(0, 1_000_000, 1), 1_000_001);

@@ -1,4 +1,4 @@
-//! What a grant allows in its directory, and how a path reads to the guest.
+//! Rights of a grant in its directory, and guest paths.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use crate::cell::receipt::ReceiptRecorder;
 /// One granted directory, shared by all descriptors below it.
 pub(super) struct Root {
     pub(super) grant: DirGrant,
-    /// Where changes go, if not to the directory itself.
+    /// Overlay that receives changes instead of the directory.
     pub(super) overlay: Option<Overlay>,
-    /// What is denied below it.
+    /// Denied paths below it.
     pub(super) denied: Arc<DeniedPlaces>,
-    pub(super) ledger: ReceiptRecorder,
+    pub(super) recorder: ReceiptRecorder,
 }
 
-/// Where a descriptor stands: below which grant, at which path of the guest.
+/// Location of a descriptor: its grant, and its guest path.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) root: Arc<Root>,
     pub(super) path: String,
-    /// The path from the granted directory, without links, `.` and `..`; empty for that one itself. Known of what is open.
+    /// Path relative to the granted directory, without links, `.` and `..`; empty for the directory itself. Known for
+    /// open descriptors.
     pub(super) below: String,
 }
 
@@ -60,7 +61,7 @@ impl Right {
 }
 
 impl Place {
-    /// The place of `path`, which is relative to this one.
+    /// Returns the location of `path`, relative to this one.
     pub(super) fn join(&self, path: &str) -> Self {
         Self {
             root: self.root.clone(),
@@ -73,7 +74,7 @@ impl Place {
         right.is_in(self.root.grant.access)
     }
 
-    /// Whether the guest has a right here; if not, the denial is noted with the grant that would give it.
+    /// Returns `true` if the guest has a right here; otherwise records the denial with the grant that would allow it.
     pub(super) fn check(&self, right: Right) -> bool {
         let has = self.has(right);
         if !has {
@@ -87,30 +88,29 @@ impl Place {
         has
     }
 
-    /// Notes a denial that no right would lift.
+    /// Records a denial, with the grant that would allow it if any.
     pub(super) fn deny(&self, allow_with: Option<String>) {
-        self.root.ledger.denial("file", self.path.clone(), allow_with);
+        self.root.recorder.denial("file", self.path.clone(), allow_with);
     }
 
-    /// Whether what is open at `below` may be changed.
+    /// Returns `true` if the open file at `below` may be changed.
     pub(super) fn may_change(&self, below: &str) -> bool {
         self.has(Right::Write) && self.root.denied.check(below, Use::Change).is_ok()
     }
 
-    /// Notes what a denial refused.
+    /// Records an operation refused by a denial.
     pub(super) fn refused(&self, denied: &DeniedBy) {
         self.root
-            .ledger
+            .recorder
             .refusal("file", self.path.clone(), denied.0.clone());
     }
 
-    /// Notes that the file was opened or changed.
+    /// Records that the file was opened or changed.
     pub(super) fn note(&self, write: bool) {
-        self.root.ledger.file(self.path.clone(), write);
+        self.root.recorder.file(self.path.clone(), write);
     }
 
-    /// Whether something that moves from here to `other` could be used there in a way in which it could not be used
-    /// here.
+    /// Returns `true` if moving an entry from here to `other` would allow an operation on it that is not allowed here.
     pub(super) fn gains_in(&self, other: &Self) -> bool {
         let (from, to) = (self.root.grant.access, other.root.grant.access);
         let gained = |right: Right| right.is_in(to) && !right.is_in(from);
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// `path` below `base`, without `.` and `..`. For people and receipts only: nothing is opened by it.
+/// Joins `path` to `base`, without `.` and `..`. For display and receipts only: nothing is opened by it.
 fn join(base: &str, path: &str) -> String {
     let mut parts: Vec<&str> = base.split('/').filter(|p| !p.is_empty()).collect();
     for part in path.split('/') {
@@ -136,9 +136,9 @@ fn join(base: &str, path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Whether the target of a symbolic link stays below the directory that holds the link, wherever that is moved: it is
-/// relative and never goes up. The guard itself follows no link out; this protects the programs of the host that
-/// look at the directory later.
+/// Returns `true` if the target of a symbolic link stays below the link's directory, wherever that is moved: it is
+/// relative and never goes up. The guard itself follows no link out; this protects programs of the host that read the
+/// directory later.
 pub(super) fn stays_below(target: &str) -> bool {
     !target.is_empty()
         && Path::new(target)
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_the_guest_has_no_dots() {
+    fn guest_path_contains_no_dots() {
         for (base, path, joined) in [
             ("/", "a", "/a"),
             ("/work", "a/./b//c", "/work/a/b/c"),

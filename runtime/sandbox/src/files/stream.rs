@@ -1,5 +1,5 @@
-//! Streams of files. They read and write at once, on the thread of the call, so that the host holds nothing of the file
-//! between two calls of the guest. Writing is counted, and a stream keeps its descriptor counted.
+//! File streams. They read and write immediately, on the thread of the call, so that the host buffers nothing between
+//! two calls of the guest. Writes are charged, and a stream keeps its descriptor counted.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 
 use super::quota::{Quota, cost};
 
-/// Most bytes of one read, and of one write as the guest is told.
+/// Maximum number of bytes of one read, and of one write as reported to the guest.
 const AT_ONCE: usize = 64 << 10;
 
-/// An input stream that holds its place among the open descriptors.
+/// An input stream that holds its slot among the open descriptors.
 pub(super) struct Reading {
     file: Arc<File>,
     position: u64,
@@ -22,10 +22,10 @@ pub(super) struct Reading {
     _counted: Option<Arc<()>>,
 }
 
-/// An output stream that asks the quota before each write.
+/// An output stream that charges the quota before each write.
 pub(super) struct Writing {
     file: Arc<File>,
-    /// Where the next byte goes; `None` at the end.
+    /// Position of the next byte; `None` at the end.
     position: Option<u64>,
     quota: Arc<Quota>,
     is_closed: bool,
@@ -85,7 +85,7 @@ impl Writing {
     }
 }
 
-/// Writes at the end of a file, wherever that is by then.
+/// Writes at the current end of a file.
 fn append(file: &File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match append_some(file, bytes) {
@@ -108,7 +108,7 @@ fn append_some(file: &File, bytes: &[u8]) -> io::Result<usize> {
             written => return Ok(written?),
         }
     }
-    // The file is this call's alone, and a call does one thing at a time.
+    // The file is private to this call, which does one operation at a time.
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags | OFlags::APPEND)?;
     let written = rustix::io::write(file, bytes);

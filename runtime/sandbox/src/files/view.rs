@@ -1,4 +1,4 @@
-//! The files of a call as the checks see them: descriptors with their places, rights, quotas.
+//! View of a call's files for the checks: descriptors with their locations, rights, quotas.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use super::rights::{Place, Right};
 use super::stream::Writing;
 use super::walk::{Walked, walk};
 
-/// Descriptors of the host that one call holds. A process has 1,024 by default, and others want some.
+/// Maximum number of host descriptors of one call. A process has 1,024 by default, shared by all calls.
 pub(super) const MAX_OPEN: usize = 128;
 
-/// Longest path that a guest names, and longest path of the guest that one leads to, in bytes: as Linux has it.
+/// Maximum length of a path given by a guest, and of the resulting guest path, in bytes, as on Linux.
 pub(super) const MAX_PATH: usize = 4_096;
 
-/// The files of a call together with the table of its resources.
+/// Files of a call together with its resource table.
 pub(crate) struct FilesView<'a> {
     pub(crate) files: &'a mut Files,
     pub(crate) table: &'a mut ResourceTable,
 }
 
-/// Says to the linker what the host functions work on.
+/// Type-level link from the linker to the host state.
 struct HasFiles;
 
 impl HasData for HasFiles {
@@ -61,8 +61,8 @@ impl FilesView<'_> {
         Ok(self.handle(fd)?.place.clone())
     }
 
-    /// The place of `path` below another one. Both the path and what it comes to have a limit, as the host keeps them for
-    /// each descriptor.
+    /// Returns the location of `path` below another one. Both the path and the result are limited in length, because
+    /// the host stores them for each descriptor.
     pub(super) fn at(from: &Place, path: &str) -> FsResult<Place> {
         if path.len() > MAX_PATH {
             return Err(ErrorCode::NameTooLong.into());
@@ -74,7 +74,7 @@ impl FilesView<'_> {
         Ok(place)
     }
 
-    /// The place of `path` below a directory, if the guest has the right there.
+    /// Returns the location of `path` below a directory, if the guest has the right there.
     pub(super) fn permit(&self, fd: &Resource<Descriptor>, path: &str, right: Right) -> FsResult<Place> {
         let place = Self::at(&self.handle(fd)?.place, path)?;
         if place.check(right) {
@@ -104,7 +104,7 @@ impl FilesView<'_> {
         Ok(fd)
     }
 
-    /// Notes in the receipt what a denial refused at `place`; the guest learns that it may not, and nothing else.
+    /// Records an operation at `place` that was refused by a denial; the guest only learns that access is denied.
     pub(super) fn judge<T>(place: &Place, result: std::io::Result<T>) -> FsResult<T> {
         result.map_err(|error| match DeniedBy::of(&error) {
             Some(denied) => {
@@ -115,14 +115,15 @@ impl FilesView<'_> {
         })
     }
 
-    /// Where a path leads, in a directory without an overlay.
+    /// Resolves a path in a directory without an overlay.
     pub(super) fn walk(&self, fd: &Resource<Descriptor>, path: &str, follow: bool) -> FsResult<Walked> {
         let (dir, from) = (self.dir(fd)?, self.place(fd)?);
         let walked = walk(&dir, &from.below, path, follow, &from.root.denied);
         Self::judge(&from.join(path), walked)
     }
 
-    /// Where a path leads whose entry is about to be moved or linked. What is denied, or holds what is denied, stays.
+    /// Resolves a path whose entry is about to be moved or linked. Denied entries, and those that contain denied ones,
+    /// are refused.
     pub(super) fn walk_to_move(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Walked> {
         let from = self.place(fd)?;
         let walked = self.walk_to_remove(fd, path)?;
@@ -130,7 +131,7 @@ impl FilesView<'_> {
         Ok(walked)
     }
 
-    /// Where a path leads whose entry is about to be removed. What is denied stays.
+    /// Resolves a path whose entry is about to be removed. Denied entries are refused.
     pub(super) fn walk_to_remove(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Walked> {
         let from = self.place(fd)?;
         let walked = self.walk(fd, path, false)?;
@@ -141,7 +142,7 @@ impl FilesView<'_> {
         }
     }
 
-    /// Refuses something under whatever name it was walked to, if it is denied.
+    /// Rejects a denied entry under any name by which it was reached.
     pub(super) fn check_walked(
         &self,
         fd: &Resource<Descriptor>,
@@ -153,23 +154,23 @@ impl FilesView<'_> {
         Ok(denied.check_identity(metadata.dev(), metadata.ino(), wanted)?)
     }
 
-    /// Whether something at `below` may be moved, or something else be put in its place.
+    /// Checks that the entry at `below` may be moved or replaced.
     pub(super) fn may_replace(from: &Place, path: &str, below: &str) -> FsResult<()> {
         Self::may_change(from, path, below)?;
         let allowed = from.root.denied.check_above(below);
         Self::judge(&from.join(path), allowed.map_err(Into::into))
     }
 
-    /// Whether something at `below` may be changed or removed.
+    /// Checks that the entry at `below` may be changed or removed.
     pub(super) fn may_change(from: &Place, path: &str, below: &str) -> FsResult<()> {
         let allowed = from.root.denied.check(below, Use::Change);
         Self::judge(&from.join(path), allowed.map_err(Into::into))
     }
 
-    /// One more descriptor of the host, if there is room.
+    /// Counts another descriptor of the host, if the limit allows.
     pub(super) fn count(&self) -> FsResult<Arc<()>> {
         let counted = self.files.open_count.clone();
-        // This clone and the one in `files` stand beside those of the open descriptors.
+        // This clone and the one in `files` exist in addition to those of the open descriptors.
         if Arc::strong_count(&counted) > MAX_OPEN + 1 {
             return Err(ErrorCode::InsufficientMemory.into());
         }
@@ -185,12 +186,12 @@ impl FilesView<'_> {
         self.files.quota.take_file().map_err(|_| ErrorCode::Quota.into())
     }
 
-    /// Runs what makes a file, and gives its unit of the quota back where it did not.
+    /// Returns a unit of the quota if the file was not created.
     pub(super) fn made<T>(&self, result: FsResult<T>) -> FsResult<T> {
         result.inspect_err(|_| self.files.quota.return_file())
     }
 
-    /// Opens an existing file or makes a new one, and says which and where.
+    /// Opens an existing file or creates a new one, and returns which and where.
     pub(super) fn open_or_make(
         &self,
         fd: &Resource<Descriptor>,
@@ -205,7 +206,7 @@ impl FilesView<'_> {
             ..mode
         };
         if oflags.contains(OpenFlags::CREATE) {
-            // No file is made through a link: this is the place itself.
+            // No file is created through a link: this is the entry itself.
             let at = self.walk(fd, path, false)?;
             let exists = open::exists(&at.parent, &at.name);
             if at.wants_dir && !exists {
@@ -253,7 +254,7 @@ impl FilesView<'_> {
 }
 
 impl FilesView<'_> {
-    /// A stream that writes to a file from `position`, or at its end.
+    /// Returns a stream that writes to a file from `position`, or at its end.
     pub(super) fn writing(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -272,7 +273,7 @@ impl FilesView<'_> {
         Ok(self.table.push(stream)?)
     }
 
-    /// The places of two directories of which one has an overlay; both have the same, or nothing moves between them.
+    /// Returns the locations of two directories of which one has an overlay; nothing moves between different overlays.
     pub(super) fn shared_overlay(
         &self,
         fd: &Resource<Descriptor>,
@@ -288,7 +289,7 @@ impl FilesView<'_> {
         Ok(Some((from, to)))
     }
 
-    /// Whether there is something at a path.
+    /// Returns `true` if there is an entry at a path.
     pub(super) fn exists(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<bool> {
         let place = self.place(fd)?;
         Ok(match &place.root.overlay {
@@ -301,7 +302,7 @@ impl FilesView<'_> {
     }
 }
 
-/// Whether an error is the one with this code.
+/// Returns `true` if the error has this code.
 pub(super) fn is(error: &FsError, code: ErrorCode) -> bool {
     error.downcast_ref().is_some_and(|found| *found == code)
 }

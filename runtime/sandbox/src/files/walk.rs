@@ -1,8 +1,8 @@
-//! Walking a path of a guest by its parts, so that it is known where it really leads.
+//! Path resolution by components, to determine the real location.
 //!
-//! Each directory on the way is opened from the one before it, and never through a link: a link is read, and its target
-//! walked in its place. What comes out is an open directory and one name in it, on which an operation then works without
-//! following anything. Nothing that another call or program does in the meantime leads elsewhere.
+//! Each directory on the way is opened from its parent, and never through a link: a link is read, and its target is
+//! walked instead. The result is an open directory and one name in it, on which an operation then works without
+//! following links. Concurrent changes by other calls or programs cannot redirect it.
 
 use std::fs::File;
 use std::io;
@@ -15,16 +15,16 @@ use rustix::io::Errno;
 
 use super::denied::{DeniedPlaces, Use};
 
-/// Symbolic links in one path, as Linux has it.
+/// Maximum number of symbolic links in one path, as on Linux.
 const MAX_LINKS: u32 = 40;
 
-/// Directories that one walk opens, those of links included. Paths that people use have some ten.
+/// Maximum number of directories that one walk opens, including those of links. Ordinary paths have about ten.
 const MAX_STEPS: u32 = 1_024;
 
-/// Bytes of a path or of the target of a link (`PATH_MAX` of Linux).
+/// Maximum length of a path or of the target of a link in bytes (`PATH_MAX` of Linux).
 const MAX_PATH: usize = 4_096;
 
-/// Opens a directory to walk on from.
+/// Flags for opening a directory to walk through.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const ENTER: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
@@ -36,21 +36,21 @@ const ENTER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// Where a path leads.
+/// Result of resolving a path.
 #[derive(Debug, Clone)]
 pub(super) struct Walked {
-    /// The directory that holds it.
+    /// Directory that contains the entry.
     pub(super) parent: Arc<File>,
-    /// Path of that directory from the granted one, without links; empty for that one itself.
+    /// Path of that directory relative to the granted one, without links; empty for the granted directory itself.
     pub(super) above: String,
-    /// The name in it; `.` for the directory itself.
+    /// Name of the entry; `.` for the directory itself.
     pub(super) name: String,
-    /// Whether the path can only mean a directory.
+    /// True if the path requires a directory.
     pub(super) wants_dir: bool,
 }
 
 impl Walked {
-    /// The whole path from the granted directory.
+    /// Returns the whole path relative to the granted directory.
     pub(super) fn below(&self) -> String {
         match self.name.as_str() {
             "." => self.above.clone(),
@@ -62,7 +62,7 @@ impl Walked {
         Path::new(&self.name)
     }
 
-    /// What is there, itself and not what a link leads to.
+    /// Returns the metadata of the entry, without following a link.
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
         fs::stat(&self.parent, self.at(), FollowSymlinks::No)
     }
@@ -75,7 +75,7 @@ impl Walked {
         fs::remove_dir(&self.parent, self.at())
     }
 
-    /// Makes a second name for a file.
+    /// Creates a hard link to a file.
     pub(super) fn link(&self, to: &Self) -> io::Result<()> {
         if to.wants_dir {
             return Err(Errno::NOTDIR.into());
@@ -94,7 +94,7 @@ impl Walked {
 /// A walk in progress.
 struct Walk<'a> {
     base: &'a Arc<File>,
-    /// Path of `base` from the granted directory.
+    /// Path of `base` relative to the granted directory.
     above: &'a str,
     denied: &'a DeniedPlaces,
     here: Arc<File>,
@@ -104,11 +104,11 @@ struct Walk<'a> {
     links: u32,
 }
 
-/// Walks `path` from the directory `base`, which lies at `above` in the granted one; with `follow`, also through a link in
-/// the last place. Never leaves `base`.
+/// Resolves `path` from the directory `base`, which is at `above` in the granted one; with `follow`, also through a
+/// link in the last component. Never leaves `base`.
 ///
 /// # Errors
-/// When it leads out, through something denied, or through something that is no directory.
+/// If the path leads out, through a denied directory, or through something other than a directory.
 pub(super) fn walk(
     base: &Arc<File>,
     above: &str,
@@ -127,7 +127,7 @@ pub(super) fn walk(
     };
     let (mut rest, mut wants_dir) = (parts(path)?, false);
     loop {
-        // The last part that is more than `.` and empty.
+        // The last component other than `.` and empty.
         let Some(part) = rest.pop() else {
             return walk.end(".".into(), true);
         };
@@ -152,7 +152,7 @@ pub(super) fn walk(
         }
         walk.look(&part)?;
         match walk.link(&part)? {
-            // A slash after a link holds for what it leads to.
+            // A trailing slash after a link applies to its target.
             Some(target) => rest.extend(target),
             None => return walk.end(part, wants_dir),
         }
@@ -165,12 +165,12 @@ impl Walk<'_> {
         if name == "." { here } else { join(&here, name) }
     }
 
-    /// Refuses a denied place before anything is learned of it.
+    /// Rejects a denied path before anything about it is revealed.
     fn look(&self, name: &str) -> io::Result<()> {
         Ok(self.denied.check(&self.below(name), Use::Look)?)
     }
 
-    /// Goes into a directory, or gives the parts of the target where there is a link.
+    /// Enters a directory, or returns the components of the target if it is a link.
     fn enter(&mut self, name: &str) -> io::Result<Option<Vec<String>>> {
         self.look(name)?;
         self.steps += 1;
@@ -193,14 +193,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes up, to where the walk came from.
+    /// Goes up to the directory from which the walk came.
     fn leave(&mut self) -> io::Result<()> {
         if self.names.pop().is_none() {
             return Err(Errno::PERM.into());
         }
         self.here = self.base.clone();
         for name in std::mem::take(&mut self.names) {
-            // What was a directory a moment ago and is a link now belongs to somebody who plays.
+            // The directory was replaced by a link during the walk, which indicates an attack.
             if self.enter(&name)?.is_some() {
                 return Err(Errno::PERM.into());
             }
@@ -208,7 +208,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The parts of a link's target; `None` if there is no link.
+    /// Returns the components of a link's target; `None` if it is not a link.
     fn link(&mut self, name: &str) -> io::Result<Option<Vec<String>>> {
         let target = match readlinkat(&*self.here, name, Vec::new()) {
             Ok(target) => target,
@@ -227,7 +227,7 @@ impl Walk<'_> {
 
     fn end(self, name: String, wants_dir: bool) -> io::Result<Walked> {
         self.look(&name)?;
-        // It is kept with each descriptor.
+        // It is stored with each descriptor.
         if self.below(&name).len() > MAX_PATH {
             return Err(Errno::NAMETOOLONG.into());
         }
@@ -240,7 +240,7 @@ impl Walk<'_> {
     }
 }
 
-/// The parts of a path, the first one last.
+/// Returns the components of a path, in reverse order.
 fn parts(path: &str) -> io::Result<Vec<String>> {
     match path {
         "" => Err(Errno::NOENT.into()),
@@ -251,7 +251,7 @@ fn parts(path: &str) -> io::Result<Vec<String>> {
     }
 }
 
-/// `name` below `above`, which is empty for the granted directory itself.
+/// Joins `name` to `above`, which is empty for the granted directory itself.
 pub(super) fn join(above: &str, name: &str) -> String {
     match (above, name) {
         ("", name) => name.to_owned(),

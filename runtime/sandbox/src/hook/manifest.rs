@@ -88,7 +88,7 @@ impl HookManifest {
     pub(crate) fn check(self) -> Result<HookSpec, LoadError> {
         let refuse = |reason: String| LoadError::HookManifest { reason };
         let name = ToolName::new(self.name)
-            .map_err(|e| refuse(e.to_string().replace("is no tool name", "is no name of a hook")))?;
+            .map_err(|e| refuse(e.to_string().replace("invalid tool name", "invalid hook name")))?;
         if self.moments.is_empty() {
             return Err(refuse("it wants no moment at all".into()));
         }
@@ -107,7 +107,7 @@ impl HookManifest {
             }
             for wish in wishes {
                 ToolName::new(wish.clone())
-                    .map_err(|e| refuse(e.to_string().replace("is no tool name", "is no name of a hook")))?;
+                    .map_err(|e| refuse(e.to_string().replace("invalid tool name", "invalid hook name")))?;
             }
         }
         let mut annotations = BTreeMap::new();
@@ -167,7 +167,7 @@ mod tests {
         let json_of = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 3));
 
         assert!(check(&|_| {}).is_ok());
-        refused(&|c| c.name = "a b".into(), "`a b` is no name of a hook");
+        refused(&|c| c.name = "a b".into(), "invalid hook name `a b`");
         refused(&|c| c.moments.clear(), "no moment");
         assert!(check(&|c| c.description = "x".repeat(MAX_DESCRIPTION)).is_ok());
         refused(
@@ -176,7 +176,7 @@ mod tests {
         );
         assert!(check(&|c| c.before = vec!["a".into(); MAX_WISHES]).is_ok());
         refused(&|c| c.before = vec!["a".into(); MAX_WISHES + 1], "65 hooks");
-        refused(&|c| c.after = vec!["\u{1b}".into()], "is no name of a hook");
+        refused(&|c| c.after = vec!["\u{1b}".into()], "invalid hook name");
         assert!(check(&annotated(json_of(MAX_ANNOTATIONS))).is_ok());
         refused(&annotated(json_of(MAX_ANNOTATIONS + 1)), "16384 bytes");
         refused(&annotated("{".into()), "the annotation `x` is no JSON");

@@ -1,13 +1,13 @@
-//! `wasi:keyvalue`: buckets that outlive a call, in the store of the host.
+//! Implementation of `wasi:keyvalue`: buckets that outlive a call, in the store of the host.
 //!
-//! A guest opens a bucket by the name of a grant. What it asks for is checked here, whatever the store:
+//! A guest opens a bucket by the name of a grant. Its requests are checked here, whatever the store:
 //!
-//! - A bucket that is not granted is `access-denied`, and so is a change of one that is granted for reading; both are
-//!   noted in the receipt with the grant that would allow them. A guest cannot find out which buckets there are.
+//! - Access to a bucket without a grant is `access-denied`, and so are changes of one granted for reading; both are
+//!   recorded in the receipt with the grant that would allow them. A guest cannot find out which buckets exist.
 //! - Keys have 1 to 512 bytes, values at most 1 MiB, and one operation has at most 1,000 keys and reads at most 8 MiB.
-//! - A call reads and writes no more bytes than its limit says.
+//! - A call reads and writes no more bytes than its limit.
 //!
-//! Beyond what the proposal asks for, each operation is done whole or not at all, also when the call ends in the middle.
+//! Beyond the guarantees of the proposal, each operation is atomic, even if the call ends during it.
 
 use std::sync::Arc;
 
@@ -33,33 +33,33 @@ mod bindings {
     });
 }
 
-/// Longest name of a bucket that is noted, in bytes; names have at most 64.
+/// Maximum length of a recorded bucket name, in bytes; names have at most 64.
 const MAX_NOTED_NAME: usize = 64;
 
-/// The buckets of one call.
+/// Buckets of one call.
 pub(crate) struct Buckets {
     store: Option<Arc<dyn KeyValueStore>>,
     grants: Vec<BucketGrant>,
     denied: Vec<BucketDenial>,
-    ledger: ReceiptRecorder,
+    recorder: ReceiptRecorder,
     /// Bytes that the call may still read and write.
     left: u64,
     limit: u64,
 }
 
-/// A bucket that a guest has opened.
-#[expect(unreachable_pub, reason = "the generated code exports it again")]
+/// A bucket opened by a guest.
+#[expect(unreachable_pub, reason = "re-exported by the generated code")]
 pub struct OpenBucket {
     bucket: Arc<dyn Bucket>,
     grant: BucketGrant,
 }
 
-/// Why a guest does not get what it asked for.
+/// Failure of a request of the guest.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It reads why.
-    Told(store::Error),
-    /// The call ends.
+    /// Returned to the guest with a reason.
+    Error(store::Error),
+    /// Ends the call.
     Trap(wasmtime::Error),
 }
 
@@ -67,28 +67,28 @@ impl Buckets {
     pub(crate) fn new(
         store: Option<Arc<dyn KeyValueStore>>,
         policy: &Policy,
-        ledger: ReceiptRecorder,
+        recorder: ReceiptRecorder,
     ) -> Self {
         let limit = policy.limits.keyvalue_bytes;
         Self {
             store,
             grants: policy.grants.buckets.clone(),
             denied: policy.grants.denied.buckets.clone(),
-            ledger,
+            recorder,
             left: limit,
             limit,
         }
     }
 
-    /// Notes that the guest wanted a bucket that it may not have, and refuses it.
+    /// Records the denied access to a bucket and returns the refusal.
     fn deny(&self, name: &str, grant: Option<BucketGrant>) -> Refusal {
         let shown = name[..name.floor_char_boundary(MAX_NOTED_NAME)].to_owned();
         let grant = grant.map(|grant| Grant::Bucket(grant).to_string());
-        self.ledger.denial("keyvalue", shown, grant);
-        Refusal::Told(store::Error::AccessDenied)
+        self.recorder.denial("keyvalue", shown, grant);
+        Refusal::Error(store::Error::AccessDenied)
     }
 
-    /// Takes bytes from those that the call has.
+    /// Takes bytes from the quota of the call.
     fn spend(&mut self, bytes: u64) -> Result<(), Refusal> {
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -101,23 +101,23 @@ impl Buckets {
 
     fn spent(&self) -> Refusal {
         let limit = self.limit;
-        self.ledger
+        self.recorder
             .denial("keyvalue", format!("more than {limit} bytes in one call"), None);
-        told(format!(
-            "this call may read and write no more than {limit} bytes of buckets"
+        refusal(format!(
+            "the limit of {limit} bytes of buckets per call is exhausted"
         ))
     }
 }
 
-/// The buckets of a call together with the table of its resources.
+/// Buckets of a call together with its resource table.
 pub(crate) struct KeyValueView<'a> {
     pub(crate) buckets: &'a mut Buckets,
     pub(crate) table: &'a mut ResourceTable,
-    /// What one operation has in the memory of the host.
+    /// Host memory of the current operation.
     pub(crate) in_flight: &'a mut Reservation,
 }
 
-/// Says to the linker what the host functions work on.
+/// Type-level link from the linker to the host state.
 struct HasKeyValue;
 
 impl HasData for HasKeyValue {
@@ -136,14 +136,14 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
 type Handle = Resource<OpenBucket>;
 
 impl KeyValueView<'_> {
-    /// The bucket behind a handle, for reading.
+    /// Returns the bucket of a handle, for reading.
     fn reading(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, Refusal> {
         let open = self.table.get(handle)?;
-        self.buckets.ledger.bucket(&open.grant.bucket, false);
+        self.buckets.recorder.bucket(&open.grant.bucket, false);
         Ok(open.bucket.clone())
     }
 
-    /// The bucket behind a handle, if the guest may change it.
+    /// Returns the bucket of a handle, if the guest may change it.
     fn writing(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, Refusal> {
         let open = self.table.get(handle)?;
         if !open.grant.write {
@@ -153,11 +153,11 @@ impl KeyValueView<'_> {
             };
             return Err(self.buckets.deny(&open.grant.guest, Some(write)));
         }
-        self.buckets.ledger.bucket(&open.grant.bucket, true);
+        self.buckets.recorder.bucket(&open.grant.bucket, true);
         Ok(open.bucket.clone())
     }
 
-    /// Charges what this operation has in the memory of the host until the guest has it.
+    /// Charges host memory of this operation until the guest has received the data.
     fn hold(&mut self, bytes: u64) -> Result<(), Refusal> {
         self.in_flight.grow(bytes).map_err(|_| no_memory())
     }
@@ -167,7 +167,7 @@ impl KeyValueView<'_> {
         let bytes = check_keys(&keys)?;
         self.hold(bytes)?;
         self.buckets.spend(bytes)?;
-        // No more is read than the call has memory for.
+        // No more is read than the memory limit of the call allows.
         let memory = self.in_flight.left();
         let limit = self.buckets.left.min(memory).min(MAX_READ_BYTES);
         let values = match bucket.get(keys, limit).await {
@@ -189,8 +189,8 @@ impl KeyValueView<'_> {
             bytes += check_key(key)?;
             if value.len() > MAX_VALUE_BYTES {
                 let length = value.len();
-                return Err(told(format!(
-                    "a value has {length} bytes, and at most {MAX_VALUE_BYTES} are allowed"
+                return Err(refusal(format!(
+                    "a value has {length} bytes, more than the limit of {MAX_VALUE_BYTES}"
                 )));
             }
             bytes += value.len() as u64;
@@ -222,18 +222,18 @@ impl store::Host for KeyValueView<'_> {
         };
         if let Some(denial) = self.buckets.denied.iter().find(|d| d.bucket == grant.bucket) {
             let (name, by) = (grant.guest, denial.by.clone());
-            self.buckets.ledger.refusal("keyvalue", name, by);
-            return Err(Refusal::Told(store::Error::AccessDenied));
+            self.buckets.recorder.refusal("keyvalue", name, by);
+            return Err(Refusal::Error(store::Error::AccessDenied));
         }
         let store = self.buckets.store.clone();
-        let store = store.ok_or(Refusal::Told(store::Error::NoSuchStore))?;
+        let store = store.ok_or(Refusal::Error(store::Error::NoSuchStore))?;
         let bucket = store.open(&grant.bucket).await?;
         Ok(self.table.push(OpenBucket { bucket, grant })?)
     }
 
     fn convert_error(&mut self, error: Refusal) -> wasmtime::Result<store::Error> {
         match error {
-            Refusal::Told(error) => Ok(error),
+            Refusal::Error(error) => Ok(error),
             Refusal::Trap(error) => Err(error),
         }
     }
@@ -309,7 +309,7 @@ impl batch::Host for KeyValueView<'_> {
     }
 }
 
-/// Bytes of some keys, if they are such as a store takes.
+/// Validates keys and returns their total size.
 fn check_keys(keys: &[String]) -> Result<u64, Refusal> {
     check_count(keys.len())?;
     keys.iter().map(|key| check_key(key)).sum()
@@ -317,9 +317,9 @@ fn check_keys(keys: &[String]) -> Result<u64, Refusal> {
 
 fn check_key(key: &str) -> Result<u64, Refusal> {
     match key.len() {
-        0 => Err(told("a key has at least one byte".into())),
-        length if length > MAX_KEY_BYTES => Err(told(format!(
-            "a key has {length} bytes, and at most {MAX_KEY_BYTES} are allowed"
+        0 => Err(refusal("a key is empty".into())),
+        length if length > MAX_KEY_BYTES => Err(refusal(format!(
+            "a key has {length} bytes, more than the limit of {MAX_KEY_BYTES}"
         ))),
         length => Ok(length as u64),
     }
@@ -327,29 +327,29 @@ fn check_key(key: &str) -> Result<u64, Refusal> {
 
 fn check_count(count: usize) -> Result<(), Refusal> {
     if count > MAX_BATCH {
-        return Err(told(format!(
-            "one operation has {count} keys, and at most {MAX_BATCH} are allowed"
+        return Err(refusal(format!(
+            "an operation has {count} keys, more than the limit of {MAX_BATCH}"
         )));
     }
     Ok(())
 }
 
 fn no_memory() -> Refusal {
-    told("this call has no memory left for it; ask for less at once".into())
+    refusal("the call has no memory left for this operation; request less at once".into())
 }
 
-fn told(why: String) -> Refusal {
-    Refusal::Told(store::Error::Other(why))
+fn refusal(why: String) -> Refusal {
+    Refusal::Error(store::Error::Other(why))
 }
 
 impl From<KeyValueError> for Refusal {
     fn from(error: KeyValueError) -> Self {
-        // What a store says of its own failure may name paths of the host: that is for people.
+        // The message of a store may contain host paths, which only the user may see.
         if let KeyValueError::Failed { message } = &error {
             tracing::warn!(message, "the key-value store failed");
-            return told("the key-value store failed".into());
+            return refusal("the key-value store failed".into());
         }
-        told(error.to_string())
+        refusal(error.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The operations of a guest against a store in memory. Guests that are components are in `tests/keyvalue.rs`.
+//! Operations of a guest against an in-memory store. Component guests are tested in `tests/keyvalue.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -88,7 +88,7 @@ impl Bucket for MemoryBucket {
     }
 }
 
-/// One call under the grants in `lines`.
+/// A call under the grants in `lines`.
 struct Call {
     buckets: Buckets,
     table: ResourceTable,
@@ -112,7 +112,7 @@ impl Call {
         }
     }
 
-    /// A call that may have so many bytes of memory.
+    /// Creates a call with this memory limit in bytes.
     fn with_memory(bytes: u64, store: Option<Arc<dyn KeyValueStore>>) -> Self {
         Self {
             in_flight: MemoryAccount::new(bytes, MemoryPool::new(u64::MAX)).empty(),
@@ -125,7 +125,7 @@ impl Call {
     }
 
     fn view(&mut self) -> KeyValueView<'_> {
-        // What the operation before had is with the guest by now.
+        // The guest has received the data of the previous operation.
         self.in_flight.clear();
         KeyValueView {
             buckets: &mut self.buckets,
@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Opens a bucket as often as one likes: each operation of a guest borrows a handle.
+    /// Opens a bucket any number of times: each operation of a guest borrows a handle.
     async fn open(&mut self, name: &str) -> Result<Handle, Refusal> {
         self.view().open(name.into()).await
     }
@@ -150,18 +150,18 @@ impl Call {
     }
 
     fn denials(&self) -> Vec<Denial> {
-        self.buckets.ledger.lock().denials.clone()
+        self.buckets.recorder.lock().denials.clone()
     }
 }
 
 fn is_denied<T>(result: Result<T, Refusal>) -> bool {
-    matches!(result, Err(Refusal::Told(store::Error::AccessDenied)))
+    matches!(result, Err(Refusal::Error(store::Error::AccessDenied)))
 }
 
 #[track_caller]
-fn said<T>(result: Result<T, Refusal>) -> String {
+fn message<T>(result: Result<T, Refusal>) -> String {
     match result {
-        Err(Refusal::Told(store::Error::Other(why))) => why,
+        Err(Refusal::Error(store::Error::Other(why))) => why,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("it was done"),
     }
@@ -177,7 +177,7 @@ fn denial(target: &str, allow_with: Option<&str>) -> Denial {
 }
 
 #[tokio::test]
-async fn a_granted_bucket_keeps_what_is_put_into_it_and_the_receipt_names_it() {
+async fn granted_bucket_keeps_values_and_is_named_in_the_receipt() {
     let mut call = Call::new(&["keyvalue=shop:memory"]);
     call.set("memory", "a", b"1").await.unwrap();
     assert_eq!(call.get("memory", "a").await.unwrap(), Some(b"1".to_vec()));
@@ -185,14 +185,14 @@ async fn a_granted_bucket_keeps_what_is_put_into_it_and_the_receipt_names_it() {
         bucket: "shop".into(),
         write: true,
     };
-    assert_eq!(call.buckets.ledger.lock().buckets, [touched]);
+    assert_eq!(call.buckets.recorder.lock().buckets, [touched]);
     assert_eq!(call.denials(), []);
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_not_granted_is_denied_and_noted() {
+async fn bucket_without_grant_is_denied_and_recorded() {
     let mut call = Call::new(&["keyvalue=shop:memory"]);
-    // Not even by the name that it has on the host.
+    // Not even by its name on the host.
     for name in ["shop", "other"] {
         assert!(is_denied(call.open(name).await), "{name}");
     }
@@ -210,11 +210,11 @@ async fn a_bucket_that_is_not_granted_is_denied_and_noted() {
             denial(&"é".repeat(32), None),
         ]
     );
-    assert_eq!(call.buckets.ledger.lock().buckets, []);
+    assert_eq!(call.buckets.recorder.lock().buckets, []);
 }
 
 #[tokio::test]
-async fn a_grant_to_read_does_not_allow_any_change() {
+async fn read_grant_allows_no_change() {
     let mut call = Call::new(&["keyvalue-read=shop:memory"]);
     assert_eq!(call.get("memory", "a").await.unwrap(), None);
     let b = call.open("memory").await.unwrap();
@@ -243,43 +243,43 @@ async fn a_grant_to_read_does_not_allow_any_change() {
 async fn without_a_store_on_the_host_there_is_no_bucket() {
     let mut call = Call::with(&["keyvalue=a"], 100, None);
     let opened = call.open("a").await;
-    assert!(matches!(opened, Err(Refusal::Told(store::Error::NoSuchStore))));
+    assert!(matches!(opened, Err(Refusal::Error(store::Error::NoSuchStore))));
     assert!(is_denied(call.open("b").await));
 }
 
 #[tokio::test]
-async fn a_key_is_accepted_up_to_512_bytes_and_refused_beyond() {
+async fn key_beyond_512_bytes_is_refused() {
     let mut call = Call::new(&["keyvalue=b"]);
     let longest = "é".repeat(MAX_KEY_BYTES / 2);
     call.set("b", &longest, b"").await.unwrap();
     let longer = format!("{longest}x");
-    let why = "a key has 513 bytes, and at most 512 are allowed";
-    assert_eq!(said(call.set("b", &longer, b"").await), why);
-    assert_eq!(said(call.get("b", &longer).await), why);
-    assert_eq!(said(call.set("b", "", b"").await), "a key has at least one byte");
+    let why = "a key has 513 bytes, more than the limit of 512";
+    assert_eq!(message(call.set("b", &longer, b"").await), why);
+    assert_eq!(message(call.get("b", &longer).await), why);
+    assert_eq!(message(call.set("b", "", b"").await), "a key is empty");
     let b = call.open("b").await.unwrap();
-    assert_eq!(said(call.view().exists(b, longer.clone()).await), why);
+    assert_eq!(message(call.view().exists(b, longer.clone()).await), why);
     let b = call.open("b").await.unwrap();
-    assert_eq!(said(call.view().increment(b, longer.clone(), 1).await), why);
+    assert_eq!(message(call.view().increment(b, longer.clone(), 1).await), why);
     let b = call.open("b").await.unwrap();
     assert_eq!(
-        said(call.view().delete_many(b, vec!["a".into(), longer]).await),
+        message(call.view().delete_many(b, vec!["a".into(), longer]).await),
         why
     );
 }
 
 #[tokio::test]
-async fn a_value_is_accepted_up_to_a_mebibyte_and_refused_beyond() {
+async fn value_beyond_one_mebibyte_is_refused() {
     let mut call = Call::new(&["keyvalue=b"]);
     call.set("b", "k", &vec![0; MAX_VALUE_BYTES]).await.unwrap();
     assert_eq!(
-        said(call.set("b", "k", &vec![0; MAX_VALUE_BYTES + 1]).await),
-        "a value has 1048577 bytes, and at most 1048576 are allowed"
+        message(call.set("b", "k", &vec![0; MAX_VALUE_BYTES + 1]).await),
+        "a value has 1048577 bytes, more than the limit of 1048576"
     );
 }
 
 #[tokio::test]
-async fn an_operation_has_up_to_a_thousand_keys() {
+async fn operation_beyond_a_thousand_keys_is_refused() {
     let mut call = Call::new(&["keyvalue=b"]);
     for (count, fits) in [(MAX_BATCH, true), (MAX_BATCH + 1, false)] {
         let keys: Vec<String> = (0..count).map(|i| i.to_string()).collect();
@@ -294,7 +294,7 @@ async fn an_operation_has_up_to_a_thousand_keys() {
 }
 
 #[tokio::test]
-async fn an_operation_reads_up_to_8_mib() {
+async fn operation_beyond_8_mib_is_refused() {
     let mut call = Call::new(&["keyvalue=b"]);
     let mut keys = Vec::new();
     for i in 0..8 {
@@ -309,7 +309,7 @@ async fn an_operation_reads_up_to_8_mib() {
     assert!(read.iter().all(Option::is_some));
     keys.push("one more".into());
     let b = call.open("b").await.unwrap();
-    let why = said(call.view().get_many(b, keys).await);
+    let why = message(call.view().get_many(b, keys).await);
     assert!(
         why.contains("8388608 bytes together; ask for fewer keys"),
         "{why}"
@@ -318,24 +318,24 @@ async fn an_operation_reads_up_to_8_mib() {
 }
 
 #[tokio::test]
-async fn a_call_reads_and_writes_as_many_bytes_as_its_limit_says() {
+async fn call_beyond_its_byte_limit_is_refused() {
     let store: Arc<dyn KeyValueStore> = Arc::new(Memory::default());
     let call = || Call::with(&["keyvalue=b"], 20, Some(store.clone()));
-    let why = "this call may read and write no more than 20 bytes of buckets";
+    let why = "the limit of 20 bytes of buckets per call is exhausted";
 
     let mut writing = call();
     writing.set("b", "k", &[0; 19]).await.unwrap();
-    assert_eq!(said(writing.get("b", "k").await), why, "nothing is left");
+    assert_eq!(message(writing.get("b", "k").await), why, "nothing is left");
     assert_eq!(
         writing.denials(),
         [denial("more than 20 bytes in one call", None)]
     );
-    assert_eq!(said(call().set("b", "k", &[0; 20]).await), why);
+    assert_eq!(message(call().set("b", "k", &[0; 20]).await), why);
 
-    // The key to ask with and the value.
+    // The key of the request and the value.
     let mut reading = call();
     assert_eq!(reading.get("b", "k").await.unwrap(), Some(vec![0; 19]));
-    assert_eq!(said(reading.get("b", "x").await), why);
+    assert_eq!(message(reading.get("b", "x").await), why);
 
     let mut listing = call();
     for _ in 0..20 {
@@ -343,11 +343,11 @@ async fn a_call_reads_and_writes_as_many_bytes_as_its_limit_says() {
         assert_eq!(listing.view().list_keys(b, None).await.unwrap().keys, ["k"]);
     }
     let b = listing.open("b").await.unwrap();
-    assert_eq!(said(listing.view().list_keys(b, None).await), why);
+    assert_eq!(message(listing.view().list_keys(b, None).await), why);
 }
 
 #[tokio::test]
-async fn many_keys_are_read_with_their_names_and_one_that_is_missing_is_none() {
+async fn many_keys_are_read_with_names_and_missing_ones_are_none() {
     let mut call = Call::new(&["keyvalue=b"]);
     let b = call.open("b").await.unwrap();
     let pairs = vec![("a".into(), b"1".to_vec()), ("b".into(), b"2".to_vec())];
@@ -365,20 +365,20 @@ async fn many_keys_are_read_with_their_names_and_one_that_is_missing_is_none() {
 }
 
 #[tokio::test]
-async fn a_guest_reads_why_a_bucket_is_full_and_nothing_of_the_host_when_the_store_fails() {
+async fn guest_reads_that_a_bucket_is_full_and_no_host_details() {
     let mut call = Call::new(&["keyvalue=b"]);
     assert_eq!(
-        said(call.set("b", "full", b"").await),
+        message(call.set("b", "full", b"").await),
         "the bucket is full: it holds at most 1 keys"
     );
     assert_eq!(
-        said(call.set("b", "broken", b"").await),
+        message(call.set("b", "broken", b"").await),
         "the key-value store failed"
     );
 }
 
 #[tokio::test]
-async fn open_buckets_count_as_handles_and_end_the_call_beyond_the_limit() {
+async fn open_buckets_count_as_handles_and_are_limited() {
     let mut call = Call::new(&["keyvalue=b"]);
     call.table.set_max_capacity(2);
     call.open("b").await.unwrap();
@@ -395,15 +395,15 @@ async fn open_buckets_count_as_handles_and_end_the_call_beyond_the_limit() {
 }
 
 #[tokio::test]
-async fn an_operation_holds_what_the_call_has_memory_for() {
+async fn operation_is_limited_by_the_memory_of_the_call() {
     let store: Arc<dyn KeyValueStore> = Arc::new(Memory::default());
     let call = |bytes| Call::with_memory(bytes, Some(store.clone()));
-    let why = "this call has no memory left for it; ask for less at once";
+    let why = "the call has no memory left for this operation; request less at once";
 
-    assert_eq!(said(call(100).set("b", "k", &[0; 100]).await), why);
+    assert_eq!(message(call(100).set("b", "k", &[0; 100]).await), why);
     call(101).set("b", "k", &[0; 100]).await.unwrap();
 
-    assert_eq!(said(call(100).get("b", "k").await), why);
+    assert_eq!(message(call(100).get("b", "k").await), why);
     let mut reading = call(101);
     for _ in 0..3 {
         assert_eq!(reading.get("b", "k").await.unwrap(), Some(vec![0; 100]));
@@ -418,17 +418,17 @@ async fn an_operation_holds_what_the_call_has_memory_for() {
 }
 
 #[tokio::test]
-async fn a_denied_bucket_is_denied_under_every_name() {
+async fn denied_bucket_is_denied_under_every_name() {
     let mut call = Call::new(&["keyvalue=a:x", "keyvalue-read=a", "keyvalue=b", "deny-keyvalue=a"]);
     for name in ["x", "a"] {
         let refused = call.open(name).await;
         assert!(
-            matches!(refused, Err(Refusal::Told(store::Error::AccessDenied))),
+            matches!(refused, Err(Refusal::Error(store::Error::AccessDenied))),
             "{name}"
         );
     }
     assert!(call.open("b").await.is_ok());
-    let receipt = call.buckets.ledger.lock();
+    let receipt = call.buckets.recorder.lock();
     let by = receipt.denials.iter().map(|denial| denial.denied_by.as_deref());
     assert!(by.eq([Some("deny-keyvalue=a"); 2]), "{receipt:?}");
 }

@@ -1,10 +1,10 @@
-//! Compiled code and definitions on disk, so that a second start compiles nothing and asks nothing.
+//! On-disk cache of compiled code and definitions, so that later starts neither compile nor read definitions.
 //!
-//! Loading compiled code is running it, so that nothing is loaded which this user did not write: the directory belongs
-//! to the user alone, and each entry ends in a keyed BLAKE3 hash of its name and content, with a random key that lies
-//! beside it. Whatever is wrong with an entry, it counts as absent and is written anew.
+//! Loading compiled code means running it, so only code written by this user is loaded: the directory belongs to the
+//! user alone, and each entry ends in a keyed BLAKE3 hash of its name and content, with a random key stored beside it.
+//! An invalid entry counts as absent and is written anew.
 //!
-//! An entry is written to a temporary file and renamed, never changed in place: a file that is mapped stays as it is.
+//! An entry is written to a temporary file and renamed, never modified in place: a mapped file never changes.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::hash::{Hash, Hasher};
@@ -22,61 +22,61 @@ use crate::hook::HookManifest;
 use crate::load::compile::{self, Artefact};
 use crate::load::definitions::Stored;
 
-/// Changes when entries change their form.
+/// Changes when the format of entries changes.
 const FORMAT: &str = "toolcell cache 1";
 
-/// How the names of files begin that are not finished.
+/// Name prefix of unfinished files.
 const TEMPORARY: &str = ".toolcell-new-";
 
-/// Name of the file that holds the key.
+/// Name of the key file.
 const KEY_FILE: &str = "key";
 
-/// Bytes of the hash at the end of an entry.
+/// Size of the hash at the end of an entry, in bytes.
 const MAC: usize = blake3::OUT_LEN;
 
-/// Most bytes of all entries together. A dozen components of language runtimes fit in; what was not used for longest
-/// goes first.
+/// Maximum total size of all entries, in bytes. About a dozen components of language runtimes fit; the least recently
+/// used entries are removed first.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// After this time a temporary file belongs to a process that did not live to rename it.
+/// Age after which a temporary file is considered abandoned by a dead process.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Bytes that are read and hashed at once. BLAKE3 reaches its speed with pieces of 128 KiB and more.
+/// Bytes that are read and hashed at a time. BLAKE3 reaches its speed with pieces of 128 KiB and more.
 const PIECE: usize = 256 << 10;
 
-/// Largest entry of definitions, in bytes; what a component may define at most is less.
+/// Maximum size of a definitions entry, in bytes; the limits of definitions are lower.
 const MAX_DEFINITIONS: u64 = 16 << 20;
 
-/// Why a directory cannot be used as a cache.
+/// Error of opening a cache directory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// A file or directory cannot be read or made.
-    #[error("the cache `{}` cannot be used", path.display())]
+    /// A file or directory cannot be read or created.
+    #[error("could not open the cache `{}`", path.display())]
     Io {
-        /// Which one.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
-    /// Somebody else could have put something into it.
-    #[error("the cache `{}` cannot be trusted: {reason}", path.display())]
+    /// Another user could have written to it.
+    #[error("refusing to use the cache `{}`: {reason}", path.display())]
     Untrusted {
-        /// Which file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         reason: &'static str,
     },
 }
 
-/// A directory with compiled code.
+/// A directory of compiled code.
 pub(crate) struct Cache {
     dir: PathBuf,
     key: [u8; blake3::KEY_LEN],
 }
 
-/// What an entry holds.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Code,
@@ -84,7 +84,7 @@ enum Kind {
     Hook,
 }
 
-/// The name of the entries of one component under one engine.
+/// Name of the entries of one component under one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryName(String);
 
@@ -107,7 +107,7 @@ impl EntryName {
 }
 
 impl Cache {
-    /// Opens the directory, made where it does not exist.
+    /// Opens the directory and creates it if missing.
     pub(crate) fn open(dir: &Path) -> Result<Self, CacheError> {
         let io_error = |path: &Path| {
             let path = path.to_owned();
@@ -146,33 +146,33 @@ impl Cache {
         })
     }
 
-    /// The compiled code of a component, mapped from disk.
+    /// Returns the compiled code of a component, mapped from disk.
     pub(crate) fn code(&self, engine: &Engine, name: &EntryName) -> Option<wasmtime::component::Component> {
         let (file, _) = self.verified(name, Kind::Code)?;
         match compile::adopt(engine, Artefact::Verified(&file)) {
             Ok(component) => {
-                // So that `prune` sees what is in use. Where it fails, the entry goes earlier.
+                // So that `prune` sees the last use. If this fails, the entry is removed earlier.
                 let _ = file.set_modified(SystemTime::now());
                 Some(component)
             }
             Err(error) => {
-                tracing::debug!("an entry of the cache is of no use: {error}");
+                tracing::debug!("an entry of the cache is unusable: {error}");
                 None
             }
         }
     }
 
-    /// The definitions of a component.
+    /// Returns the definitions of a component.
     pub(crate) fn definitions(&self, name: &EntryName) -> Option<Vec<Stored>> {
-        self.said(name, Kind::Definitions)
+        self.read(name, Kind::Definitions)
     }
 
-    /// What a hook says of itself.
+    /// Returns the manifest of a hook.
     pub(crate) fn hook(&self, name: &EntryName) -> Option<HookManifest> {
-        self.said(name, Kind::Hook)
+        self.read(name, Kind::Hook)
     }
 
-    fn said<T: DeserializeOwned>(&self, name: &EntryName, kind: Kind) -> Option<T> {
+    fn read<T: DeserializeOwned>(&self, name: &EntryName, kind: Kind) -> Option<T> {
         let (mut file, len) = self.verified(name, kind)?;
         if len > MAX_DEFINITIONS {
             return None;
@@ -183,28 +183,28 @@ impl Cache {
         serde_json::from_slice(&content).ok()
     }
 
-    /// Keeps compiled code. Failing to is a loss of time later and nothing else.
+    /// Stores compiled code. A failure only costs time later.
     pub(crate) fn keep_code(&self, name: &EntryName, code: &[u8]) {
         self.keep(name, Kind::Code, code);
         if let Err(error) = prune(&self.dir, MAX_BYTES) {
-            tracing::warn!("the cache cannot be cleaned up: {error}");
+            tracing::warn!("could not prune the cache: {error}");
         }
     }
 
-    /// Keeps definitions.
+    /// Stores definitions.
     pub(crate) fn keep_definitions(&self, name: &EntryName, definitions: &[Stored]) {
         let text = serde_json::to_vec(definitions).expect("definitions are plain data");
         self.keep(name, Kind::Definitions, &text);
     }
 
-    /// Keeps what a hook says of itself.
+    /// Stores the manifest of a hook.
     pub(crate) fn keep_hook(&self, name: &EntryName, claims: &HookManifest) {
-        let text = serde_json::to_vec(claims).expect("claims are plain data");
+        let text = serde_json::to_vec(claims).expect("manifests are plain data");
         self.keep(name, Kind::Hook, &text);
     }
 
-    /// Opens an entry and checks every byte of it; gives the file and the length of its content. What is mapped or read
-    /// afterwards is this very file, whatever its name leads to by then.
+    /// Opens an entry and verifies every byte of it; returns the file and the length of its content. Later reads and
+    /// mappings use this open file, whatever its name refers to by then.
     fn verified(&self, name: &EntryName, kind: Kind) -> Option<(File, u64)> {
         let file = name.file(kind);
         let checked = self.check(&self.dir.join(&file), &file);
@@ -212,7 +212,7 @@ impl Cache {
             Ok(entry) => Some(entry),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!("the entry `{file}` of the cache is not used: {error}");
+                tracing::warn!("ignoring the entry `{file}` of the cache: {error}");
                 None
             }
         }
@@ -223,7 +223,7 @@ impl Cache {
         let len = file.metadata()?.len();
         let content = len
             .checked_sub(MAC as u64)
-            .ok_or_else(|| io::Error::other("it is cut short"))?;
+            .ok_or_else(|| io::Error::other("it is truncated"))?;
         let mut hasher = self.hasher(name, content);
         let mut piece = vec![0; PIECE];
         let mut left = content;
@@ -235,7 +235,7 @@ impl Cache {
         }
         let mut mac = [0; MAC];
         file.read_exact(&mut mac)?;
-        // Compared in constant time.
+        // Constant-time comparison.
         if hasher.finalize() == blake3::Hash::from(mac) {
             Ok((file, content))
         } else {
@@ -267,20 +267,20 @@ impl Cache {
             Ok(())
         };
         if let Err(error) = write() {
-            tracing::warn!("the entry `{file}` of the cache cannot be written: {error}");
+            tracing::warn!("could not write the entry `{file}` of the cache: {error}");
         }
     }
 }
 
-/// Removes abandoned files, and the entries that were not used for longest until `most` bytes are left. Other files stay. A file that is
-/// mapped at the moment lives on without its name.
+/// Removes abandoned files, and the least recently used entries until the total size is at most `most`. Other files are
+/// kept. A mapped file remains usable without its name.
 fn prune(dir: &Path, most: u64) -> io::Result<()> {
     let now = SystemTime::now();
     let mut entries = Vec::new();
     for file in fs::read_dir(dir)? {
         let file = file?;
         let path = file.path();
-        // Of the entry itself, and not of what a link leads to.
+        // Of the entry itself, and not of the target of a link.
         let Ok(metadata) = file.metadata() else { continue };
         if !metadata.is_file() || check_private(&metadata).is_err() {
             continue;
@@ -303,7 +303,7 @@ fn prune(dir: &Path, most: u64) -> io::Result<()> {
         if sum <= most {
             break;
         }
-        // Another process may have been faster.
+        // Another process may have removed it first.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => sum -= size,
@@ -312,7 +312,8 @@ fn prune(dir: &Path, most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file has the name of an entry, as [`EntryName`] gives it. A cache may lie in a directory with other files.
+/// Returns `true` if a file has the name of an entry, as created by [`EntryName`]. A cache may share a directory with
+/// other files.
 fn is_entry(path: &Path) -> bool {
     let extension = path.extension().and_then(|e| e.to_str());
     let stem = path.file_stem().and_then(|stem| stem.to_str());
@@ -325,7 +326,7 @@ fn is_entry(path: &Path) -> bool {
     matches!(extension, Some("code" | "tools" | "hook")) && is_hex(component, 64) && is_hex(engine, 32)
 }
 
-/// Opens a file without following a link at its end, and refuses it where somebody else could have written it.
+/// Opens a file without following a link at its end, and fails if another user could have written it.
 fn open_private(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -341,7 +342,7 @@ fn check_private(metadata: &Metadata) -> Result<(), &'static str> {
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         Err("it belongs to another user")
     } else if metadata.permissions().mode() & 0o022 != 0 {
-        Err("others may write to it")
+        Err("it is writable by other users")
     } else {
         Ok(())
     }
@@ -352,19 +353,19 @@ type Key = [u8; blake3::KEY_LEN];
 fn read_key(path: &Path) -> io::Result<Result<Key, &'static str>> {
     let file = match open_private(path) {
         Err(error) if error.kind() == io::ErrorKind::Other => {
-            return Ok(Err("others may have written the key"));
+            return Ok(Err("the key is writable by other users"));
         }
         other => other?,
     };
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
-        return Ok(Err("others may read the key"));
+        return Ok(Err("the key is readable by other users"));
     }
     let mut bytes = Vec::new();
     file.take(blake3::KEY_LEN as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(Key::try_from(bytes).map_err(|_| "the key has a wrong length"))
+    Ok(Key::try_from(bytes).map_err(|_| "the key has the wrong length"))
 }
 
-/// Makes a random key. Where two processes do it at once, the first one wins and both use its key.
+/// Creates a random key. If two processes do so concurrently, the first one wins and both use its key.
 fn create_key(dir: &Path, path: &Path) -> io::Result<()> {
     let mut key: Key = [0; blake3::KEY_LEN];
     getrandom::fill(&mut key).map_err(|e| io::Error::other(e.to_string()))?;
@@ -377,7 +378,7 @@ fn create_key(dir: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Feeds what the engine says about itself to BLAKE3.
+/// Passes the engine's description of itself to BLAKE3.
 struct EngineHasher(blake3::Hasher);
 
 impl Hasher for EngineHasher {
@@ -396,7 +397,7 @@ impl Hasher for EngineHasher {
 mod tests {
     use super::*;
 
-    /// A file of `size` bytes that was used `age` hours ago.
+    /// Creates a file of `size` bytes, last used `age` hours ago.
     fn file(dir: &Path, name: &str, size: usize, age: u64) {
         let file = File::create(dir.join(name)).unwrap();
         file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
@@ -414,14 +415,14 @@ mod tests {
         names
     }
 
-    /// The name of an entry.
+    /// Returns the name of an entry.
     fn entry(letter: char, ending: &str) -> String {
         let hex = |length| letter.to_string().repeat(length);
         format!("{}-{}.{ending}", hex(64), hex(32))
     }
 
     #[test]
-    fn entries_are_kept_up_to_the_limit_and_the_oldest_go_first_beyond() {
+    fn entries_beyond_limit_are_removed_oldest_first() {
         let dir = tempfile::tempdir().unwrap();
         let [a, b, c] = [entry('a', "code"), entry('b', "code"), entry('c', "tools")];
         for (name, age) in [(&a, 3), (&b, 1), (&c, 2)] {
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_dead_process_left_behind_are_removed_after_a_day() {
+    fn abandoned_files_are_removed_after_a_day() {
         let dir = tempfile::tempdir().unwrap();
         file(dir.path(), ".toolcell-new-1", 1, 25);
         file(dir.path(), ".toolcell-new-2", 1, 23);
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_in_the_directory_of_the_cache_stay() {
+    fn unrelated_files_in_the_cache_directory_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut all = vec!["notes.code", "a-b.tools", "my.hook", ".new-1", ".new-file"];
         let (short, long) = (

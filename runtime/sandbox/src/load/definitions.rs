@@ -1,4 +1,4 @@
-//! What the tools of a component say of themselves: read once, checked, kept.
+//! Definitions of a component's tools: read once, validated, cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::cell::GuestCall;
 use crate::cell::state::CellState;
 use crate::error::LoadError;
 
-/// Most tools of one component. More would fill the context of a model before it has said a word.
+/// Maximum number of tools in one component. More would fill the context of a model before its first token.
 const MAX_TOOLS: usize = 128;
 
-/// Longest description, in bytes: some 2,500 tokens.
+/// Maximum size of a description, in bytes: about 2,500 tokens.
 const MAX_DESCRIPTION: usize = 10 << 10;
 
-/// Longest title, in bytes.
+/// Maximum size of a title, in bytes.
 const MAX_TITLE: usize = 256;
 
-/// Longest text of all annotations of a tool, in bytes.
+/// Maximum size of all annotations of a tool, in bytes.
 const MAX_ANNOTATIONS: usize = 16 << 10;
 
-/// The policy of the cell in which definitions are read: nothing granted, little of everything. Fuel and time suffice
-/// for an interpreter to start.
+/// Policy of the cell in which definitions are read: nothing granted, low limits. Fuel and time suffice for an
+/// interpreter to start.
 pub(crate) fn bare_policy() -> Policy {
     Policy {
         limits: Limits {
@@ -39,7 +39,7 @@ pub(crate) fn bare_policy() -> Policy {
     }
 }
 
-/// One definition as it is kept in the cache.
+/// One definition as stored in the cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stored {
     name: String,
@@ -51,7 +51,7 @@ pub(crate) struct Stored {
     annotations: Vec<(String, String)>,
 }
 
-/// Asks a guest for its definitions.
+/// Reads the definitions of a guest.
 pub(crate) struct Ask;
 
 impl GuestCall for Ask {
@@ -100,7 +100,7 @@ impl From<Definition> for Stored {
     }
 }
 
-/// Checks the definitions of one component.
+/// Validates the definitions of one component.
 pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
     if stored.is_empty() || stored.len() > MAX_TOOLS {
         return Err(LoadError::ToolCount {
@@ -161,11 +161,9 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
             annotation: crate::cell::failure::cut(key.clone(), 64),
             reason,
         };
-        room = room.checked_sub(key.len() + text.len()).ok_or_else(|| {
-            refuse(format!(
-                "with it there are more than {MAX_ANNOTATIONS} bytes of annotations"
-            ))
-        })?;
+        room = room
+            .checked_sub(key.len() + text.len())
+            .ok_or_else(|| refuse(format!("the annotations exceed {MAX_ANNOTATIONS} bytes in total")))?;
         let value = toolcell_core::json::parse_value(&text).map_err(|e| refuse(e.to_string()))?;
         annotations.insert(key, value);
     }
@@ -197,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_has_from_one_to_the_most_tools() {
+    fn number_of_tools_is_limited() {
         let some = |n: usize| check((0..n).map(|i| tool(&format!("t{i}"))).collect());
         assert!(some(0).is_err());
         assert!(some(1).is_ok());
@@ -206,34 +204,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_definition_is_said_with_the_name_of_the_tool() {
+    fn invalid_definition_is_rejected_with_the_name_of_the_tool() {
         let annotated = |value: &str| Stored {
             annotations: vec![("x".into(), value.into())],
             ..tool("a")
         };
         for (stored, message) in [
             (vec![tool("a"), tool("a")], "defines `a` twice"),
-            (vec![tool("a b")], "`a b` is no tool name"),
+            (vec![tool("a b")], "invalid tool name `a b`"),
             (
                 vec![Stored {
                     input: "{".into(),
                     ..tool("a")
                 }],
-                "the input schema of the tool `a`",
+                "input schema of the tool `a`",
             ),
             (
                 vec![Stored {
                     output: Some(r#"{"type":"objekt"}"#.into()),
                     ..tool("a")
                 }],
-                "the output schema of the tool `a`",
+                "output schema of the tool `a`",
             ),
             (
                 vec![Stored {
                     description: "x".repeat(MAX_DESCRIPTION + 1),
                     ..tool("a")
                 }],
-                "the description of the tool `a` has 10241 bytes",
+                "the description of the tool `a` is too long: 10241 bytes",
             ),
             (
                 vec![Stored {
@@ -245,7 +243,7 @@ mod tests {
             (vec![annotated("{")], "the annotation `x` of the tool `a`"),
             (
                 vec![annotated(&format!("\"{}\"", "x".repeat(MAX_ANNOTATIONS)))],
-                "more than 16384 bytes of annotations",
+                "exceed 16384 bytes in total",
             ),
         ] {
             let error = check(stored).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a component can ask its host for, proved by its imports, in words for people.
+//! Imports of a component: the abilities that it can request, described for the user.
 
 use semver::Version;
 use serde::Serialize;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use crate::bindings::{self, is_compatible, split_version};
 use crate::error::LoadError;
 
-/// The version of WASI that is linked; every `0.2.x` links with it.
+/// Version of WASI that is linked; every `0.2.x` links with it.
 const WASI: Version = Version::new(0, 2, 0);
 
-/// The version of `wasi:keyvalue` that is linked, a draft: only itself links with it.
+/// Version of `wasi:keyvalue` that is linked. As a draft, it links only with itself.
 fn keyvalue() -> Version {
     Version {
         pre: semver::Prerelease::new("draft").expect("`draft` is a well-formed pre-release"),
@@ -20,13 +20,13 @@ fn keyvalue() -> Version {
 /// An interface that a component imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Import {
-    /// Its full name, such as `wasi:filesystem/types@0.2.6`.
+    /// Full name, such as `wasi:filesystem/types@0.2.6`.
     pub name: String,
-    /// What it is for.
+    /// Ability that the interface provides.
     pub ability: Ability,
 }
 
-/// What an import lets a component ask for. Without the import it cannot ask; with it, the policy decides.
+/// Ability that an import provides. Without the import a component lacks it; with it, the policy decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,19 +35,19 @@ pub enum Ability {
     Files,
     /// HTTP requests.
     Http,
-    /// Values that are kept between calls.
+    /// Values that are stored between calls.
     KeyValue,
     /// Environment variables and arguments.
     Environment,
-    /// The time of day.
+    /// Wall clock.
     WallClock,
-    /// Measuring and waiting.
+    /// Monotonic clock and timers.
     MonotonicClock,
     /// Random numbers.
     Random,
     /// Raw TCP and UDP sockets.
     Sockets,
-    /// Looking up names of hosts.
+    /// Resolution of host names.
     NameLookup,
     /// Log messages.
     Log,
@@ -55,49 +55,49 @@ pub enum Ability {
     Progress,
     /// Standard input, output and error.
     Stdio,
-    /// Ending itself.
+    /// Termination of the call by the component.
     Exit,
-    /// Streams and waiting for them, which other interfaces are made of.
+    /// Streams and polling, on which other interfaces are based.
     Plumbing,
 }
 
 impl Ability {
-    /// One sentence about a component that has this import, for a person who decides about grants.
+    /// Returns a sentence about a component that has this import, for the user who decides about grants.
     pub fn sentence(self) -> &'static str {
         match self {
-            Self::Files => "can ask for files, and sees only the directories that are granted",
-            Self::Http => "can ask for HTTP requests, and reaches only the hosts that are granted",
+            Self::Files => "can request files, and sees only the directories that are granted",
+            Self::Http => "can request HTTP, and reaches only the hosts that are granted",
             Self::KeyValue => {
-                "can ask for buckets of values that outlive the call, and sees only those that are granted"
+                "can request buckets of values that outlive the call, and sees only those that are granted"
             }
             Self::Environment => "can read environment variables, and sees only those that are granted",
             Self::WallClock => "can read the time of day",
             Self::MonotonicClock => "can measure time and wait, within the time limit of the call",
             Self::Random => "can get random numbers",
-            Self::Sockets => "can ask for network sockets, and every one is denied",
-            Self::NameLookup => "can ask for addresses of hosts, and every look-up is denied",
+            Self::Sockets => "can request network sockets, and every request is denied",
+            Self::NameLookup => "can request addresses of hosts, and every look-up is denied",
             Self::Log => "can write to the log of the call",
-            Self::Progress => "can report how far a call has come",
+            Self::Progress => "can report the progress of a call",
             Self::Stdio => "can write to standard output and standard error, which go to the log of the call",
-            Self::Exit => "can end itself, which ends the call and nothing else",
+            Self::Exit => "can terminate itself, which ends only the call",
             Self::Plumbing => "can wait for the streams of its other imports",
         }
     }
 
-    /// The sentence for a component that lacks this import, where that is worth saying.
+    /// Returns a sentence about a component without this import, if it is informative.
     pub fn absent_sentence(self) -> Option<&'static str> {
         match self {
-            Self::Files => Some("cannot touch files, whatever is granted"),
+            Self::Files => Some("cannot access files, whatever is granted"),
             Self::Http => Some("cannot send HTTP requests, whatever is granted"),
             Self::Environment => Some("cannot read environment variables, whatever is granted"),
-            Self::WallClock => Some("cannot know the time of day"),
+            Self::WallClock => Some("cannot read the time of day"),
             Self::Random => Some("cannot get random numbers"),
             _ => None,
         }
     }
 
-    /// The kind of grant that this ability needs to be of use, as it is written in a grant line; `None` where it needs
-    /// none or none would help.
+    /// Returns the kind of grant that this ability requires, as written in a grant line; `None` if it requires none or
+    /// none would help.
     pub fn grant(self) -> Option<&'static str> {
         match self {
             Self::Files => Some("read"),
@@ -108,7 +108,7 @@ impl Ability {
         }
     }
 
-    /// The abilities that have an [`Ability::absent_sentence`].
+    /// Abilities that have an [`Ability::absent_sentence`].
     pub const TELLING: [Self; 5] = [
         Self::Files,
         Self::Http,
@@ -121,7 +121,7 @@ impl Ability {
         Some(match interface {
             "toolcell:tool/log" => Self::Log,
             "toolcell:tool/progress" => Self::Progress,
-            // Types alone: there is nothing to call in it.
+            // Types alone, without functions.
             "toolcell:tool/types" => Self::Plumbing,
             "wasi:filesystem/types" | "wasi:filesystem/preopens" => Self::Files,
             "wasi:http/types" | "wasi:http/outgoing-handler" => Self::Http,
@@ -152,7 +152,7 @@ impl Ability {
     }
 }
 
-/// Sorts the imports of a component; an import that nothing here provides is an error.
+/// Classifies the imports of a component; fails for an import that this host does not provide.
 pub(crate) fn classify(names: &[String]) -> Result<Vec<Import>, LoadError> {
     names.iter().map(|name| classify_one(name)).collect()
 }
@@ -184,7 +184,7 @@ fn classify_one(name: &str) -> Result<Import, LoadError> {
                 ours.to_string()
             };
             Err(unknown(format!(
-                "this host provides `{interface}` in version {version}; rebuild the component against that"
+                "this host provides `{interface}` in version {version}; rebuild the component with that version"
             )))
         }
         None => Err(unknown(other_world_hint(name))),
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_0_2_of_wasi_and_every_0_1_of_the_contract_is_known() {
+    fn every_0_2_of_wasi_and_0_1_of_the_tool_package_is_known() {
         for name in [
             "wasi:filesystem/types@0.2.0",
             "wasi:http/types@0.2.12",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_import_is_named_with_what_would_provide_it() {
+    fn unknown_import_is_named_with_a_possible_provider() {
         for (name, hint) in [
             ("evil:host/fs@9.9.9", "no grant provides it; compose"),
             ("wasi:keyvalue/store@0.2.0", "in version 0.2.0-draft"),

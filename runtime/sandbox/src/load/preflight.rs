@@ -1,8 +1,8 @@
-//! The shape of a component, read from its sections without validating or compiling anything.
+//! Preflight check of a component, which scans its sections without validating or compiling anything.
 //!
-//! It answers three questions before a compiler sees the bytes: is this a component at all, what does it import and
-//! export, and is it absurdly large once everything that it instantiates is counted. A component of one kilobyte can
-//! instantiate itself 2^20 times, and the compiler would follow it.
+//! It determines, before a compiler sees the bytes, whether they are a component, what it imports and exports, and
+//! whether it is absurdly large once all instantiations are counted. A component of one kilobyte can instantiate itself
+//! 2^20 times, and the compiler would follow.
 
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
@@ -11,90 +11,92 @@ use wasmparser::{
 
 use crate::error::LoadError;
 
-/// Most core instances of one cell. Components of language runtimes have up to ten, compositions a few dozen.
+/// Maximum number of core instances of one cell. Components of language runtimes have up to ten, compositions a few
+/// dozen.
 pub const MAX_CORE_INSTANCES: u32 = 64;
 
-/// Most linear memories of one cell.
+/// Maximum number of linear memories of one cell.
 pub(crate) const MAX_MEMORIES: u32 = 64;
 
-/// Most tables of one cell.
+/// Maximum number of tables of one cell.
 pub(crate) const MAX_TABLES: u32 = 64;
 
-/// Most elements that one table has at the start; also its largest size in the pool. The largest language runtimes
-/// start with some 30,000.
+/// Maximum initial number of elements of a table; also the table size in the pool. The largest language runtimes start
+/// with about 30,000.
 pub(crate) const MAX_TABLE_START: u32 = 100_000;
 
-/// Most component instances, counted with repetition.
+/// Maximum number of component instances, counted with repetition.
 const MAX_COMPONENT_INSTANCES: u32 = 256;
 
-/// Most imports, exports, aliases, types and canonical functions of components, counted with repetition. A component of
-/// ten parts has some 10,000.
+/// Maximum number of imports, exports, aliases, types and canonical functions of components, counted with repetition. A
+/// component of ten parts has about 10,000.
 const MAX_ITEMS: u32 = 200_000;
 
-/// Most functions with a body. A JavaScript engine has 20,000; compiling 100,000 empty ones takes half a gigabyte.
+/// Maximum number of functions with a body. A JavaScript engine has 20,000; compiling 100,000 empty ones takes half a
+/// gigabyte.
 const MAX_FUNCTIONS: u32 = 64_000;
 
-/// Most core modules and nested components that stand in the file.
+/// Maximum number of core modules and nested components in the file.
 const MAX_PARTS: u32 = 256;
 
-/// Deepest nesting of components.
+/// Maximum nesting depth of components.
 const MAX_NESTING: u32 = 16;
 
-/// Bytes that the host keeps in one core instance for each of its parts, at least as many as the engine does (48.0.8).
+/// Host memory of one core instance for each of its parts, in bytes; upper bounds of the engine's use (48.0.8).
 mod bytes {
-    /// An instance with nothing in it.
+    /// An empty instance.
     pub(super) const INSTANCE: u64 = 1 << 10;
-    /// An import, and the reference to it where it is a function.
+    /// An import, with its reference if it is a function.
     pub(super) const IMPORT: u64 = 64;
-    /// The reference to a function.
+    /// A function reference.
     pub(super) const FUNCTION: u64 = 32;
     pub(super) const GLOBAL: u64 = 16;
     pub(super) const MEMORY_OR_TABLE: u64 = 256;
     pub(super) const SEGMENT: u64 = 64;
-    /// An element of a passive segment, which each instance has a copy of.
+    /// An element of a passive segment, which is copied for each instance.
     pub(super) const ELEMENT: u64 = 16;
     /// A canonical function of a component.
     pub(super) const CANONICAL: u64 = 64;
 }
 
-/// What a component asks for and offers, and how much of everything there is.
+/// Imports, exports and size of a component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Names of all imports that have something in them to link, in order.
+    /// Names of all imports that contain something to link, in order.
     pub(crate) imports: Vec<String>,
     /// Names of all exports, in order.
     pub(crate) exports: Vec<String>,
-    /// Bytes that the host keeps for the instances of one cell beside memories and tables, at most.
+    /// Maximum host memory of the instances of one cell in bytes, excluding memories and tables.
     pub(crate) instance_bytes: u64,
 }
 
-/// Too much of something.
+/// Limit of the complexity of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ComplexityLimit {
-    /// Core instances, counted with repetition.
+    /// Number of core instances, counted with repetition.
     CoreInstances,
-    /// Component instances, counted with repetition.
+    /// Number of component instances, counted with repetition.
     ComponentInstances,
-    /// Items of components, counted with repetition.
+    /// Number of items of components, counted with repetition.
     Items,
-    /// Functions with a body.
+    /// Number of functions with a body.
     Functions,
-    /// Core modules and nested components.
+    /// Number of core modules and nested components.
     Parts,
-    /// Levels of nesting.
+    /// Depth of nesting.
     Nesting,
-    /// Memories.
+    /// Number of memories.
     Memories,
-    /// Tables.
+    /// Number of tables.
     Tables,
-    /// Elements of a table at its start.
+    /// Initial number of elements of a table.
     TableElements,
 }
 
 impl ComplexityLimit {
-    /// The most that is accepted.
+    /// Returns the maximum value.
     pub fn limit(self) -> u64 {
         u64::from(match self {
             Self::CoreInstances => MAX_CORE_INSTANCES,
@@ -126,7 +128,7 @@ impl std::fmt::Display for ComplexityLimit {
     }
 }
 
-/// Reads the shape of `bytes`.
+/// Scans `bytes`.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Shape, LoadError> {
     check_header(bytes)?;
     if is_cut_short(bytes) {
@@ -145,7 +147,7 @@ fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
     }
 }
 
-/// Tells a component from what people mistake for one.
+/// Distinguishes a component from files commonly mistaken for one.
 fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
     const MAGIC: &[u8] = b"\0asm";
     match bytes {
@@ -154,14 +156,14 @@ fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
         [0, b'a', b's', b'm', _, _, 1, 0, ..] => Ok(()),
         [0, b'a', b's', b'm', _, _, 0, 0, ..] => Err(LoadError::CoreModule),
         [0, b'a', b's', b'm', ..] => Err(LoadError::Malformed {
-            reason: "the header is of a version that does not exist".into(),
+            reason: "unknown version in the header".into(),
         }),
         _ if looks_like_text(bytes) => Err(LoadError::Text),
         _ => Err(LoadError::NotWasm),
     }
 }
 
-/// WebAssembly text: a parenthesis or a comment after white space.
+/// Detects WebAssembly text: a parenthesis or a comment after white space.
 fn looks_like_text(bytes: &[u8]) -> bool {
     let start = bytes.trim_ascii_start();
     start.starts_with(b"(component")
@@ -170,7 +172,7 @@ fn looks_like_text(bytes: &[u8]) -> bool {
         || start.starts_with(b"(;")
 }
 
-/// Whether the last section at the top promises more bytes than there are.
+/// Returns `true` if the last top-level section declares more bytes than there are.
 fn is_cut_short(bytes: &[u8]) -> bool {
     let mut rest = &bytes[8..];
     while let Some((_, after_id)) = rest.split_first() {
@@ -185,7 +187,7 @@ fn is_cut_short(bytes: &[u8]) -> bool {
     false
 }
 
-/// An unsigned 32-bit LEB128 number and what follows it.
+/// Decodes an unsigned 32-bit LEB128 number and returns the remaining bytes.
 fn leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let mut value = 0u32;
     for (i, byte) in bytes.iter().take(5).enumerate() {
@@ -197,7 +199,7 @@ fn leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
     None
 }
 
-/// What instantiating something once creates.
+/// Instances and memory created by one instantiation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cost {
     core: u64,
@@ -215,22 +217,22 @@ impl Cost {
     }
 }
 
-/// A component whose end is not reached yet.
+/// A component whose end has not been reached.
 #[derive(Debug, Default)]
 struct Open {
     cost: Cost,
-    /// The component index space: what instantiating each one costs, `None` where that cannot be known.
+    /// The component index space: cost of instantiating each one, `None` if unknown.
     components: Vec<Option<Cost>>,
-    /// The module index space: bytes of one instance of each, `None` where they cannot be known.
+    /// The module index space: bytes of one instance of each, `None` if unknown.
     modules: Vec<Option<u64>>,
 }
 
-/// What the parser stands in: a component on the stack, or a core module.
+/// Parser position: a component on the stack, or a core module.
 #[derive(Debug, Default)]
 struct Scan {
     open: Vec<Open>,
     in_module: bool,
-    /// Bytes of one instance of the module that the parser stands in, and of the largest so far.
+    /// Bytes of one instance of the current module, and of the largest so far.
     module_bytes: u64,
     largest_module: u64,
     functions: u64,
@@ -266,7 +268,7 @@ impl Scan {
                 self.parts += 1;
                 at_most(self.parts, ComplexityLimit::Parts)?;
             }
-            // Of a core module.
+            // In a core module.
             Payload::CodeSectionStart { count, .. } => {
                 self.functions += u64::from(count);
                 at_most(self.functions, ComplexityLimit::Functions)?;
@@ -304,7 +306,7 @@ impl Scan {
                     )?;
                 }
             }
-            // Of a component.
+            // In a component.
             Payload::InstanceSection(section) => {
                 self.items(section.count())?;
                 for instance in section {
@@ -388,7 +390,7 @@ impl Scan {
         Ok(())
     }
 
-    /// The end of a module or a component; a component becomes an item of the one around it.
+    /// Ends a module or a component; a component becomes an item of the enclosing one.
     fn end(&mut self) -> Result<(), LoadError> {
         if std::mem::take(&mut self.in_module) {
             self.largest_module = self.largest_module.max(self.module_bytes);
@@ -421,7 +423,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Adds parts to an instance of the module that the parser stands in.
+    /// Adds parts to an instance of the current module.
     fn holds(&mut self, count: u32, bytes: u64) {
         self.module_bytes = self.module_bytes.saturating_add(u64::from(count) * bytes);
     }
@@ -432,7 +434,7 @@ impl Scan {
         }
     }
 
-    /// Bytes of one instance of a module; of one that is not known, those of the largest.
+    /// Returns the bytes of one instance of a module; if unknown, those of the largest.
     fn bytes_of(&self, index: u32) -> u64 {
         let open = self.open.last();
         let known = open.and_then(|open| open.modules.get(index as usize).copied());
@@ -453,7 +455,7 @@ impl Scan {
                 feature: "instantiating an imported component".into(),
             }),
             None => Err(LoadError::Malformed {
-                reason: format!("component {index} is instantiated and does not exist"),
+                reason: format!("component {index} is instantiated but does not exist"),
             }),
         }
     }
@@ -503,7 +505,7 @@ mod tests {
         scan(&wat::parse_str(text).unwrap())
     }
 
-    /// A component that instantiates 2^`doublings` core instances.
+    /// Returns a component that instantiates 2^`doublings` core instances.
     fn doubling(doublings: usize) -> String {
         let first = "(component $c0 (core module $m (func (export \"f\"))) (core instance (instantiate $m)))"
             .to_owned();
@@ -515,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_mistake_for_a_component_is_told_apart() {
+    fn files_mistaken_for_a_component_are_distinguished() {
         let core = wat::parse_str("(module)").unwrap();
         for (bytes, error) in [
             (&b""[..], LoadError::NotWasm),
@@ -531,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_a_component_is_truncated_or_a_component_without_its_end() {
+    fn every_truncation_is_reported_or_a_component_without_its_end() {
         let whole = wat::parse_str("(component (core module (func)) (import \"a\" (func)))").unwrap();
         for end in 0..whole.len() {
             if let Err(error) = scan(&whole[..end]) {
@@ -571,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_components_without_code_are_counted_too() {
+    fn instances_of_components_without_code_are_counted() {
         let empty = |n: usize| doubling(n).replace("(core instance (instantiate $m))", "");
         assert!(of(&empty(6)).is_ok());
         assert_eq!(
@@ -583,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_of_an_outer_component_costs_what_the_component_costs() {
+    fn alias_of_an_outer_component_costs_as_much_as_the_component() {
         let text = format!(
             "(component $top {} (component (alias outer $top $c6 (component $a)) {}) )",
             doubling(6)
@@ -592,7 +594,7 @@ mod tests {
                 .replace("(instance (instantiate $c6)))", ""),
             "(instance (instantiate $a))"
         );
-        // Defined and not instantiated: fine. Instantiated twice: too much.
+        // Defined but not instantiated: accepted. Instantiated twice: rejected.
         assert!(of(&text).is_ok());
         let twice = text.replace(
             "(instance (instantiate $a))) )",
@@ -632,7 +634,7 @@ mod tests {
         assert!(of(&nested(MAX_NESTING + 1)).is_err());
     }
 
-    /// A component with the module `$m` of 1,000 passive elements.
+    /// Returns the instance bytes of a component with the module `$m` of 1,000 passive elements.
     fn with_elements(rest: &str) -> u64 {
         let elements = "$f ".repeat(1_000);
         let text = format!("(component (core module $m (func $f) (elem func {elements})) {rest})");
@@ -647,7 +649,7 @@ mod tests {
         assert_eq!(with_elements(""), 0);
         assert_eq!(with_elements(&one.repeat(5)), 5 * bytes);
 
-        // By way of another component, which is instantiated three times itself.
+        // Through another component, which is itself instantiated three times.
         let nested = format!(
             "(component $c (alias outer 1 $m (core module $m)) {})",
             one.repeat(2)
@@ -655,14 +657,14 @@ mod tests {
         let thrice = "(instance (instantiate $c))".repeat(3);
         assert_eq!(with_elements(&format!("{nested} {thrice}")), 6 * bytes);
 
-        // A module that is not known costs what the largest does.
+        // An unknown module costs as much as the largest.
         let exported = "(component $c (core module (export \"m\"))) (instance $i (instantiate $c))
             (alias export $i \"m\" (core module $n)) (core instance (instantiate $n))";
         assert_eq!(with_elements(exported), bytes);
     }
 
     #[test]
-    fn elements_that_stand_in_tables_have_no_copy_in_instances() {
+    fn elements_in_tables_are_not_copied_to_instances() {
         let elements = "$f ".repeat(1_000);
         for kind in ["(i32.const 0) func", "declare func"] {
             let text = format!(

@@ -1,11 +1,12 @@
-//! Probes that make the host hold as much for them as it will.
+//! Probes that make the host allocate as much memory for them as possible.
 
 use super::Probe;
 
-/// The answer of a probe that got all that it wanted.
+/// Result of a probe that succeeded completely.
 const DONE: &str = "(call $text (i32.const 0) (i32.const 0))";
 
-/// A probe with some interfaces: their imports, and each function lowered into the core module under its own name.
+/// Builds a probe with some interfaces: their imports, and each function lowered into the core module under its own
+/// name.
 pub(crate) fn with(import: &str, functions: &[(&str, &str, &str)], body: &str) -> Probe {
     let mut items = import.to_owned();
     let mut exports = String::new();
@@ -29,7 +30,7 @@ pub(crate) fn with(import: &str, functions: &[(&str, &str, &str)], body: &str) -
     }
 }
 
-/// A body that does something `count` times, and answers.
+/// Repeats an operation `count` times, and returns.
 fn times(count: u32, what: &str) -> String {
     format!(
         "(local.set $i (i32.const {count}))
@@ -37,7 +38,7 @@ fn times(count: u32, what: &str) -> String {
     )
 }
 
-/// Makes empty objects of headers.
+/// Creates empty headers objects.
 pub(crate) fn headers(count: u32) -> Probe {
     with(
         r#"(import "wasi:http/types@0.2.0" (instance $http
@@ -48,7 +49,7 @@ pub(crate) fn headers(count: u32) -> Probe {
     )
 }
 
-/// Makes requests whose method has a name of half a mebibyte.
+/// Creates requests whose method has a name of half a mebibyte.
 pub(crate) fn methods(count: u32) -> Probe {
     let body = times(
         count,
@@ -144,7 +145,7 @@ pub(crate) fn bodies(count: u32) -> Probe {
     )
 }
 
-/// Starts to list its first directory, and traps when it may not.
+/// Starts listings of its first directory, and traps on failure.
 pub(crate) fn listings(count: u32) -> Probe {
     let body = times(
         count,
@@ -182,7 +183,7 @@ pub(crate) fn listings(count: u32) -> Probe {
     )
 }
 
-/// Waits for the same thing, so often in one list.
+/// Polls the same pollable this many times in one list.
 pub(crate) fn waiting(count: u32) -> Probe {
     with(
         r#"(import "wasi:io/poll@0.2.0" (instance $poll
@@ -213,7 +214,7 @@ pub(crate) fn waiting(count: u32) -> Probe {
     )
 }
 
-/// Asks for a mebibyte of random bytes, again and again.
+/// Requests a mebibyte of random bytes repeatedly.
 pub(crate) fn random(count: u32) -> Probe {
     with(
         r#"(import "wasi:random/random@0.2.0" (instance $random

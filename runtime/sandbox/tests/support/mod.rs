@@ -11,7 +11,7 @@ use toolcell_core::tool::{CallObserver, LogLine, LogSource, Progress};
 use toolcell_core::{CallContext, Policy, Receipt, Tool, ToolCall, ToolError, ToolName, ToolOutput};
 use toolcell_sandbox::{Component, LoadError, Sandbox, SandboxOptions};
 
-/// A tool named `probe`, described by what differs from an echo.
+/// A tool named `probe`, described by its differences from an echo.
 ///
 /// The body of `run` has the locals `$id $id_len $name $name_len $args $args_len $ctx $ctx_len` and two free ones,
 /// `$i` and `$j`, and returns a pointer made by `$text(ptr, len)`, `$answer(list, count, structured, structured_len)` or
@@ -22,7 +22,7 @@ pub(crate) struct Probe {
     pub(crate) run: String,
     /// Body of `definitions`, before the list is returned.
     pub(crate) definitions: String,
-    /// Component items at the top: imports, nested components, lowered functions.
+    /// Top-level component items: imports, nested components, lowered functions.
     pub(crate) items: String,
     /// `(with …)` arguments of the core instance.
     pub(crate) with: String,
@@ -33,9 +33,9 @@ pub(crate) struct Probe {
     pub(crate) description: String,
     pub(crate) input: String,
     pub(crate) output: Option<String>,
-    /// The version of the exported interface.
+    /// Version of the exported interface.
     pub(crate) version: String,
-    /// Pages of memory at the start.
+    /// Initial pages of memory.
     pub(crate) pages: u32,
 }
 
@@ -79,7 +79,7 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 impl Probe {
-    /// A probe with another body.
+    /// Creates a probe with another body.
     pub(crate) fn running(body: &str) -> Self {
         Self {
             run: body.into(),
@@ -87,13 +87,13 @@ impl Probe {
         }
     }
 
-    /// The component as bytes.
+    /// Returns the component as bytes.
     pub(crate) fn build(&self) -> Vec<u8> {
         let text = self.text();
         wat::parse_str(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
     }
 
-    /// The component as text.
+    /// Returns the component as text.
     pub(crate) fn text(&self) -> String {
         let mut data = Data {
             bytes: Vec::new(),
@@ -209,7 +209,7 @@ impl Probe {
     }
 }
 
-/// The types of the contract, imported as the component model has it for an export that uses them.
+/// Types of the interface, imported as the component model requires for an export that uses them.
 pub(crate) const TYPES: &str = r#"
 (type $types-type (instance
   (type (;0;) (flags "read-only" "destructive" "idempotent" "open-world"))
@@ -244,7 +244,7 @@ pub(crate) const TYPES: &str = r#"
 (alias export $types "tool-error" (type $tool-error))
 "#;
 
-/// The exported interface, made by a component whose only work is to name the types.
+/// The exported interface, created by a component that only names the types.
 const TOOLS: &str = r#"
 (component $tools-component
   (type (;0;) (flags "read-only" "destructive" "idempotent" "open-world"))
@@ -297,18 +297,18 @@ const TOOLS: &str = r#"
   (with "tool-error" (type $tool-error))))
 "#;
 
-/// Everything that an observer heard.
+/// Everything that an observer received.
 #[derive(Default)]
-pub(crate) struct Ear(Mutex<Heard>);
+pub(crate) struct RecordingObserver(Mutex<Observed>);
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Observed {
     pub(crate) lines: Vec<LogLine>,
     pub(crate) progress: Vec<Progress>,
     pub(crate) receipts: Vec<Receipt>,
 }
 
-impl CallObserver for Ear {
+impl CallObserver for RecordingObserver {
     fn log(&self, line: LogLine) {
         self.0.lock().unwrap().lines.push(line);
     }
@@ -322,37 +322,37 @@ impl CallObserver for Ear {
     }
 }
 
-impl Ear {
-    pub(crate) fn heard(&self) -> Heard {
+impl RecordingObserver {
+    pub(crate) fn observed(&self) -> Observed {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Heard {
-    /// The one receipt.
+impl Observed {
+    /// Returns the only receipt.
     pub(crate) fn receipt(&self) -> &Receipt {
         assert_eq!(self.receipts.len(), 1, "a call leaves exactly one receipt");
         &self.receipts[0]
     }
 
-    /// Messages from one source.
-    pub(crate) fn said(&self, source: LogSource) -> Vec<&str> {
+    /// Returns messages from one source.
+    pub(crate) fn messages(&self, source: LogSource) -> Vec<&str> {
         let lines = self.lines.iter().filter(|l| l.source == source);
         lines.map(|l| l.message.as_str()).collect()
     }
 }
 
-/// A context with an ear in it.
-pub(crate) fn listening() -> (CallContext, Arc<Ear>) {
-    let ear = Arc::new(Ear::default());
+/// Returns a context with a recording observer.
+pub(crate) fn observed_context() -> (CallContext, Arc<RecordingObserver>) {
+    let observer = Arc::new(RecordingObserver::default());
     let context = CallContext {
-        observer: ear.clone(),
+        observer: observer.clone(),
         ..CallContext::unobserved()
     };
-    (context, ear)
+    (context, observer)
 }
 
-/// A sandbox without a cache and without optimisation, which is what compiles fastest.
+/// Creates a sandbox without a cache and without optimisation, which compiles fastest.
 pub(crate) fn sandbox() -> Sandbox {
     Sandbox::new(SandboxOptions {
         slots: 64,
@@ -366,7 +366,7 @@ pub(crate) async fn load(sandbox: &Sandbox, probe: &Probe) -> Result<Component, 
     sandbox.load("probe.wasm", &probe.build()).await
 }
 
-/// The only tool of a component.
+/// Returns the only tool of a component.
 pub(crate) fn only_tool(component: &Component, policy: Policy) -> Arc<dyn Tool> {
     let tools = component.tools(Arc::new(policy));
     assert_eq!(tools.len(), 1);
@@ -385,14 +385,14 @@ pub(crate) fn call_of(arguments: Value) -> ToolCall {
 }
 
 /// Calls a tool without arguments.
-pub(crate) async fn call(tool: &dyn Tool) -> (Result<ToolOutput, ToolError>, Heard) {
-    let (context, ear) = listening();
+pub(crate) async fn call(tool: &dyn Tool) -> (Result<ToolOutput, ToolError>, Observed) {
+    let (context, observer) = observed_context();
     let result = tool.call(call_of(serde_json::json!({})), context).await;
-    (result, ear.heard())
+    (result, observer.observed())
 }
 
 /// Loads a probe and calls it once.
-pub(crate) async fn run(probe: &Probe, policy: Policy) -> (Result<ToolOutput, ToolError>, Heard) {
+pub(crate) async fn run(probe: &Probe, policy: Policy) -> (Result<ToolOutput, ToolError>, Observed) {
     let component = load(&sandbox(), probe).await.unwrap();
     call(&*only_tool(&component, policy)).await
 }

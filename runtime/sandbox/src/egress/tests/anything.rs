@@ -1,4 +1,4 @@
-//! URLs and policies made up at random: nothing panics, and nothing that is allowed leads inside.
+//! Property tests with random URLs and policies: nothing panics, and no allowed request reaches a private address.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use crate::egress::redirect;
 use crate::egress::rules::{Rules, Scope, grant_for};
 use crate::egress::target::{Host, MAX_URL, Target};
 
-/// What URLs are made of, and what does not belong into them.
+/// Parts of URLs, valid and invalid.
 fn piece() -> impl Strategy<Value = String> {
     let known = prop::sample::select(vec![
         "http",
@@ -72,7 +72,7 @@ fn url() -> impl Strategy<Value = String> {
         .prop_map(|(scheme, rest)| format!("{scheme}{}", rest.concat()))
 }
 
-/// Each way of writing an IPv4 address that some parser knows.
+/// Every notation of an IPv4 address that some parser accepts.
 fn written_v4() -> impl Strategy<Value = (Ipv4Addr, String)> {
     (any::<u32>(), 0..7_usize).prop_map(|(n, form)| {
         let ip = Ipv4Addr::from(n);
@@ -101,7 +101,7 @@ fn open_rules() -> Rules {
     }])
 }
 
-/// Resolves all that some server could decode: the worst reading of a path.
+/// Decodes everything that some server could decode: the worst interpretation of a path.
 fn worst_reading(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..path.len() {
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_allowed_has_one_reading_and_is_public(url in url()) {
+    fn allowed_request_is_unambiguous_and_public(url in url()) {
         if let Ok(target) = Target::parse(&url) {
             let canonical = target.to_string();
             prop_assert!(canonical.is_ascii() && canonical.len() <= MAX_URL);
@@ -177,9 +177,9 @@ proptest! {
     }
 
     #[test]
-    fn an_address_means_the_same_however_it_is_written((ip, written) in written_v4()) {
+    fn address_is_classified_alike_in_every_notation((ip, written) in written_v4()) {
         let Ok(target) = Target::parse(&format!("http://{written}/")) else {
-            // A percent-encoded address is no URL.
+            // A percent-encoded address is not a valid URL.
             prop_assert!(written.contains('%'));
             return Ok(());
         };
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn no_ipv6_form_of_an_inner_address_is_public(a in any::<u16>(), b in any::<u16>(), form in 0..6_usize) {
+    fn ipv6_forms_of_private_addresses_are_not_public(a in any::<u16>(), b in any::<u16>(), form in 0..6_usize) {
         let ip = match form {
             0 => Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, a, b),
             1 => Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, a, b),
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn no_reading_of_an_allowed_path_leaves_its_prefix(parts in prop::collection::vec(piece(), 0..8)) {
+    fn no_interpretation_of_an_allowed_path_leaves_its_prefix(parts in prop::collection::vec(piece(), 0..8)) {
         let grant = HttpGrant {
             host: "example.com".into(),
             ports: Vec::new(),
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn a_location_is_nothing_or_a_target(location in url()) {
+    fn location_is_invalid_or_a_target(location in url()) {
         let here = Target::parse("https://example.com/a").unwrap();
         if let Ok((there, _)) = here.join(location.as_bytes()) {
             prop_assert_eq!(Target::parse(&there.to_string()), Ok(there));
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn a_grant_of_any_text_is_no_reason_to_panic(host in "\\PC{0,20}", path in "\\PC{0,20}", url in url()) {
+    fn grant_of_any_text_does_not_panic(host in "\\PC{0,20}", path in "\\PC{0,20}", url in url()) {
         let grant = HttpGrant {
             host,
             ports: Vec::new(),

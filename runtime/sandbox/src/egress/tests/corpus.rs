@@ -1,4 +1,4 @@
-//! The lists of addresses, spellings and tricks in `tests/corpora/ssrf`.
+//! Addresses, spellings and tricks listed in `tests/corpora/ssrf`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn rows(file: &str) -> Vec<Value> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The widest policy that names no host: every public host over both schemes on the usual ports.
+/// The widest policy without a host name: every public host over both schemes on the default ports.
 fn open_policy() -> Rules {
     Rules::new(&[HttpGrant {
         host: "*".into(),
@@ -28,7 +28,7 @@ fn open_policy() -> Rules {
     }])
 }
 
-/// Holds every URL of one category to what the list says of it.
+/// Checks every URL of one category against the expectation in the list.
 fn urls_of(category: &str) {
     let rules = open_policy();
     let mut wrong = Vec::new();
@@ -74,14 +74,14 @@ url_tests! {
     names_of_this_machine_and_of_inner_networks_are_denied = "hostname"
     schemes_other_than_http_are_denied = "scheme"
     urls_that_parsers_read_in_two_ways_are_denied = "parser-confusion"
-    what_is_no_url_is_invalid = "invalid"
+    invalid_url_is_rejected = "invalid"
     ports_that_are_not_granted_are_denied = "port"
     services_of_metadata_are_denied = "cloud-metadata"
     urls_with_a_name_and_a_password_are_denied = "userinfo"
     public_hosts_are_allowed = "control"
 }
 
-/// One test for each case that takes a server or a look-up.
+/// One test for each case that requires a server or a look-up.
 macro_rules! dynamic_tests {
     ($($name:ident = $id:literal: $check:ident)*) => {
         const CASES: &[&str] = &[$($id),*];
@@ -98,16 +98,16 @@ macro_rules! dynamic_tests {
 }
 
 dynamic_tests! {
-    a_redirect_to_loopback_is_denied = "redir-301-loopback": redirect_denied
-    a_redirect_to_a_file_is_denied = "redir-file": redirect_denied
-    a_redirect_with_backslashes_is_denied = "redir-relative-backslash": redirect_denied
-    a_redirect_to_another_origin_loses_its_credentials = "redir-cross-origin-auth": credentials_dropped
-    a_name_that_changes_its_address_is_connected_to_where_it_was_checked = "dns-rebind-ttl0": answers
-    an_address_mapped_into_ipv6_is_denied = "dns-aaaa-mapped": answers
-    a_public_name_for_the_service_of_metadata_is_denied = "dns-nip-io": answers
+    redirect_to_loopback_is_denied = "redir-301-loopback": redirect_denied
+    redirect_to_a_file_is_denied = "redir-file": redirect_denied
+    redirect_with_backslashes_is_denied = "redir-relative-backslash": redirect_denied
+    redirect_to_another_origin_loses_its_credentials = "redir-cross-origin-auth": credentials_dropped
+    name_with_changing_address_uses_the_checked_one = "dns-rebind-ttl0": answers
+    address_mapped_into_ipv6_is_denied = "dns-aaaa-mapped": answers
+    public_name_for_the_service_of_metadata_is_denied = "dns-nip-io": answers
     of_a_mixed_answer_the_private_address_is_never_tried = "connect-happy-eyeballs": answers
-    a_body_in_endless_chunks_is_cut = "body-chunked-endless": endless_body
-    a_flood_of_headers_is_an_error = "header-flood": header_flood
+    body_in_endless_chunks_is_cut = "body-chunked-endless": endless_body
+    flood_of_headers_is_an_error = "header-flood": header_flood
     frames_of_http_2_are_a_broken_answer = "http2-rapid": only_http1
 }
 
@@ -151,7 +151,7 @@ async fn redirect_denied(row: &Value) {
     let mut caller = Caller::new(&world, &["http=http://*", "http=https://*"]);
     let first = "http://pub.example/";
     caller.get(first).await.unwrap();
-    // What a client makes of the location; one that is no HTTP URL does not even become a request.
+    // The client's interpretation of the location; a location that is not an HTTP URL does not even become a request.
     if let Ok((next, _)) = Target::parse(first).unwrap().join(location.as_bytes()) {
         let error = caller.get(&next.to_string()).await.unwrap_err();
         assert!(matches!(error, Error::HttpRequestDenied), "{row}: {error}");
@@ -180,7 +180,7 @@ async fn credentials_dropped(_row: &Value) {
     assert!(!heads[1].contains("authorization") && !heads[1].contains("cookie"));
 }
 
-/// `dns`: what the look-ups of one name give, one after the other. Whatever it is, only public addresses are tried.
+/// `dns`: results of successive look-ups of one name. In all cases only public addresses are tried.
 async fn answers(row: &Value) {
     let lists: Vec<Vec<&str>> = row["dns"]
         .as_array()
@@ -237,7 +237,7 @@ async fn header_flood(_row: &Value) {
     );
 }
 
-/// HTTP/2 is not spoken at all: its frames are a broken answer.
+/// HTTP/2 is not supported: its frames are an invalid response.
 async fn only_http1(_row: &Value) {
     let frames = [
         &[0u8, 0, 0, 4, 0, 0, 0, 0, 0][..],

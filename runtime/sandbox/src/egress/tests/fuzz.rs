@@ -1,4 +1,5 @@
-//! Fuzz targets for URLs, redirects and the grants that are matched against them. `tests/fuzz` says how they run.
+//! Fuzz targets for URLs, redirects and the grants that are matched against them. `tests/fuzz` describes how to run
+//! them.
 
 use http::{HeaderValue, Response};
 use toolcell_core::Grant;
@@ -71,7 +72,7 @@ const WORDS: &[&str] = &[
     "\n",
 ];
 
-/// Everything that is allowed to one policy or another.
+/// Policies that together allow everything.
 fn policies() -> Vec<Rules> {
     [
         vec!["http=*"],
@@ -92,7 +93,7 @@ fn http(line: &str) -> Option<HttpGrant> {
 }
 
 #[test]
-fn fuzz_urls_have_one_reading_and_a_denied_one_stays_denied_however_it_is_written() {
+fn fuzz_urls_are_unambiguous_and_denied_in_every_spelling() {
     let policies = policies();
     let tried = Fuzz::new("url", 20_000)
         .seeds([
@@ -112,7 +113,7 @@ fn fuzz_urls_have_one_reading_and_a_denied_one_stays_denied_however_it_is_writte
             };
             let printed = target.to_string();
             assert!(printed.is_ascii() && printed.len() <= MAX_URL, "{url:?}");
-            // Written anew, by any route that a request takes, it is the same target: what was denied stays denied.
+            // Printed and parsed again, on any path of a request, it is the same target: a denied URL stays denied.
             assert_eq!(Target::parse(&printed).as_ref(), Ok(&target), "{url:?}");
             assert_eq!(
                 target.join(printed.as_bytes()),
@@ -127,7 +128,7 @@ fn fuzz_urls_have_one_reading_and_a_denied_one_stays_denied_however_it_is_writte
             {
                 assert_eq!(of_request, target, "{url:?}");
             }
-            // A fragment is nothing that a server sees.
+            // A server never sees the fragment.
             let without = url.split('#').next().unwrap_or_default();
             assert_eq!(Target::parse(without).as_ref(), Ok(&target), "{url:?}");
             let allowed: Vec<bool> = policies
@@ -141,7 +142,7 @@ fn fuzz_urls_have_one_reading_and_a_denied_one_stays_denied_however_it_is_writte
 
 /// Grants, one on a line, then a line with method and URL.
 #[test]
-fn fuzz_policies_allow_what_one_of_their_grants_allows_and_nothing_else() {
+fn fuzz_policies_allow_only_what_one_grant_allows() {
     let tried = Fuzz::new("policy", 20_000)
         .seeds([
             "http=https://*.example.com:8443/api\nhttp=POST https://example.com\nGET https://a.example.com:8443/api/x",
@@ -162,13 +163,13 @@ fn fuzz_policies_allow_what_one_of_their_grants_allows_and_nothing_else() {
             let widest = grants.iter().filter_map(|g| scope(std::slice::from_ref(g))).max();
             assert_eq!(all, widest, "{text:?}: a policy is its grants and no more");
             assert_eq!(scope(&[]), None);
-            // Printed and read again, as a lock file and a hint have it, a grant allows the same.
+            // Printed and parsed again, as in a lock file and a hint, a grant allows the same.
             let printed: Vec<HttpGrant> = grants
                 .iter()
                 .map(|g| http(&Grant::Http(g.clone()).to_string()).expect("what it prints"))
                 .collect();
             assert_eq!(scope(&printed), all, "{text:?}");
-            // What a person is shown would allow exactly this request.
+            // The grant shown to the user would allow exactly this request.
             if let Some(grant) = grant_for(method, &target, false) {
                 let hint = http(&grant.to_string()).expect("a grant");
                 assert!(scope(std::slice::from_ref(&hint)).is_some(), "{text:?}: {grant}");
@@ -180,9 +181,9 @@ fn fuzz_policies_allow_what_one_of_their_grants_allows_and_nothing_else() {
     assert!(tried.outcomes.len() >= 8, "{tried:?}");
 }
 
-/// A URL, then on each line what the server there answers as `Location`.
+/// A URL, then on each line a `Location` returned by the server.
 #[test]
-fn fuzz_redirects_are_known_as_such_wherever_they_lead() {
+fn fuzz_redirects_are_detected_wherever_they_lead() {
     let tried = Fuzz::new("redirect", 20_000)
         .seeds([
             "https://a.example/x\n/y\nhttp://a.example/\n//b.example",
@@ -215,7 +216,7 @@ fn fuzz_redirects_are_known_as_such_wherever_they_lead() {
                     );
                     return "refused or of another scheme".into();
                 };
-                // What the guest reads is the target, and nothing that two clients could read in two ways.
+                // The guest receives the target, in a form that all clients interpret alike.
                 let written = response.headers()["location"].to_str().expect("ASCII");
                 let there = Target::parse(written).expect("a URL");
                 assert_eq!(leads.targets, std::slice::from_ref(&there), "{text:?}");

@@ -29,7 +29,7 @@ fn setup(server: &Server) -> Setup {
 }
 
 #[tokio::test]
-async fn a_call_sends_as_many_requests_as_its_limit_says() {
+async fn request_beyond_the_limit_of_a_call_is_refused() {
     let server = Server::start(|_| ok("")).await;
     let mut setup = setup(&server);
     setup.limits.http_requests = 2;
@@ -43,12 +43,12 @@ async fn a_call_sends_as_many_requests_as_its_limit_says() {
         [("more than 2 requests in one call".to_owned(), None)]
     );
     // The next call of the tool starts anew.
-    caller.hooks = caller.egress.call(caller.ledger.clone());
+    caller.hooks = caller.egress.call(caller.recorder.clone());
     assert!(caller.get(URL).await.is_ok());
 }
 
 #[tokio::test]
-async fn request_headers_are_allowed_up_to_32_kib() {
+async fn request_headers_beyond_32_kib_are_refused() {
     let server = Server::start(|_| ok("")).await;
     let mut caller = setup(&server).caller();
     let value = "v".repeat((32 << 10) - "x-big".len());
@@ -63,7 +63,7 @@ async fn request_headers_are_allowed_up_to_32_kib() {
 }
 
 #[tokio::test]
-async fn a_url_is_allowed_up_to_8_kib() {
+async fn url_beyond_8_kib_is_refused() {
     let server = Server::start(|_| ok("")).await;
     let mut caller = setup(&server).caller();
     let url = format!("{URL}{}", "a".repeat((8 << 10) - URL.len()));
@@ -73,7 +73,7 @@ async fn a_url_is_allowed_up_to_8_kib() {
 }
 
 #[tokio::test]
-async fn a_body_is_delivered_up_to_its_limit_however_it_is_framed() {
+async fn body_beyond_its_limit_is_cut_in_every_framing() {
     let server = Server::start(|head| {
         let length: usize = head.split(['/', ' ']).nth(3).unwrap().parse().unwrap();
         let body = "b".repeat(length);
@@ -111,7 +111,7 @@ async fn a_body_is_delivered_up_to_its_limit_however_it_is_framed() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_only_announced_is_no_body() {
+async fn announced_length_alone_is_not_limited() {
     let server =
         Server::start(|_| b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000000\r\n\r\n".to_vec()).await;
     let mut caller = setup(&server).caller();
@@ -125,7 +125,7 @@ async fn a_length_that_is_only_announced_is_no_body() {
 }
 
 #[tokio::test]
-async fn response_headers_are_bounded_in_number_and_size() {
+async fn response_headers_are_limited_in_number_and_size() {
     let server = Server::start(|head| {
         let mut parts = head.split(['/', ' ']).skip(2);
         let count: usize = parts.next().unwrap().parse().unwrap();
@@ -159,7 +159,7 @@ async fn response_headers_are_bounded_in_number_and_size() {
 }
 
 #[tokio::test]
-async fn a_tool_has_six_connections_at_a_time() {
+async fn tool_has_at_most_six_connections() {
     let server = Server::start(|_| ok("body")).await;
     let mut setup = setup(&server);
     setup.timeouts.connect = Duration::from_millis(300);
@@ -171,15 +171,15 @@ async fn a_tool_has_six_connections_at_a_time() {
     let error = caller.open(get(URL), None).await.unwrap_err();
     assert!(matches!(error, Error::ConnectionLimitReached), "{error}");
     // Another call of the same tool shares the six.
-    let mut other = caller.egress.call(caller.ledger.clone());
+    let mut other = caller.egress.call(caller.recorder.clone());
     std::mem::swap(&mut other, &mut caller.hooks);
     assert!(caller.open(get(URL), None).await.is_err());
-    // A body that was read gives its connection back.
+    // A completely read body releases its connection.
     open.pop().unwrap().into_body().collect().await.unwrap();
     assert!(caller.open(get(URL), None).await.is_ok());
 }
 
-/// A server that accepts and says only what it is told, then stays silent.
+/// A server that accepts, sends the given bytes, then stays silent.
 async fn silent(says: &'static [u8]) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -197,7 +197,7 @@ async fn silent(says: &'static [u8]) -> Server {
 }
 
 #[tokio::test]
-async fn a_server_that_falls_silent_does_not_hold_the_call() {
+async fn silent_server_does_not_block_the_call() {
     let quick = Duration::from_millis(50);
     let no_head = silent(b"HTTP/1.1 200 OK\r\n").await;
     let mut setup_head = setup(&no_head);
@@ -219,7 +219,7 @@ async fn a_server_that_falls_silent_does_not_hold_the_call() {
 }
 
 #[tokio::test]
-async fn a_guest_shortens_a_timeout_and_never_lengthens_it() {
+async fn guest_can_shorten_but_not_lengthen_a_timeout() {
     let server = silent(b"").await;
     let mut setup = setup(&server);
     setup.timeouts.first_byte = Duration::from_millis(50);
@@ -244,7 +244,7 @@ async fn a_guest_shortens_a_timeout_and_never_lengthens_it() {
 }
 
 #[tokio::test]
-async fn a_response_that_breaks_the_protocol_is_an_error() {
+async fn response_that_violates_the_protocol_is_an_error() {
     for answer in [
         &b"HTTP/2.0 200\r\n\r\n"[..],
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -266,7 +266,7 @@ async fn a_response_that_breaks_the_protocol_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_cut_while_it_comes() {
+async fn endless_body_is_cut_while_it_is_received() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -289,7 +289,7 @@ async fn a_body_without_end_is_cut_while_it_comes() {
 }
 
 #[test]
-fn the_guest_may_not_wait_longer_than_the_defaults() {
+fn guest_may_not_wait_longer_than_the_defaults() {
     let defaults = Timeouts::default();
     assert!(defaults.connect <= Duration::from_secs(10));
     assert!(defaults.first_byte <= Duration::from_secs(60));
@@ -298,15 +298,15 @@ fn the_guest_may_not_wait_longer_than_the_defaults() {
 }
 
 #[tokio::test]
-async fn a_request_and_its_connection_are_memory_of_the_call() {
+async fn request_and_connection_count_as_memory_of_the_call() {
     let server = Server::start(|_| ok("body")).await;
-    // What is remembered of a request and written down about it stays until the call ends.
+    // Recorded data of a request is kept until the call ends.
     let kept = (16 << 10) + 1_024;
     for (memory, fits) in [(REQUEST + CONNECTION + kept, true), (REQUEST + CONNECTION, false)] {
         let mut caller = setup(&server).caller();
         let account = MemoryAccount::new(memory, MemoryPool::new(u64::MAX));
-        caller.ledger = ReceiptRecorder::new(&account, &Redactor::default());
-        caller.hooks = caller.egress.call(caller.ledger.clone());
+        caller.recorder = ReceiptRecorder::new(&account, &Redactor::default());
+        caller.hooks = caller.egress.call(caller.recorder.clone());
         let response = caller.open(get(URL), None).await;
         if !fits {
             assert!(

@@ -1,5 +1,5 @@
-//! Requests through the whole path against servers on the loopback device. [`World`] is a network with names and
-//! public addresses of its own, all of which lead to those servers.
+//! Requests through the complete egress against servers on the loopback device. [`World`] is a network with its own
+//! names and public addresses, all of which lead to those servers.
 
 mod anything;
 mod corpus;

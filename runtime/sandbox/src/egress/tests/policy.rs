@@ -1,4 +1,4 @@
-//! Grants, addresses and what a denial leaves behind.
+//! Grants, addresses and recorded denials.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Transport};
 
 #[tokio::test]
-async fn a_granted_request_reaches_its_host_and_stands_in_the_receipt() {
+async fn granted_request_reaches_its_host_and_is_recorded() {
     let world = Arc::<World>::default();
     let server = Server::start(|_| ok("hello")).await;
     world.name("example.com", &[&["93.184.215.14"]]);
@@ -29,12 +29,12 @@ async fn a_granted_request_reaches_its_host_and_stands_in_the_receipt() {
         ["GET /b?q=1 HTTP/1.1\r\nhost: example.com\r\n\r\n"]
     );
     assert_eq!(world.connected(), ["93.184.215.14:80"]);
-    assert_eq!(caller.ledger.lock().hosts, ["example.com:80"]);
+    assert_eq!(caller.recorder.lock().hosts, ["example.com:80"]);
     assert_eq!(caller.denials(), []);
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_neither_looked_up_nor_connected_to() {
+async fn request_without_grant_is_neither_resolved_nor_connected() {
     let world = Arc::<World>::default();
     world.name("api.example.com", &[&["93.184.215.14"]]);
     let mut caller = Caller::new(&world, &["http=other.example"]);
@@ -54,11 +54,11 @@ async fn what_is_not_granted_is_neither_looked_up_nor_connected_to() {
             Some("http=https://api.example.com".to_owned())
         )]
     );
-    assert!(caller.ledger.lock().hosts.is_empty());
+    assert!(caller.recorder.lock().hosts.is_empty());
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_a_private_address_is_refused_and_the_hint_says_private() {
+async fn name_with_private_address_is_refused_with_a_hint() {
     for answer in [
         "127.0.0.1",
         "169.254.169.254",
@@ -90,7 +90,7 @@ async fn a_name_that_leads_to_a_private_address_is_refused_and_the_hint_says_pri
 }
 
 #[tokio::test]
-async fn the_hint_of_a_denial_allows_the_same_request() {
+async fn hint_of_a_denial_allows_the_same_request() {
     let server = Server::start(|_| ok("inside")).await;
     let world = Arc::<World>::default();
     world.name("intranet.example", &[&["10.1.2.3"]]);
@@ -118,7 +118,7 @@ async fn the_hint_of_a_denial_allows_the_same_request() {
 }
 
 #[tokio::test]
-async fn of_several_addresses_only_the_public_ones_are_tried() {
+async fn only_public_addresses_of_several_are_tried() {
     let server = Server::start(|_| ok("")).await;
     let world = Arc::<World>::default();
     world.name("example.com", &[&["127.0.0.1", "8.8.8.8", "::1", "9.9.9.9"]]);
@@ -130,7 +130,7 @@ async fn of_several_addresses_only_the_public_ones_are_tried() {
 }
 
 #[tokio::test]
-async fn the_address_that_was_checked_is_the_one_that_is_connected_to() {
+async fn checked_address_is_the_one_connected_to() {
     let server = Server::start(|_| ok("")).await;
     let world = Arc::<World>::default();
     world.name("example.com", &[&["8.8.8.8"], &["127.0.0.1"]]);
@@ -144,7 +144,7 @@ async fn the_address_that_was_checked_is_the_one_that_is_connected_to() {
 }
 
 #[tokio::test]
-async fn requests_with_two_readings_never_leave() {
+async fn ambiguous_requests_are_never_sent() {
     let world = Arc::<World>::default();
     world.name("example.com", &[&["8.8.8.8"]]);
     let mut caller = Caller::new(&world, &["http=http://*"]);
@@ -178,21 +178,21 @@ async fn requests_with_two_readings_never_leave() {
 }
 
 #[test]
-fn a_proxy_in_the_environment_is_not_asked() {
-    // This test again, in a process with proxies that nobody listens at.
+fn proxy_of_the_environment_is_not_used() {
+    // This test again, in a process with unreachable proxies.
     const INSIDE: &str = "TOOLCELL_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap()
-            .block_on(a_request_goes_straight_to_its_host());
+            .block_on(request_goes_straight_to_its_host());
     }
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again
         .args([
             "--exact",
-            "egress::tests::policy::a_proxy_in_the_environment_is_not_asked",
+            "egress::tests::policy::proxy_of_the_environment_is_not_used",
         ])
         .env(INSIDE, "1");
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
@@ -205,7 +205,7 @@ fn a_proxy_in_the_environment_is_not_asked() {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-async fn a_request_goes_straight_to_its_host() {
+async fn request_goes_straight_to_its_host() {
     let server = Server::start(|_| ok("direct")).await;
     let line = format!("http=http://127.0.0.1:{}", server.address.port());
     let Ok(Grant::Http(grant)) = line.parse() else {
@@ -227,7 +227,7 @@ async fn a_request_goes_straight_to_its_host() {
 }
 
 #[tokio::test]
-async fn failures_of_the_network_have_codes_that_say_so() {
+async fn network_failures_have_specific_error_codes() {
     let world = Arc::<World>::default();
     world.name("refused.example", &[&["8.8.8.8"]]);
     world.name("empty.example", &[&[]]);
@@ -241,7 +241,7 @@ async fn failures_of_the_network_have_codes_that_say_so() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_a_denied_address_is_refused() {
+async fn name_that_resolves_to_a_denied_address_is_refused() {
     let world = Arc::<World>::default();
     let server = Server::start(|_| ok("hello")).await;
     world.name("example.com", &[&["93.184.215.14"]]);
@@ -259,7 +259,7 @@ async fn a_name_that_leads_to_a_denied_address_is_refused() {
     let error = caller.get("http://example.com/").await.unwrap_err();
 
     assert!(matches!(error, Error::DestinationIpProhibited), "{error}");
-    let denials = caller.ledger.lock().denials.clone();
+    let denials = caller.recorder.lock().denials.clone();
     assert_eq!(denials[0].denied_by.as_deref(), Some("deny-http=93.184.215.14"));
     assert!(server.heads().is_empty());
     assert_eq!(caller.get("http://other.example/").await.unwrap().status, 200);

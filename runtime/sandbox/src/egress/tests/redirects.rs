@@ -1,4 +1,4 @@
-//! Chains of redirects, followed as an HTTP client in a guest follows them.
+//! Chains of redirects, followed by an HTTP client in a guest.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn world(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Arc
 }
 
 #[tokio::test]
-async fn a_redirect_goes_back_to_the_guest_as_it_is() {
+async fn redirect_is_returned_to_the_guest() {
     let (world, _server) = world(|_| found("http://127.0.0.1/")).await;
     let mut caller = Caller::new(&world, &["http=http://*"]);
     let answer = caller.get("http://a.example/").await.unwrap();
@@ -27,14 +27,14 @@ async fn a_redirect_goes_back_to_the_guest_as_it_is() {
     assert_eq!(world.connected(), ["8.8.8.8:80"]);
 }
 
-/// An answer with these bytes after its status line.
+/// A response with these bytes after its status line.
 fn raw(status: u16, headers: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n");
     [head.as_bytes(), headers, b"\r\n\r\n"].concat()
 }
 
 #[tokio::test]
-async fn a_redirect_reaches_the_guest_in_one_spelling() {
+async fn redirect_reaches_the_guest_in_canonical_form() {
     for (headers, read) in [
         (b"location: http://b.ex\tample/x".as_slice(), "http://b.example/x"),
         (b"location: \\\\b.example\\x", "http://b.example/x"),
@@ -56,7 +56,7 @@ async fn a_redirect_reaches_the_guest_in_one_spelling() {
 }
 
 #[tokio::test]
-async fn a_redirect_without_one_reading_is_refused() {
+async fn ambiguous_redirect_is_refused() {
     for headers in [
         b"location: /x\r\nlocation: http://b.example/x".as_slice(),
         b"location: http://user@b.example/x",
@@ -72,9 +72,9 @@ async fn a_redirect_without_one_reading_is_refused() {
             assert!(
                 denials[0]
                     .0
-                    .starts_with("GET http://a.example/ (the answer was refused: ")
+                    .starts_with("GET http://a.example/ (the response was refused: ")
             );
-            // A client that has an idea of the target all the same takes nothing along.
+            // A client that still guesses a target sends no credentials.
             let next = request("GET", "http://b.example/x", &[("authorization", "Bearer t")]);
             caller.send(next).await.ok();
             assert!(!server.heads().last().unwrap().contains("Bearer"), "{denials:?}");
@@ -83,7 +83,7 @@ async fn a_redirect_without_one_reading_is_refused() {
 }
 
 #[tokio::test]
-async fn a_refresh_never_reaches_the_guest() {
+async fn refresh_header_never_reaches_the_guest() {
     let (world, server) = world(|_| raw(200, b"refresh: 0; url=http://b.example/x")).await;
     let mut caller = Caller::new(&world, &["http=http://*"]);
     let answer = caller.get("http://a.example/").await.unwrap();
@@ -110,7 +110,7 @@ async fn every_hop_is_checked_like_a_first_request() {
 }
 
 #[tokio::test]
-async fn five_redirects_are_followed_and_the_sixth_is_not() {
+async fn five_redirects_are_followed_and_the_sixth_is_refused() {
     let (world, server) = world(|head| {
         let number: u32 = head.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
         found(&format!("/{}", number + 1))
@@ -134,7 +134,7 @@ async fn five_redirects_are_followed_and_the_sixth_is_not() {
 }
 
 #[tokio::test]
-async fn credentials_stay_with_the_origin_they_were_meant_for() {
+async fn credentials_stay_with_their_origin() {
     let (world, server) = world(|head| match head.contains("/start") {
         true if head.contains("a.example") => found("http://b.example/next"),
         true => found("/next"),

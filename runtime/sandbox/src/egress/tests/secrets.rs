@@ -1,4 +1,4 @@
-//! Secrets: where they go, and what a guest sees of them.
+//! Secrets: their destinations, and what a guest sees of them.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use wasmtime_wasi_http::Error;
 
 use super::world::{Caller, Server, Setup, World, found, ok, request};
 
-const VALUE: &str = "s3cret-value-of-the-person";
+const VALUE: &str = "s3cret-value-of-the-user";
 
 /// A tool with a secret for `http://a.example`; `b.example` is granted as well.
 async fn caller(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Caller, Server) {
@@ -30,7 +30,7 @@ async fn caller(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Ca
 }
 
 #[tokio::test]
-async fn a_key_in_the_query_is_filled_in_and_shown_nowhere() {
+async fn key_in_the_query_is_replaced_and_never_shown() {
     let world = Arc::<World>::default();
     let server = Server::start(echo).await;
     world.name("a.example", &[&["8.8.8.8"]]);
@@ -49,16 +49,16 @@ async fn a_key_in_the_query_is_filled_in_and_shown_nowhere() {
         body.starts_with("GET /x?q=1&key=***********************"),
         "{body}"
     );
-    assert!(!format!("{:?}", caller.ledger.lock()).contains("s3cret"));
+    assert!(!format!("{:?}", caller.recorder.lock()).contains("s3cret"));
 }
 
-/// An answer that holds the head of the request.
+/// A response that contains the head of the request.
 fn echo(head: &str) -> Vec<u8> {
     ok(head)
 }
 
 #[tokio::test]
-async fn the_server_gets_the_secret_and_the_guest_does_not_see_it() {
+async fn server_receives_the_secret_and_the_guest_does_not_see_it() {
     let (mut caller, server) = caller(echo).await;
     let answer = caller.get("http://a.example/").await.unwrap();
     assert!(server.heads()[0].contains(&format!("authorization: Bearer {VALUE}\r\n")));
@@ -76,12 +76,12 @@ async fn the_server_gets_the_secret_and_the_guest_does_not_see_it() {
             .unwrap()
             .contains("host: b.example")
     );
-    let receipt = format!("{:?}", caller.ledger.lock());
+    let receipt = format!("{:?}", caller.recorder.lock());
     assert!(!receipt.contains(VALUE), "{receipt}");
 }
 
 #[tokio::test]
-async fn an_echo_is_masked_in_every_coding_in_headers_and_across_pieces() {
+async fn echo_is_redacted_in_every_coding_headers_and_pieces() {
     for form in [
         VALUE.to_owned(),
         "dXNlcjpzM2NyZXQtdmFsdWUtb2YtdGhlLXBlcnNvbg==".to_owned(), // `user:` and the value in base64
@@ -110,19 +110,19 @@ async fn an_echo_is_masked_in_every_coding_in_headers_and_across_pieces() {
 }
 
 #[tokio::test]
-async fn an_echo_that_could_not_be_seen_is_refused() {
+async fn response_with_an_undetectable_echo_is_refused() {
     let (mut caller, server) =
         caller(|_| b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec()).await;
     let asked = request("GET", "http://a.example/", &[("accept-encoding", "gzip")]);
     let error = caller.send(asked).await.unwrap_err();
     assert!(matches!(error, Error::HttpResponseContentCoding(Some(c)) if c == "gzip"));
     assert!(server.heads()[0].contains("accept-encoding: identity\r\n"));
-    // Without a secret compression is the business of the guest.
+    // Without a secret, compression is left to the guest.
     assert_eq!(caller.get("http://b.example/").await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn a_transfer_coding_that_nobody_asked_for_is_refused() {
+async fn unrequested_transfer_coding_is_refused() {
     for coding in [
         "gzip",
         "gzip, chunked",
@@ -141,7 +141,7 @@ async fn a_transfer_coding_that_nobody_asked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_hides_compression_is_refused_where_a_secret_may_be() {
+async fn undeclared_compression_is_refused_if_it_may_hold_a_secret() {
     let gzip = |text: &str| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(text.as_bytes()).unwrap();
@@ -166,7 +166,7 @@ async fn an_answer_that_hides_compression_is_refused_where_a_secret_may_be() {
         caller.get("http://a.example/").await.unwrap().body.unwrap(),
         gzip("nothing")
     );
-    // No binding names this host: what it has is not looked into.
+    // No binding names this host: its responses are not searched.
     assert_eq!(
         caller.get("http://b.example/with").await.unwrap().body.unwrap(),
         gzip(VALUE)
@@ -174,8 +174,8 @@ async fn an_answer_that_hides_compression_is_refused_where_a_secret_may_be() {
 }
 
 #[tokio::test]
-async fn a_range_never_cuts_a_secret_in_two() {
-    // A server that gives the part of its answer that a range asks for.
+async fn range_never_splits_a_secret() {
+    // A server that returns the part of its response that a range requests.
     let (mut caller, server) = caller(|head| match head.split_once("range: bytes=") {
         Some((_, range)) => {
             let (from, to) = range.split_once("\r\n").unwrap().0.split_once('-').unwrap();
@@ -212,7 +212,7 @@ async fn a_range_never_cuts_a_secret_in_two() {
 }
 
 #[tokio::test]
-async fn what_a_server_stored_is_masked_in_later_answers() {
+async fn secret_stored_by_a_server_is_redacted_in_later_responses() {
     let stored = Mutex::new(String::from("nothing yet"));
     let server = Server::start(move |head| {
         let mut stored = stored.lock().unwrap();
@@ -256,7 +256,7 @@ async fn what_a_server_stored_is_masked_in_later_answers() {
 }
 
 #[tokio::test]
-async fn an_echo_in_the_name_of_a_header_is_taken_out() {
+async fn header_with_a_secret_in_its_name_is_removed() {
     let (mut caller, _server) = caller(|_| {
         format!("HTTP/1.1 200 OK\r\nx-{VALUE}-y: 1\r\nx-other: 1\r\ncontent-length: 0\r\n\r\n").into_bytes()
     })
@@ -267,7 +267,7 @@ async fn an_echo_in_the_name_of_a_header_is_taken_out() {
     assert_eq!(names, ["content-length", "x-other"]);
 }
 
-/// A tool whose answers to requests with the secret are limited.
+/// A tool with restricted responses to requests with the secret.
 async fn limited(
     responses: &str,
     answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
@@ -287,7 +287,7 @@ async fn limited(
 }
 
 #[tokio::test]
-async fn a_withheld_answer_is_its_status_and_two_plain_headers() {
+async fn withheld_response_is_its_status_and_two_plain_headers() {
     let (mut caller, _server) = limited("\"withheld\"", |head| {
         let date = match head.contains("/s/odd") {
             true => "Sun, 06 Nov 1994 08:49:37 GMT; and more",
@@ -311,13 +311,13 @@ async fn a_withheld_answer_is_its_status_and_two_plain_headers() {
         assert_eq!(names, headers);
         assert!(answer.body.unwrap().is_empty());
     }
-    // Without the secret it is an answer like any other.
+    // Without the secret it is an ordinary response.
     let answer = caller.get("http://a.example/public").await.unwrap();
     assert_eq!(answer.body.unwrap(), "body");
 }
 
 #[tokio::test]
-async fn an_answer_of_a_media_type_that_is_not_listed_is_refused() {
+async fn response_of_an_unlisted_media_type_is_refused() {
     for (status, headers, is_passed) in [
         (
             "200 OK",
@@ -374,7 +374,7 @@ async fn an_answer_of_a_media_type_that_is_not_listed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_redirect_from_elsewhere_gets_no_secret() {
+async fn redirect_from_another_origin_gets_no_secret() {
     let (mut caller, server) = caller(|head| match head.contains("host: b.example") {
         true => found("http://a.example/delete-everything"),
         false if head.contains("GET /start") => found("/next"),
@@ -390,7 +390,7 @@ async fn a_redirect_from_elsewhere_gets_no_secret() {
 }
 
 #[tokio::test]
-async fn a_denied_request_carries_no_secret_anywhere() {
+async fn denied_request_carries_no_secret_anywhere() {
     let (mut caller, server) = caller(ok_always).await;
     let post = request("POST", "http://a.example/", &[]);
     assert!(caller.send(post).await.is_err());
@@ -399,7 +399,7 @@ async fn a_denied_request_carries_no_secret_anywhere() {
 }
 
 #[tokio::test]
-async fn a_denial_shows_no_half_of_a_secret_where_the_path_is_cut() {
+async fn truncated_path_of_a_denial_shows_no_half_of_a_secret() {
     let (mut caller, _server) = caller(ok_always).await;
     let url = format!("http://a.example/{}{VALUE}", "x".repeat(115));
     assert!(caller.send(request("POST", &url, &[])).await.is_err());
@@ -415,7 +415,7 @@ fn ok_always(_: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_binding_without_a_value_is_an_error() {
+fn binding_without_a_value_is_an_error() {
     let bindings =
         serde_json::from_str::<Vec<_>>(r#"[{"name": "token", "origins": [], "header": "x"}]"#).unwrap();
     assert!(crate::egress::BoundSecrets::new(&bindings, &Secrets::default()).is_err());

@@ -12,7 +12,7 @@ use wasmtime_wasi_http::Error;
 
 use super::world::{Server, Setup, World, ok, serve};
 
-/// An authority that exists for one test.
+/// A certificate authority for one test.
 struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -69,7 +69,7 @@ async fn fetch(server: &Server, trusted: &Authority, url: &str) -> Result<u16, E
 }
 
 #[tokio::test]
-async fn a_certificate_for_the_name_from_a_trusted_authority_is_accepted() {
+async fn trusted_certificate_for_the_name_is_accepted() {
     let authority = Authority::new();
     let server = authority.serve(&["a.example"], 2200, |_| ok("")).await;
     assert_eq!(
@@ -99,14 +99,14 @@ async fn every_other_certificate_is_refused() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_an_address_serves_that_address() {
+async fn certificate_for_an_address_is_accepted_for_it() {
     let authority = Authority::new();
     let server = authority.serve(&["8.8.8.8"], 2200, |_| ok("")).await;
     assert_eq!(fetch(&server, &authority, "https://8.8.8.8/").await.unwrap(), 200);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_tls_is_refused() {
+async fn server_without_tls_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = Server::at(listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -123,7 +123,7 @@ async fn a_server_that_does_not_speak_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn a_redirect_from_https_to_http_is_not_followed() {
+async fn redirect_from_https_to_http_is_not_followed() {
     let authority = Authority::new();
     let server = authority
         .serve(&["a.example"], 2200, |_| {

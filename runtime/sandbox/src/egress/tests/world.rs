@@ -19,7 +19,7 @@ use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::exchange::Timeouts;
 use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Transport};
 
-/// Names, their answers, and what was asked for.
+/// Names, their look-up results, and recorded look-ups.
 #[derive(Default)]
 pub(super) struct World {
     names: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
@@ -29,7 +29,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A name; each look-up takes the next list of addresses, the last one stays.
+    /// Adds a name; each look-up takes the next list of addresses, the last one is repeated.
     pub(super) fn name(&self, name: &str, answers: &[&[&str]]) {
         let answers = answers
             .iter()
@@ -38,7 +38,7 @@ impl World {
         self.names.lock().unwrap().insert(name.into(), answers);
     }
 
-    /// Makes an address lead to a server.
+    /// Routes an address to a server.
     pub(super) fn route(&self, ip: &str, server: SocketAddr) {
         self.routes.lock().unwrap().insert(ip.parse().unwrap(), server);
     }
@@ -81,11 +81,11 @@ impl Network for World {
 /// One call of a tool with some grants.
 pub(super) struct Caller {
     pub(super) egress: Arc<Egress>,
-    pub(super) ledger: ReceiptRecorder,
+    pub(super) recorder: ReceiptRecorder,
     pub(super) hooks: CallEgress,
 }
 
-/// What is set up before a call.
+/// Options of a call.
 pub(super) struct Setup {
     pub(super) world: Arc<World>,
     pub(super) grants: Vec<HttpGrant>,
@@ -124,16 +124,16 @@ impl Setup {
         let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside).denying(&self.denials);
         egress.timeouts = self.timeouts;
         let egress = Arc::new(egress);
-        let ledger = ReceiptRecorder::default();
+        let recorder = ReceiptRecorder::default();
         Caller {
-            hooks: egress.call(ledger.clone()),
+            hooks: egress.call(recorder.clone()),
             egress,
-            ledger,
+            recorder,
         }
     }
 }
 
-/// A response read to its end.
+/// A completely read response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -146,7 +146,7 @@ impl Caller {
         Setup::new(world, grants).caller()
     }
 
-    /// A response whose body is still to be read, with its connection driven.
+    /// A response with an unread body, whose connection is driven.
     pub(super) async fn open(
         &mut self,
         request: http::Request<WasiBody>,
@@ -173,9 +173,9 @@ impl Caller {
         self.send(get(url)).await
     }
 
-    /// Denials as `target` and the grant that would allow it.
+    /// Denials as target and suggested grant.
     pub(super) fn denials(&self) -> Vec<(String, Option<String>)> {
-        let receipt = self.ledger.lock();
+        let receipt = self.recorder.lock();
         receipt
             .denials
             .iter()
@@ -184,7 +184,7 @@ impl Caller {
     }
 }
 
-/// A `GET` request as `wasi:http` hands it over.
+/// A `GET` request as passed by `wasi:http`.
 pub(super) fn get(url: &str) -> http::Request<WasiBody> {
     request("GET", url, &[])
 }
@@ -198,7 +198,7 @@ pub(super) fn request(method: &str, url: &str, headers: &[(&str, &str)]) -> http
     builder.body(body).unwrap()
 }
 
-/// A server that answers every request with what `answer` makes of its head, and records the heads.
+/// A server that responds to every request with the result of `answer` for its head, and records the heads.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -219,7 +219,7 @@ impl Server {
         Self { address, heads }
     }
 
-    /// A server that the test runs itself.
+    /// A server run by the test itself.
     pub(super) fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -232,7 +232,7 @@ impl Server {
     }
 }
 
-/// Reads one head, writes one answer, closes.
+/// Reads one head, writes one response, closes.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     answer: &(impl Fn(&str) -> Vec<u8> + ?Sized),
@@ -247,7 +247,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let head = String::from_utf8(head).unwrap();
     seen.lock().unwrap().push(head.clone());
-    // The client may hang up in the middle of what it does not want.
+    // The client may close the connection early.
     let _ = stream.write_all(&answer(&head)).await;
     let _ = stream.shutdown().await;
 }
@@ -257,7 +257,7 @@ pub(super) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// A redirect.
+/// A redirect to `location`.
 pub(super) fn found(location: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n").into_bytes()
 }

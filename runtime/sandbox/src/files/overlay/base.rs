@@ -1,8 +1,8 @@
-//! What the granted directory held where an overlay began to differ from it.
+//! Digests of the granted directory's files at the time an overlay changed them.
 //!
-//! `base` holds for each file or link that was changed, replaced or removed a file with a digest of what was there. When
-//! the changes are carried out, everything that they replace must still be that: otherwise somebody else changed it in the
-//! meantime, and their work would be lost.
+//! `base` contains, for each file or link that was changed, replaced or removed, a file with a digest of the original.
+//! When the changes are committed, everything that they replace must still match: otherwise it was changed elsewhere in
+//! the meantime, and that work would be lost.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _};
@@ -16,13 +16,13 @@ use super::commit::{changes, entries, open_existing, part};
 use super::pace::Pace;
 use super::{Overlay, make_dir, stat};
 
-/// Digest of a file's contents or a link's target, in hexadecimal, with a letter in front that tells them apart.
+/// Digest of a file's contents or a link's target, in hexadecimal, with a prefix letter that distinguishes the two.
 type Print = String;
 
-/// Name of the part of an overlay.
+/// Name of this part of an overlay.
 const PART: &str = "base";
 
-/// A reader that keeps a digest of what went through it, and ends with the call that it reads for.
+/// A reader that computes a digest of the data read, and that ends with the call that it serves.
 pub(super) struct Digesting<'a, R> {
     from: R,
     hasher: blake3::Hasher,
@@ -38,7 +38,7 @@ impl<'a, R: Read> Digesting<'a, R> {
         }
     }
 
-    /// The digest of the file that was read.
+    /// Returns the digest of the file that was read.
     pub(super) fn print(self) -> Print {
         format!("f{}", self.hasher.finalize().to_hex())
     }
@@ -67,9 +67,9 @@ fn of_link(target: &Path) -> Print {
 }
 
 impl Overlay {
-    /// Notes what the lower layer has at a path, unless it has nothing or a directory there, or it was noted before.
+    /// Records the lower layer's entry at a path, unless it is missing, a directory, or already recorded.
     pub(in super::super) fn note(&self, path: &str, pace: &Pace) -> io::Result<()> {
-        // What was noted stays, so that a file is read once however often it is replaced.
+        // An existing record is kept, so that a file is read once however often it is replaced.
         if stat(&self.base, path)?.is_some_and(|noted| noted.is_file()) {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Overlay {
         self.note_as(path, &print)
     }
 
-    /// Notes what was read from the lower layer at a path, unless something was noted before.
+    /// Records the digest of data read from the lower layer at a path, unless one exists.
     pub(super) fn note_as(&self, path: &str, print: &Print) -> io::Result<()> {
         for (end, _) in path.match_indices('/') {
             make_dir(&self.base, &path[..end])?;
@@ -94,17 +94,17 @@ impl Overlay {
         );
         match new {
             Ok(mut file) => file.write_all(print.as_bytes()),
-            // It differs since then.
+            // An earlier record is kept.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// What an overlay would change or remove although somebody else changed it since, in order of the paths.
+/// Returns the paths that an overlay would change or remove although they were changed elsewhere since, in order.
 ///
 /// # Errors
-/// When one of the directories cannot be read.
+/// If one of the directories cannot be read.
 pub fn conflicts(directory: &Path, overlay: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(layers) = open_existing(overlay)? else {
         return Ok(Vec::new());
@@ -120,7 +120,7 @@ pub fn conflicts(directory: &Path, overlay: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Adds everything at a path and below it that is not what was noted. What cannot be read could be anything.
+/// Adds all paths at and below `path` that differ from their records. Unreadable files count as different.
 fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>) {
     if lower
         .symlink_metadata(path)
@@ -132,19 +132,19 @@ fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>)
         }
         return;
     }
-    // A directory stands there when files below it were noted.
+    // A directory exists here if files below it were recorded.
     let noted = base.and_then(|base| base.read_to_string(path).ok());
     if !now(lower, path).is_ok_and(|now| noted == now) {
         found.push(path.to_owned());
     }
 }
 
-/// What is at a path that is no directory.
+/// Returns the digest of the entry at a path, if it is not a directory.
 fn now(lower: &Dir, path: &Path) -> io::Result<Option<Print>> {
     Ok(match lower.symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
         Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, &Pace::default())?),
-        // A pipe or a device: nothing that was noted.
+        // A pipe or a device, which is never recorded.
         Ok(_) => Some(Print::new()),
         Err(error)
             if matches!(

@@ -1,4 +1,4 @@
-//! What an overlay holds, and what becomes of it.
+//! Listing, committing and discarding the changes of an overlay.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,58 +11,58 @@ use cap_std::fs::{Dir, DirEntry};
 pub struct Change {
     /// Path below the directory.
     pub path: PathBuf,
-    /// What is different.
+    /// Kind of the difference.
     pub kind: ChangeKind,
 }
 
-/// What is different.
+/// Kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// Something that is not in the directory. What lies in an added directory is listed as well.
+    /// An entry that is missing in the directory. The content of an added directory is listed as well.
     Added,
-    /// A file with other contents, or something of another kind.
+    /// A file with other contents, or an entry of another type.
     Changed,
-    /// Something that is not in the overlay any more, with everything below it.
+    /// An entry that was removed in the overlay, with everything below it.
     Deleted,
 }
 
-/// Changes, and what could not be looked at or carried out. One bad entry never hides or stops the others.
+/// Changes, and entries that could not be inspected or committed. An entry that fails never hides or stops others.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Changes {
-    /// The changes, in order of their paths.
+    /// Changes, ordered by path.
     pub found: Vec<Change>,
-    /// What was left out, in order of its paths.
+    /// Skipped entries, ordered by path.
     pub skipped: Vec<Skipped>,
 }
 
-/// An entry that could not be looked at or carried out.
+/// An entry that could not be inspected or committed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Skipped {
     /// Path below the directory.
     pub path: PathBuf,
-    /// Why.
+    /// Reason of the failure.
     pub reason: io::Error,
 }
 
 impl Skipped {
-    /// An entry at this path, and why it is skipped.
+    /// Creates the record of a skipped entry.
     pub fn new(path: PathBuf, reason: io::Error) -> Self {
         Self { path, reason }
     }
 }
 
-/// Deepest directory that is looked at. Overlays of tools are as deep as a path has parts; what is deeper was made by
-/// something else, and would exhaust the stack.
+/// Maximum depth of directories. Overlays of tools are as deep as a path has parts; deeper ones were created by other
+/// programs, and would overflow the stack.
 const MAX_DEPTH: usize = 1_000;
 
-/// Lists what an overlay would change in a directory, in order of the paths. A file that was written and is the same as
-/// before is no change. What cannot be read, and what is no file, directory or link, is skipped.
+/// Lists the changes that an overlay would make in a directory, ordered by path. A file rewritten with the same content
+/// is not a change. Unreadable entries, and those that are neither file, directory nor link, are skipped.
 ///
 /// # Errors
-/// When one of the directories itself cannot be read. An overlay that does not exist holds no changes.
+/// If one of the directories itself cannot be read. A missing overlay has no changes.
 pub fn changes(directory: &Path, overlay: &Path) -> io::Result<Changes> {
     let mut all = Changes::default();
     let Some(overlay) = open_existing(overlay)? else {
@@ -97,12 +97,12 @@ impl Changes {
         });
     }
 
-    /// Whether something at this path or above it was skipped.
+    /// Returns `true` if this path or a parent was skipped.
     fn is_skipped(&self, path: &Path) -> bool {
         self.skipped.iter().any(|skipped| path.starts_with(&skipped.path))
     }
 
-    /// The entries of a directory, as far as they can be read.
+    /// Returns the readable entries of a directory.
     fn entries(&mut self, root: &Dir, at: &Path) -> Vec<(DirEntry, PathBuf)> {
         if at.components().nth(MAX_DEPTH).is_some() {
             self.skip(at, io::Error::other("it is too deep"));
@@ -115,31 +115,31 @@ impl Changes {
     }
 }
 
-/// What to do with changes that somebody else made in the meantime.
+/// Handling of changes that were made elsewhere in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Nothing is carried out.
+    /// Nothing is committed.
     Refuse,
-    /// They are lost.
+    /// They are overwritten.
     Overwrite,
 }
 
-/// Why changes were not carried out.
+/// Error of committing changes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// Somebody else changed what would be changed or removed. Nothing was carried out.
+    /// Affected files were changed elsewhere in the meantime. Nothing was committed.
     #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<PathBuf>),
-    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
-    /// overlay, and doing it again is safe.
+    /// A file of the directory cannot be written or one of the overlay cannot be read. Remaining changes stay in the
+    /// overlay, and the commit can be repeated safely.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes the
-/// place of another at once. What cannot be carried out is skipped and stays in the overlay, and doing it again is safe.
-/// What somebody else changes while this runs is not noticed.
+/// Applies the changes of an overlay to its directory, empties the overlay, and returns what was done. Files are
+/// replaced atomically. Entries that fail are skipped and stay in the overlay, and the commit can be repeated safely.
+/// Concurrent changes by other programs are not detected.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -155,7 +155,7 @@ pub fn commit(directory: &Path, overlay: &Path, on_conflict: OnConflict) -> Resu
         return Ok(done);
     };
     let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
-    // What could not be looked at was shown to nobody, and is not carried out.
+    // Entries that could not be inspected were not shown to the user, and are not committed.
     let mut failed = Changes {
         skipped: std::mem::take(&mut done.skipped),
         ..Changes::default()
@@ -180,10 +180,10 @@ pub fn commit(directory: &Path, overlay: &Path, on_conflict: OnConflict) -> Resu
     Ok(done)
 }
 
-/// Throws the changes of an overlay away. The directory of the overlay itself stays.
+/// Discards the changes of an overlay. The directory of the overlay itself is kept.
 ///
 /// # Errors
-/// When something of the overlay cannot be removed.
+/// If an entry of the overlay cannot be removed.
 pub fn discard(overlay: &Path) -> io::Result<()> {
     if let Some(layers) = open_existing(overlay)? {
         for name in super::PARTS {
@@ -216,7 +216,7 @@ fn remove_part(overlay: &Dir, name: &str) -> io::Result<()> {
     }
 }
 
-/// Lists what is marked as removed and has nothing in its place.
+/// Lists entries marked as removed that have no replacement.
 fn deleted(gone: &Dir, lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Changes) {
     for (entry, path) in all.entries(gone, at) {
         match entry.file_type() {
@@ -237,13 +237,13 @@ fn deleted(gone: &Dir, lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Ch
         if !is_replaced {
             all.push(&path, ChangeKind::Deleted);
         } else if old.is_dir() {
-            // The directory was made anew: what it held and does not hold any more is deleted.
+            // The directory was recreated: former entries without a counterpart are deleted.
             lost(lower, upper, &path, all);
         }
     }
 }
 
-/// Lists what a removed directory held and its successor does not.
+/// Lists entries of a removed directory that its replacement does not have.
 fn lost(lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Changes) {
     for (entry, path) in all.entries(lower, at) {
         let new = upper.and_then(|upper| upper.symlink_metadata(&path).ok());
@@ -257,7 +257,7 @@ fn lost(lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Changes) {
     }
 }
 
-/// Lists what the upper layer adds and changes.
+/// Lists entries that the upper layer adds and changes.
 fn changed(upper: &Dir, lower: &Dir, at: &Path, all: &mut Changes) {
     for (_, path) in all.entries(upper, at) {
         match kind_of_change(upper, lower, &path) {
@@ -274,7 +274,7 @@ fn changed(upper: &Dir, lower: &Dir, at: &Path, all: &mut Changes) {
     }
 }
 
-/// What is different at a path, and whether the upper layer has a directory there.
+/// Returns the kind of difference at a path, and whether the upper layer has a directory there.
 fn kind_of_change(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<(Option<ChangeKind>, bool)> {
     let new = upper.symlink_metadata(path)?;
     if !new.is_dir() && !new.is_file() && !new.is_symlink() {
@@ -297,12 +297,12 @@ fn kind_of_change(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<(Option<C
     Ok((kind, new.is_dir()))
 }
 
-/// Why a pipe, a socket or a device is skipped: opening one could wait for ever.
+/// Returns the error of skipping a pipe, a socket or a device: opening one could block for ever.
 fn nothing_to_carry() -> io::Error {
-    io::Error::other("it is no file, directory or link")
+    io::Error::other("it is not a file, directory or link")
 }
 
-/// Whether two files hold the same. Each is read in pieces, for they may be longer than the memory.
+/// Compares two files in pieces, because they may exceed the memory.
 fn is_same(a: impl io::Read, b: impl io::Read) -> io::Result<bool> {
     const PIECE: usize = 64 << 10;
     let (mut a, mut b) = (
@@ -323,7 +323,7 @@ fn is_same(a: impl io::Read, b: impl io::Read) -> io::Result<bool> {
     }
 }
 
-/// Removes what is marked, with its mark: new things of the same name must not go with it the next time.
+/// Removes marked entries with their marks: otherwise new entries of the same name would be removed the next time.
 fn remove_marked(gone: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
     for (entry, path) in failed.entries(gone, at) {
         if failed.is_skipped(&path) {
@@ -332,7 +332,7 @@ fn remove_marked(gone: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
         let removed = entry.file_type().and_then(|kind| {
             if kind.is_dir() {
                 remove_marked(gone, lower, &path, failed);
-                // One that is not empty holds the marks of what was skipped.
+                // A directory that is not empty contains the marks of skipped entries.
                 let _ = gone.remove_dir(&path);
                 return Ok(());
             }
@@ -345,8 +345,8 @@ fn remove_marked(gone: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
     }
 }
 
-/// Moves everything of the upper layer down. What was moved is gone from it, so that it does not count as a conflict when
-/// the rest is carried out later.
+/// Moves all entries of the upper layer down. Moved entries are removed from it, so that they are not conflicts when
+/// the rest is committed later.
 fn carry(upper: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
     for (_, path) in failed.entries(upper, at) {
         if failed.is_skipped(&path) {
@@ -355,7 +355,7 @@ fn carry(upper: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
         match carry_one(upper, lower, &path) {
             Ok(true) => {
                 carry(upper, lower, &path, failed);
-                // What is not empty holds what was skipped.
+                // A directory that is not empty contains skipped entries.
                 let _ = upper.remove_dir(&path);
             }
             Ok(false) => {}
@@ -364,7 +364,7 @@ fn carry(upper: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
     }
 }
 
-/// Moves one entry down; `true` for a directory, which is made and whose entries are not moved yet.
+/// Moves one entry down; returns `true` for a directory, which is created and whose entries remain to be moved.
 fn carry_one(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<bool> {
     let new = upper.symlink_metadata(path)?;
     let old = lower.symlink_metadata(path).ok();
@@ -378,7 +378,7 @@ fn carry_one(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<bool> {
     if !new.is_file() && !new.is_symlink() {
         return Err(nothing_to_carry());
     }
-    // Beside its place first, so that nobody sees half a file, and nothing is lost when it cannot be copied.
+    // Written beside its final path first, so that no partial file is visible, and nothing is lost if the copy fails.
     let beside = beside(lower, path)?;
     let put = || -> io::Result<()> {
         if new.is_symlink() {
@@ -398,7 +398,7 @@ fn carry_one(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A name beside a path that nothing has. What has a name like it was made by somebody else, and stays.
+/// Returns an unused name beside a path. An existing file of a similar name is kept.
 fn beside(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
@@ -420,7 +420,7 @@ fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The entries of a directory with their paths from the root.
+/// Returns the entries of a directory with their paths relative to the root.
 pub(super) fn entries(root: &Dir, at: &Path) -> io::Result<Vec<(DirEntry, PathBuf)>> {
     let here = if at.as_os_str().is_empty() {
         Path::new(".")

@@ -11,11 +11,11 @@ use super::base::Digesting;
 use super::pace::Pace;
 use super::{Overlay, make_dir, stat};
 
-/// Numbers for files that are being copied; with the process number they are unlike any other.
+/// Counter for names of files being copied, unique together with the process number.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Overlay {
-    /// Makes the directories above `path` in the upper layer; they exist in one of the layers.
+    /// Creates the parent directories of `path` in the upper layer; they exist in one of the layers.
     pub(in super::super) fn make_parents(&self, path: &str) -> io::Result<()> {
         for (end, _) in path.match_indices('/') {
             make_dir(&self.upper.dir, &path[..end])?;
@@ -23,8 +23,8 @@ impl Overlay {
         Ok(())
     }
 
-    /// Brings what the lower layer has at `path` to the upper one: of a file at most `most` bytes, or none of its contents
-    /// where that is `None`.
+    /// Copies the lower layer's entry at `path` to the upper one: of a file at most `most` bytes, or none of its
+    /// contents if `None`.
     pub(in super::super) fn copy_up(&self, path: &str, most: Option<u64>, pace: &Pace) -> io::Result<()> {
         self.make_parents(path)?;
         let (lower, upper, at) = (&self.lower.dir, &self.upper.dir, Path::new(path));
@@ -39,7 +39,7 @@ impl Overlay {
         if !metadata.is_file() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // Nobody sees a file of which only a part is there.
+        // A partial file is never visible.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
         let work = Path::new(&name);
@@ -47,7 +47,7 @@ impl Overlay {
         let copied = || -> io::Result<()> {
             let from = self.open_lower(path)?;
             let permissions = from.metadata()?.permissions();
-            // A file that grows meanwhile is copied as far as it was paid for.
+            // A file that grows meanwhile is copied only up to the charged size.
             let mut from = Digesting::new(from.take(most.unwrap_or(u64::MAX)), pace);
             match most {
                 Some(_) => io::copy(&mut from, &mut to)?,
@@ -59,33 +59,33 @@ impl Overlay {
         };
         let result = { copied }();
         if result.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(&self.work, work);
         }
         result
     }
 
-    /// Hides what the lower layer has at a path. Call it where the lower layer shows something.
+    /// Hides the lower layer's entry at a path. The lower layer must show an entry there.
     pub(in super::super) fn hide(&self, path: &str, pace: &Pace) -> io::Result<()> {
         self.note(path, pace)?;
         for (end, _) in path.match_indices('/') {
             make_dir(&self.gone, &path[..end])?;
         }
         if stat(&self.gone, path)?.is_some_and(|metadata| metadata.is_dir()) {
-            // Everything below was removed before, and is hidden by this one now.
+            // Marks below this path are replaced by this one.
             remove_all(&self.gone, Path::new(path), pace)?;
         }
         let marker = OpenOptions::new().write(true).create(true).clone();
         fs::open(&self.gone, Path::new(path), &marker).map(drop)
     }
 
-    /// Whether the lower layer would show something at a path if the upper one had nothing there.
+    /// Returns `true` if the lower layer would show an entry at a path that is missing in the upper one.
     pub(in super::super) fn is_below(&self, path: &str) -> io::Result<bool> {
         Ok(self.below(path)?.is_some())
     }
 }
 
-/// Removes a directory with all that it holds.
+/// Removes a directory with all its content.
 fn remove_all(dir: &File, path: &Path, pace: &Pace) -> io::Result<()> {
     for entry in fs::read_dir(dir, path)? {
         pace.go_on()?;

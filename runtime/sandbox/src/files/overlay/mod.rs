@@ -1,17 +1,18 @@
-//! A scratch overlay: a granted directory that is read as it is, while every change goes to a directory beside it.
+//! Scratch overlays: a granted directory that is only read, while every change goes to a separate directory.
 //!
-//! The guest sees one directory. Below it lie two layers: the granted directory, which is only read (*lower*), and the
-//! directory that the person names for the changes. There, `upper` holds what was made or changed, a whole file each;
-//! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
-//! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied. What was
-//! changed can be listed ([`changes`]), carried out ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else
-//! changed in the meantime is noticed ([`conflicts`]).
+//! The guest sees a single directory composed of two layers: the granted directory, which is only read (*lower*), and a
+//! directory for the changes, which the user names. In the latter, `upper` contains created or changed entries, as
+//! whole files; `gone` contains an empty file for each removed path of the lower layer, and hides everything below that
+//! path; `base` contains digests of the originals of changed or removed files; `work` contains files being copied.
+//! Changes can be listed ([`changes`]), committed ([`commit`](fn@commit)) or discarded ([`discard`]). Conflicting
+//! changes made elsewhere in the meantime are detected ([`conflicts`]).
 //!
-//! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and never
-//! out of both. Everything on disk is then opened by a path without links, below its layer.
+//! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and
+//! never out of both. Everything on disk is then opened by a path without links, below its layer.
 //!
-//! What it does not do: a directory of the lower layer is not renamed (`cross-device`, after which programs copy), two
-//! names of one file become two files when one is changed, and times and permissions of directories are not kept.
+//! Limitations: a directory of the lower layer cannot be renamed (`cross-device`, after which programs copy), hard
+//! links to one file become separate files when one is changed, and times and permissions of directories are not
+//! preserved.
 
 mod base;
 mod commit;
@@ -40,10 +41,10 @@ pub(super) use pace::Pace;
 pub use versions::{Version, versions};
 pub(super) use walk::{Found, Layer};
 
-/// The parts of an overlay directory.
+/// Subdirectories of an overlay directory.
 const PARTS: [&str; 4] = ["upper", "gone", "work", "base"];
 
-/// Two layers that look like one.
+/// Two layers presented as one directory.
 pub(super) struct Overlay {
     pub(super) lower: Dir,
     pub(super) upper: Dir,
@@ -54,7 +55,7 @@ pub(super) struct Overlay {
 }
 
 impl Overlay {
-    /// Opens the layers; `host` is the directory for the changes, made where it does not exist.
+    /// Opens the layers; `host` is the directory for the changes, created if missing.
     pub(super) fn open(lower: Dir, host: &Path, denied: Arc<DeniedPlaces>) -> io::Result<Self> {
         std::fs::create_dir_all(host)?;
         let host = open_ambient_dir(host, ambient_authority())?;
@@ -83,7 +84,7 @@ impl Overlay {
         }
     }
 
-    /// Opens a file of the lower layer for reading, at a path without links. What is a link by now is refused.
+    /// Opens a file of the lower layer for reading, at a path without links. A path that has become a link is refused.
     fn open_lower(&self, path: &str) -> io::Result<File> {
         let at = walk(&self.lower.dir, "", path, false, &self.denied)?;
         let mut options = OpenOptions::new();
@@ -97,7 +98,7 @@ impl Overlay {
         stat(&self.dir(layer).dir, path)
     }
 
-    /// Whether the lower layer is hidden at a path: it or a directory above it was removed.
+    /// Returns `true` if the lower layer is hidden at a path: it or a parent was removed.
     pub(super) fn is_hidden(&self, path: &str) -> io::Result<bool> {
         for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
             match stat(&self.gone, &path[..end])? {
@@ -109,7 +110,7 @@ impl Overlay {
         Ok(false)
     }
 
-    /// What the lower layer shows at a path, whatever lies above it.
+    /// Returns the lower layer's visible entry at a path, ignoring the upper layer.
     pub(super) fn below(&self, path: &str) -> io::Result<Option<Metadata>> {
         if self.is_hidden(path)? {
             return Ok(None);
@@ -118,7 +119,7 @@ impl Overlay {
     }
 }
 
-/// Makes one directory, unless it is there.
+/// Creates a directory, unless it exists.
 fn make_dir(dir: &File, path: &str) -> io::Result<()> {
     match fs::create_dir(dir, Path::new(path), &DirOptions::new()) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -126,7 +127,7 @@ fn make_dir(dir: &File, path: &str) -> io::Result<()> {
     }
 }
 
-/// What is at a path, itself and not what a link leads to; `None` if nothing is.
+/// Returns the metadata of an entry without following a link; `None` if it does not exist.
 fn stat(dir: &File, path: &str) -> io::Result<Option<Metadata>> {
     let path = if path.is_empty() { "." } else { path };
     match fs::stat(dir, Path::new(path), FollowSymlinks::No) {

@@ -1,4 +1,4 @@
-//! What a path is in a directory, and what an overlay makes of it.
+//! Original and changed version of a path in an overlay.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -8,32 +8,32 @@ use cap_std::fs::Dir;
 
 use super::commit::{open_existing, part};
 
-/// What lies at a path.
+/// Entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Version {
-    /// Nothing.
+    /// No entry.
     Nothing,
     /// A directory.
     Directory,
-    /// A symbolic link, and where it leads.
+    /// A symbolic link with its target.
     Link(PathBuf),
-    /// A file.
+    /// A regular file.
     File {
         /// Its length in bytes.
         len: u64,
-        /// What is in it; `None` if it is longer than was asked for.
+        /// Contents; `None` if longer than the requested maximum.
         bytes: Option<Vec<u8>>,
     },
-    /// Something else, such as a pipe.
+    /// Another type of entry, such as a pipe.
     Other,
 }
 
-/// What a path of a [`Change`](super::Change) is in the directory, and what it is to be. Of files that are longer than
-/// `most` bytes only the length is told. No link is followed.
+/// Returns the entry at the path of a [`Change`](super::Change) in the directory, and its new version. The contents of
+/// files longer than `most` bytes are omitted. No link is followed.
 ///
 /// # Errors
-/// When something that is there cannot be read.
+/// If an existing entry cannot be read.
 pub fn versions(directory: &Path, overlay: &Path, path: &Path, most: u64) -> io::Result<(Version, Version)> {
     let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
     let upper = match open_existing(overlay)? {

@@ -1,4 +1,4 @@
-//! Walking a path through both layers.
+//! Path resolution through both layers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,22 +10,22 @@ use super::Overlay;
 use super::pace::Pace;
 use crate::files::denied::Use;
 
-/// Symbolic links in one path, as Linux has it.
+/// Maximum number of symbolic links in one path, as on Linux.
 const MAX_LINKS: u32 = 40;
 
-/// Where something lies.
+/// Layer of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Layer {
     Upper,
     Lower,
 }
 
-/// What a path leads to.
+/// Result of resolving a path.
 #[derive(Debug)]
 pub(in super::super) struct Found {
-    /// The path from the root of the layers, without links, `.` and `..`; empty for the root.
+    /// Path relative to the root of the layers, without links, `.` and `..`; empty for the root.
     pub(in super::super) path: String,
-    /// What is there; `None` if nothing is, but the directory above it exists.
+    /// Entry at the path; `None` if it is missing but its parent directory exists.
     pub(in super::super) at: Option<(Layer, Metadata)>,
 }
 
@@ -34,7 +34,7 @@ impl Found {
         self.at.as_ref().is_some_and(|(_, metadata)| metadata.is_dir())
     }
 
-    /// What is there, or the error that nothing is.
+    /// Returns the entry, or an error if it is missing.
     pub(in super::super) fn existing(self) -> io::Result<(String, Layer, Metadata)> {
         match self.at {
             Some((layer, metadata)) => Ok((self.path, layer, metadata)),
@@ -44,7 +44,8 @@ impl Found {
 }
 
 impl Overlay {
-    /// Walks `path` from the directory `base`; with `follow`, also through a link in the last place. Never leaves `base`.
+    /// Resolves `path` from the directory `base`; with `follow`, also through a link in the last component. Never
+    /// leaves `base`.
     pub(in super::super) fn find(&self, base: &str, path: &str, follow: bool) -> io::Result<Found> {
         if path.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
@@ -111,7 +112,7 @@ impl Overlay {
         }
     }
 
-    /// What both layers together show at a path without links.
+    /// Returns the entry that both layers combined show at a path without links.
     fn entry(&self, path: &str) -> io::Result<Option<(Layer, Metadata)>> {
         if let Some(metadata) = self.stat(Layer::Upper, path)? {
             return Ok(Some((Layer::Upper, metadata)));
@@ -119,7 +120,7 @@ impl Overlay {
         Ok(self.below(path)?.map(|metadata| (Layer::Lower, metadata)))
     }
 
-    /// Whether a directory of both layers shows nothing.
+    /// Returns `true` if a directory of both layers shows no entries.
     pub(in super::super) fn is_empty(&self, path: &str, pace: &Pace) -> io::Result<bool> {
         if self.stat(Layer::Upper, path)?.is_some() && self.names(Layer::Upper, path)?.next().is_some() {
             return Ok(false);
@@ -136,7 +137,7 @@ impl Overlay {
         Ok(true)
     }
 
-    /// The names in a directory of one layer. Those that are not UTF-8 are left out.
+    /// Returns the names in a directory of one layer. Those that are not UTF-8 are omitted.
     fn names(&self, layer: Layer, path: &str) -> io::Result<impl Iterator<Item = io::Result<String>>> {
         let entries = fs::read_dir(&self.dir(layer).dir, Path::new(path))?;
         Ok(entries.filter_map(|entry| match entry {

@@ -1,4 +1,4 @@
-//! What is denied is denied to every operation, by whatever path it is reached.
+//! Denials hold for every operation and every path.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -70,7 +70,7 @@ const SPELLINGS: [&str; 17] = [
 ];
 
 #[tokio::test]
-async fn a_denied_directory_is_denied_in_every_spelling() {
+async fn denied_directory_is_denied_in_every_spelling() {
     let tree = tree();
     for (layer, mut guest) in tree.guests(&[tree.deny("private")]).into_iter().enumerate() {
         for path in SPELLINGS {
@@ -127,7 +127,7 @@ async fn a_denied_directory_is_denied_in_every_spelling() {
         }
         assert!(guest.refusals().iter().all(|by| *by == tree.deny("private")));
         assert!(!guest.refusals().is_empty());
-        // What is beside it is as before, and its name is listed.
+        // Siblings are unaffected, and the denied name is listed.
         assert_eq!(guest.read("data/file").await.unwrap(), b"file");
         assert!(guest.list(".").await.unwrap().contains(&"private".to_owned()));
     }
@@ -139,7 +139,7 @@ async fn a_denied_directory_is_denied_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn a_denied_file_is_denied_under_each_of_its_names() {
+async fn denied_file_is_denied_under_each_of_its_names() {
     let tree = tree();
     fs::hard_link(tree.root.join("private/key"), tree.root.join("data/second")).unwrap();
     for mut guest in tree.guests(&[tree.deny("private/key")]) {
@@ -163,7 +163,7 @@ async fn a_denied_file_is_denied_under_each_of_its_names() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_yet_is_denied_by_name() {
+async fn missing_path_is_denied_by_name() {
     let tree = tree();
     for (made, mut guest) in ["made", "again"]
         .into_iter()
@@ -185,7 +185,7 @@ async fn what_does_not_exist_yet_is_denied_by_name() {
         );
         guest.unlink("data/later/other").await.unwrap();
         guest.rmdir("data/later").await.unwrap();
-        // Nor is it made elsewhere and moved there, or reached through a link in the place of its directory.
+        // Nor is it created elsewhere and moved there, or reached through a link in place of its directory.
         guest.mkdir(made).await.unwrap();
         guest.write(&format!("{made}/key"), b"x").await.unwrap();
         assert!(guest.rename((0, made), (0, "data/later")).await.is_err());
@@ -195,7 +195,7 @@ async fn what_does_not_exist_yet_is_denied_by_name() {
 }
 
 #[tokio::test]
-async fn a_directory_above_a_denied_place_is_not_moved() {
+async fn parent_of_a_denied_path_is_not_moved() {
     let tree = tree();
     fs::write(tree.root.join("data/deep/key"), "secret").unwrap();
     for mut guest in tree.guests(&[tree.deny("data/deep/key")]) {
@@ -209,7 +209,7 @@ async fn a_directory_above_a_denied_place_is_not_moved() {
 }
 
 #[tokio::test]
-async fn an_open_directory_below_gives_no_way_in() {
+async fn open_directory_below_gives_no_access() {
     let tree = tree();
     for mut guest in tree.guests(&[tree.deny("data/deep")]) {
         let dir = OpenFlags::DIRECTORY;
@@ -231,7 +231,7 @@ async fn an_open_directory_below_gives_no_way_in() {
 }
 
 #[test]
-fn a_grant_inside_of_a_denied_place_is_refused() {
+fn grant_inside_of_a_denied_directory_is_refused() {
     let tree = tree();
     for (granted, denied, allowed) in [
         ("private", "private", false),
@@ -259,11 +259,11 @@ fn a_grant_inside_of_a_denied_place_is_refused() {
 }
 
 #[tokio::test]
-async fn a_listing_goes_on_past_what_is_denied() {
+async fn listing_continues_past_a_denied_name() {
     let tree = tree();
     let lines = [tree.deny("private"), tree.deny("data/file")];
     for mut guest in tree.guests(&lines) {
-        // As the C library lists: it ends at the first name without a hash.
+        // Like the C library, which stops at the first name without a hash.
         for name in guest.list(".").await.unwrap() {
             guest.hash(&name).await.unwrap();
         }
@@ -326,7 +326,7 @@ async fn files_that_start_programs_are_read_and_not_changed() {
             assert!(guest.symlink("data", new).await.is_err(), "{new}");
             assert!(guest.link((0, "data/file"), (0, new)).await.is_err(), "{new}");
         }
-        // A directory made elsewhere does not become one that starts programs.
+        // A directory created elsewhere does not become one that starts programs.
         guest.mkdir(made).await.unwrap();
         guest.write(&format!("{made}/hooks"), b"x").await.unwrap();
         for to in [".git", "sub/.git", "data/.github", ".github", ".github/workflows"] {
@@ -340,7 +340,7 @@ async fn files_that_start_programs_are_read_and_not_changed() {
 }
 
 #[tokio::test]
-async fn programs_are_changed_where_that_is_allowed_and_configuration_never() {
+async fn programs_are_changed_if_allowed_and_configuration_never() {
     let tree = tree();
     fs::create_dir(tree.root.join(".git")).unwrap();
     let granted = |host: PathBuf, programs| {
@@ -368,7 +368,7 @@ async fn programs_are_changed_where_that_is_allowed_and_configuration_never() {
 }
 
 #[tokio::test]
-async fn a_denial_of_changes_lets_a_file_be_read() {
+async fn denial_of_changes_allows_reading() {
     let tree = tree();
     let dir = DirGrant {
         host: tree.root.clone(),
@@ -394,7 +394,7 @@ async fn a_denial_of_changes_lets_a_file_be_read() {
 }
 
 #[tokio::test]
-async fn a_link_that_changes_while_it_is_opened_leads_to_nothing_denied() {
+async fn link_changed_during_opening_reaches_nothing_denied() {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
     let tree = tree();
@@ -424,7 +424,7 @@ async fn a_link_that_changes_while_it_is_opened_leads_to_nothing_denied() {
 }
 
 #[tokio::test]
-async fn a_path_is_walked_up_to_its_limits() {
+async fn path_beyond_the_limits_of_a_walk_is_refused() {
     let tree = tree();
     let [mut guest, _] = tree.guests(&[]);
     let long = |bytes: usize| format!("{}{}", "./".repeat((bytes - 10) / 2), ".//data/file");
@@ -447,7 +447,7 @@ async fn a_path_is_walked_up_to_its_limits() {
 }
 
 #[test]
-fn a_relative_denial_starts_at_the_working_directory() {
+fn relative_denial_starts_at_the_working_directory() {
     let tree = tree();
     let here = std::env::current_dir().unwrap();
     let up: PathBuf = here.components().skip(1).map(|_| Path::new("..")).collect();
@@ -462,7 +462,7 @@ fn a_relative_denial_starts_at_the_working_directory() {
     assert!(denied.check("data", crate::files::denied::Use::Look).is_ok());
 }
 
-/// Paths that an attack is made of: denied ones, ways to them, and places beside them.
+/// Paths used by attacks: denied ones, routes to them, and siblings.
 const PIECES: [&str; 20] = [
     "private",
     "private/key",
@@ -490,7 +490,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_sequence_of_operations_reaches_what_is_denied(
+    fn no_sequence_of_operations_reaches_a_denied_file(
         steps in proptest::collection::vec((0..9_u8, 0..PIECES.len(), 0..PIECES.len()), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! No path leads out of a granted directory.
+//! Confinement of paths to the granted directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode,
 
 use super::guest::Guest;
 
-/// A directory `inside` with a file, beside it a file `secret`.
+/// A directory `inside` with a file, and a sibling file `secret`.
 struct Tree {
     _dir: tempfile::TempDir,
     inside: PathBuf,
@@ -36,7 +36,7 @@ fn guest(tree: &Tree) -> Guest {
 }
 
 #[tokio::test]
-async fn a_path_that_leads_out_is_refused_by_every_operation() {
+async fn path_that_leads_out_is_refused_by_every_operation() {
     let tree = tree();
     let absolute = tree.secret.to_str().unwrap().to_owned();
     for path in [
@@ -82,7 +82,7 @@ async fn a_path_that_leads_out_is_refused_by_every_operation() {
 }
 
 #[tokio::test]
-async fn an_attempt_to_leave_stands_in_the_receipt() {
+async fn attempt_to_leave_is_recorded_in_the_receipt() {
     let tree = tree();
     let mut guest = guest(&tree);
     assert_eq!(guest.read("../secret").await, Err(ErrorCode::NotPermitted));
@@ -91,7 +91,7 @@ async fn an_attempt_to_leave_stands_in_the_receipt() {
 }
 
 #[tokio::test]
-async fn a_link_that_leads_out_is_not_followed_whoever_made_it() {
+async fn link_that_leads_out_is_never_followed() {
     let tree = tree();
     symlink(&tree.secret, tree.inside.join("absolute")).unwrap();
     symlink("../secret", tree.inside.join("relative")).unwrap();
@@ -108,7 +108,7 @@ async fn a_link_that_leads_out_is_not_followed_whoever_made_it() {
 }
 
 #[tokio::test]
-async fn a_guest_makes_no_link_that_goes_up() {
+async fn guest_creates_no_link_that_goes_up() {
     let tree = tree();
     let mut guest = guest(&tree);
     for target in ["../secret", "/etc/passwd", "..", "sub/../file"] {
@@ -124,7 +124,7 @@ async fn a_guest_makes_no_link_that_goes_up() {
 }
 
 #[tokio::test]
-async fn a_link_is_not_moved_to_where_it_leads_out() {
+async fn link_is_not_moved_to_where_it_leads_out() {
     let tree = tree();
     symlink("../file", tree.inside.join("sub/link")).unwrap();
     symlink("../secret", tree.inside.join("out")).unwrap();
@@ -138,13 +138,13 @@ async fn a_link_is_not_moved_to_where_it_leads_out() {
         assert!(guest.rename((0, from), (0, to)).await.is_err(), "{from}");
         assert!(fs::symlink_metadata(tree.inside.join(to)).is_err());
     }
-    // With a slash at the end the target is meant, and that lies outside.
+    // With a trailing slash the target is meant, which is outside.
     assert!(guest.rename((0, "file"), (0, "out/")).await.is_err());
     assert_eq!(fs::read_to_string(&tree.secret).unwrap(), "secret");
 }
 
 #[tokio::test]
-async fn a_link_that_changes_while_it_is_opened_never_leads_out() {
+async fn link_changed_during_opening_never_leads_out() {
     let tree = tree();
     let stop = Arc::new(AtomicBool::new(false));
     let (inside, done) = (tree.inside.clone(), stop.clone());
@@ -174,7 +174,7 @@ async fn a_link_that_changes_while_it_is_opened_never_leads_out() {
 }
 
 #[tokio::test]
-async fn a_directory_below_is_as_closed_as_the_one_above() {
+async fn subdirectory_is_as_confined_as_its_parent() {
     let tree = tree();
     let mut guest = guest(&tree);
     let sub = guest
@@ -183,7 +183,7 @@ async fn a_directory_below_is_as_closed_as_the_one_above() {
         .unwrap();
     use wasmtime_wasi::p2::bindings::filesystem::types::{HostDescriptor, PathFlags};
     let follow = PathFlags::SYMLINK_FOLLOW;
-    // Not even into what is granted: a descriptor stands for itself and what is below.
+    // Not even to granted files: a descriptor only gives access to itself and everything below.
     for path in ["../file", "../../secret"] {
         let sub = super::guest::borrow(&sub);
         let opened = guest

@@ -1,6 +1,5 @@
-//! Fuzz targets for sequences of operations on files, against a model of what they may reach: a directory that may be
-//! changed, one that may be read, and a tree around them, with denied places within, that is as it was after any sequence
-//! and never read.
+//! Fuzz targets for sequences of file operations, against a model of what they may reach: a writable directory, a
+//! readable one, and a surrounding tree with denied paths, which must be unchanged after any sequence and never read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,16 +15,16 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use super::guest::{Fd, Guest, access, borrow};
 use crate::fuzz_runner::Target;
 
-/// Content of each file outside of what is granted.
+/// Content of each file outside of the grants.
 const CANARY: &str = "nothing that a guest may read";
 
-/// Places of the granted directory that are denied.
+/// Denied paths of the granted directory.
 const DENIED: [&str; 2] = ["inside/private", "inside/dir/denied"];
 
-/// Most operations of one sequence.
+/// Maximum number of operations of one sequence.
 const MAX_OPERATIONS: usize = 40;
 
-/// Most directories that are open at one time beside the granted ones.
+/// Maximum number of open directories in addition to the granted ones.
 const MAX_OPEN: usize = 6;
 
 const WORDS: &[&str] = &[
@@ -78,7 +77,7 @@ const WORDS: &[&str] = &[
     "./",
 ];
 
-/// The tree of one sequence: `inside` and `readable`, which are granted, and what lies around them.
+/// The tree of one sequence: `inside` and `readable`, which are granted, and their surroundings.
 struct Tree {
     root: tempfile::TempDir,
 }
@@ -125,7 +124,7 @@ impl Tree {
         ] {
             fs::write(path(file), "granted").unwrap();
         }
-        // Links that a user has: some lead out from where they are, some would from elsewhere.
+        // Links that a user may have: some lead out from their location, some would from elsewhere.
         for (target, link) in [
             ("../outside/outside-canary", "inside/out"),
             ("..", "inside/up"),
@@ -145,8 +144,8 @@ impl Tree {
         self.root.path().join(below)
     }
 
-    /// Everything in the tree but below the directory named `but`, where only what is denied counts: kind, times, link
-    /// count and content.
+    /// State of the tree except below the directory named `but`, where only denied files count: type, times, link count
+    /// and content.
     fn snapshot(&self, but: &str) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         let mut add = |path: &Path, metadata: &fs::Metadata| {
@@ -178,7 +177,7 @@ impl Tree {
         all
     }
 
-    /// Symbolic links below a directory from which the target leads out of it, read from where the link is.
+    /// Symbolic links below a directory whose target is outside of it, resolved from the link.
     fn links_out(&self, of: &str) -> BTreeSet<(PathBuf, PathBuf)> {
         let mut links = BTreeSet::new();
         let top = self.path(of);
@@ -196,13 +195,13 @@ impl Tree {
     }
 }
 
-/// Name of a file in each directory that is not granted. It is another one in each tree, so that no guest gives it to a
-/// file of its own.
+/// Name of a file in each directory without a grant. It differs between trees, so that no guest uses it for its own
+/// file.
 fn unlisted(root: &Path) -> String {
     root.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
-/// Visits everything below a directory, and goes into a directory where the visitor says so.
+/// Visits everything below a directory, and descends where the visitor returns `true`.
 fn walk(dir: &Path, visit: &mut impl FnMut(&Path, &fs::Metadata) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries {
@@ -214,7 +213,7 @@ fn walk(dir: &Path, visit: &mut impl FnMut(&Path, &fs::Metadata) -> bool) {
     }
 }
 
-/// Whether a target goes above the top, read from the directory `below` the top.
+/// Returns `true` if a target goes above the top, resolved from the directory `below` the top.
 fn leads_out(below: &Path, target: &Path) -> bool {
     use std::path::Component;
     let mut depth = below.components().count();
@@ -229,7 +228,7 @@ fn leads_out(below: &Path, target: &Path) -> bool {
     false
 }
 
-/// A guest, the directories that it has opened, and how its operations ended.
+/// A guest, its open directories, and the results of its operations.
 struct Run {
     guest: Guest,
     open: Vec<Fd>,
@@ -238,7 +237,7 @@ struct Run {
 }
 
 impl Run {
-    /// A directory by its number: the granted ones first, then those that were opened.
+    /// Returns a directory by its number: the granted ones first, then opened ones.
     fn dir(&self, number: &str) -> Fd {
         let number: usize = number.parse().unwrap_or(0);
         match number {
@@ -248,7 +247,7 @@ impl Run {
         }
     }
 
-    /// Runs one line: a verb, the number of a directory, a path; perhaps a second pair of these.
+    /// Runs one line: a verb, the number of a directory, a path; optionally a second pair of these.
     async fn operation(&mut self, line: &str) {
         let mut words = line.split(' ');
         let mut next = || words.next().unwrap_or_default();
@@ -369,13 +368,13 @@ impl Run {
         };
         match done {
             Ok(done) => drop(self.done.insert(done)),
-            // Every error has a code for the guest; one that is none would end the call.
+            // Every error has a code for the guest; any other error would end the call.
             Err(error) => drop(error.downcast().expect("no trap")),
         }
     }
 }
 
-/// Runs a sequence, one operation a line, and checks what must hold after it.
+/// Runs a sequence, one operation a line, and checks the invariants after it.
 async fn sequence(input: &[u8], layered: bool) -> String {
     let tree = Tree::new();
     // Without an overlay `inside` may change, with one the overlay.

@@ -20,12 +20,12 @@ pub(super) type Fd = Resource<Descriptor>;
 pub(super) struct Guest {
     pub(super) files: Files,
     pub(super) table: ResourceTable,
-    pub(super) ledger: ReceiptRecorder,
+    pub(super) recorder: ReceiptRecorder,
     roots: Vec<u32>,
 }
 
 impl Guest {
-    /// A guest that sees each directory at its path with these rights, written as in a grant: `read+create`.
+    /// Creates a guest that sees each directory at its path with these rights, as in a grant: `read+create`.
     pub(super) fn new(dirs: &[(&Path, &str, &str)]) -> Self {
         Self::with_limits(dirs, &Limits::default())
     }
@@ -43,7 +43,7 @@ impl Guest {
         Self::granted(grants, limits, Denials::default())
     }
 
-    /// A guest that sees a directory at `/w`, but for what these lines deny, such as `deny=/tmp/x`.
+    /// Creates a guest that sees a directory at `/w`, restricted by these lines, such as `deny=/tmp/x`.
     pub(super) fn denied(host: &Path, overlay: Option<&Path>, lines: &[String]) -> Self {
         let grant = DirGrant {
             host: host.to_path_buf(),
@@ -55,7 +55,7 @@ impl Guest {
         Self::granted(vec![grant], &Limits::default(), policy.grants.denied)
     }
 
-    /// A guest that sees `host` at `/w`, with an overlay for its changes.
+    /// Creates a guest that sees `host` at `/w`, with an overlay for its changes.
     pub(super) fn layered(host: &Path, overlay: &Path, rights: &str, limits: &Limits) -> Self {
         let grant = DirGrant {
             host: host.to_path_buf(),
@@ -67,16 +67,16 @@ impl Guest {
     }
 
     pub(super) fn granted(dirs: Vec<DirGrant>, limits: &Limits, denied: Denials) -> Self {
-        let ledger = ReceiptRecorder::default();
+        let recorder = ReceiptRecorder::default();
         let grants = Grants {
             dirs,
             denied,
             ..Grants::default()
         };
         let mut guest = Self {
-            files: Files::open(&grants, limits, &ledger).unwrap(),
+            files: Files::open(&grants, limits, &recorder).unwrap(),
             table: ResourceTable::new(),
-            ledger,
+            recorder,
             roots: Vec::new(),
         };
         guest.roots = guest
@@ -96,7 +96,7 @@ impl Guest {
         }
     }
 
-    /// The descriptor of the first, second, … directory.
+    /// Returns the descriptor of the first, second, … directory.
     pub(super) fn root(&self, number: usize) -> Fd {
         Resource::new_borrow(self.roots[number])
     }
@@ -120,7 +120,7 @@ impl Guest {
         code(read).map(|(bytes, _)| bytes)
     }
 
-    /// Writes as programs do: make or truncate.
+    /// Writes like ordinary programs: create or truncate.
     pub(super) async fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), ErrorCode> {
         let make = OpenFlags::CREATE | OpenFlags::TRUNCATE;
         let fd = self.open(path, make, DescriptorFlags::WRITE).await?;
@@ -201,9 +201,9 @@ impl Guest {
         HostDescriptor::drop(&mut self.view(), fd).unwrap();
     }
 
-    /// Denials as target and grant.
+    /// Returns denials as target and grant.
     pub(super) fn denials(&self) -> Vec<(String, Option<String>)> {
-        let receipt = self.ledger.lock();
+        let receipt = self.recorder.lock();
         receipt
             .denials
             .iter()
@@ -211,9 +211,9 @@ impl Guest {
             .collect()
     }
 
-    /// Who denied what was refused, in order.
+    /// Returns the origins of denials, in order.
     pub(super) fn refusals(&self) -> Vec<String> {
-        let receipt = self.ledger.lock();
+        let receipt = self.recorder.lock();
         receipt
             .denials
             .iter()
@@ -221,9 +221,9 @@ impl Guest {
             .collect()
     }
 
-    /// Files of the receipt, those that were written with a `*`.
+    /// Returns files of the receipt, marked with `*` if written.
     pub(super) fn touched(&self) -> Vec<String> {
-        let receipt = self.ledger.lock();
+        let receipt = self.recorder.lock();
         let star = |write: bool| if write { "*" } else { "" };
         receipt
             .files
@@ -233,17 +233,17 @@ impl Guest {
     }
 }
 
-/// Another handle to the same resource, as a borrow is.
+/// Returns another handle to the same resource, like a borrow.
 pub(super) fn borrow(fd: &Fd) -> Fd {
     Resource::new_borrow(fd.rep())
 }
 
-/// The code that the guest sees.
+/// Returns the code that the guest sees.
 pub(super) fn code<T>(result: FsResult<T>) -> Result<T, ErrorCode> {
     result.map_err(|error: FsError| error.downcast().expect("no trap"))
 }
 
-/// Rights as a grant has them: `read+create`.
+/// Parses rights of a grant: `read+create`.
 pub(super) fn access(rights: &str) -> DirAccess {
     match format!("{rights}=x").parse().unwrap() {
         Grant::Dir { access, .. } => access,

@@ -1,4 +1,4 @@
-//! Links lead out of a granted directory for no program, whatever a guest makes, moves and links.
+//! Links never lead another program out of a granted directory, whatever a guest creates, moves and links.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use super::guest::Guest;
 use crate::files::overlay::{OnConflict, commit};
 
-/// A granted directory, two levels below one that has the same names.
+/// A granted directory, two levels below one with the same names.
 struct Tree {
     dir: tempfile::TempDir,
     inside: PathBuf,
@@ -22,7 +22,7 @@ fn tree() -> Tree {
     let dir = tempfile::tempdir().unwrap();
     let outer = dir.path().join("outer");
     let inside = outer.join("inside");
-    // Whatever goes up finds something.
+    // Every upward path finds an entry.
     for above in [dir.path(), &outer] {
         for name in ["a", "b", "c"] {
             fs::create_dir_all(above.join(name).join("b")).unwrap();
@@ -36,7 +36,7 @@ fn tree() -> Tree {
     for name in ["f", "a/f", "c/a/f"] {
         fs::write(inside.join(name), "inside").unwrap();
     }
-    // What a user may have: links that lead out, up and down, and to nothing.
+    // Links that a user may have: leading out, up and down, and dangling.
     for (target, path) in [
         ("../../f", "a/out"),
         ("../..", "b/up"),
@@ -53,7 +53,7 @@ fn tree() -> Tree {
     Tree { dir, inside }
 }
 
-/// Every link that leads another program out, with its target.
+/// Returns every link that leads another program out, with its target.
 fn leading_out(top: &Path) -> BTreeMap<PathBuf, PathBuf> {
     let root = top.canonicalize().unwrap();
     let mut found = BTreeMap::new();
@@ -108,7 +108,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 async fn take(guest: &mut Guest, step: &Step) {
-    // Most are refused or impossible.
+    // Most operations are refused or impossible.
     let _ = match step {
         Step::Rename(from, to) => guest.rename((0, from), (0, to)).await,
         Step::Link(from, to) => guest.link((0, from), (0, to)).await,
@@ -165,7 +165,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_link_that_climbs_gets_no_second_name() {
+async fn climbing_link_gets_no_hard_link() {
     let tree = tree();
     let mut guest = Guest::new(&[(&tree.inside, "/w", "write")]);
     for path in ["a/across", "same", "a/out", "c/absolute"] {
@@ -178,14 +178,14 @@ async fn a_link_that_climbs_gets_no_second_name() {
 }
 
 #[tokio::test]
-async fn a_directory_that_holds_a_climbing_link_stays() {
+async fn directory_with_a_climbing_link_is_not_moved() {
     let tree = tree();
     let mut guest = Guest::new(&[(&tree.inside, "/w", "write")]);
     for (from, to) in [("a/b", "moved"), ("a", "b/moved"), ("b", "moved"), ("c", "moved")] {
         let moved = guest.rename((0, from), (0, to)).await;
         assert_eq!(moved, Err(ErrorCode::NotPermitted), "{from}");
     }
-    // One without moves, with the links in it that lead down.
+    // One without moves, with links that lead down.
     fs::create_dir_all(tree.inside.join("d/e")).unwrap();
     symlink("e", tree.inside.join("d/down")).unwrap();
     guest.rename((0, "d"), (0, "c/moved")).await.unwrap();
@@ -194,14 +194,14 @@ async fn a_directory_that_holds_a_climbing_link_stays() {
 }
 
 #[tokio::test]
-async fn a_link_through_a_climbing_one_is_not_made() {
+async fn link_through_a_climbing_one_is_not_created() {
     let tree = tree();
     let mut guest = Guest::new(&[(&tree.inside, "/w", "write")]);
     for (target, path) in [
         ("a/out", "new"),
         ("a/across/f", "new"),
         ("same/out", "new"),
-        // To a directory that holds one.
+        // To a directory that contains one.
         ("a", "new"),
         ("out", "a/new"),
     ] {
@@ -215,7 +215,7 @@ async fn a_link_through_a_climbing_one_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_link_is_judged_where_it_is_moved_to() {
+async fn link_is_checked_at_its_new_location() {
     let tree = tree();
     let mut guest = Guest::new(&[(&tree.inside, "/w", "write")]);
     guest.symlink("out", "b/link").await.unwrap();
@@ -225,7 +225,7 @@ async fn a_link_is_judged_where_it_is_moved_to() {
 }
 
 #[tokio::test]
-async fn a_directory_is_moved_up_to_a_number_of_entries() {
+async fn directory_beyond_a_number_of_entries_is_not_moved() {
     for (entries, moves) in [(10_000, true), (10_001, false)] {
         let tree = tree();
         let large = tree.inside.join("large");
@@ -245,7 +245,7 @@ async fn a_directory_is_moved_up_to_a_number_of_entries() {
 }
 
 #[tokio::test]
-async fn a_long_look_for_links_lets_others_have_their_turn() {
+async fn long_search_for_links_yields() {
     let tree = tree();
     for number in 0..1_000 {
         fs::write(tree.inside.join("c/a").join(number.to_string()), "").unwrap();

@@ -14,13 +14,13 @@ use crate::cell::memory::{MemoryAccount, MemoryPool};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::files::{MAX_OPEN, MAX_PATH};
 
-/// What an open directory is charged with.
+/// Charge of an open directory.
 const OPEN_DIRECTORY: u64 = 32 << 10;
 
-/// A guest whose call may have so many bytes of memory.
+/// Limits the memory of the guest's call to this many bytes.
 fn with_memory(guest: &mut Guest, bytes: u64) -> MemoryAccount {
     let account = MemoryAccount::new(bytes, MemoryPool::new(u64::MAX));
-    guest.ledger = ReceiptRecorder::new(&account, &Redactor::default());
+    guest.recorder = ReceiptRecorder::new(&account, &Redactor::default());
     guest.files.account = account.clone();
     account
 }
@@ -44,7 +44,7 @@ fn close(guest: &mut Guest, stream: Resource<DirectoryEntryStream>) {
 }
 
 #[tokio::test]
-async fn a_listing_costs_the_same_however_long_it_is() {
+async fn cost_of_a_listing_does_not_depend_on_its_length() {
     let dir = tempfile::tempdir().unwrap();
     let names: BTreeSet<String> = (0..5_000).map(|i| format!("{i:0100}")).collect();
     for name in &names {
@@ -66,7 +66,7 @@ async fn a_listing_costs_the_same_however_long_it_is() {
 }
 
 #[tokio::test]
-async fn listings_are_memory_and_descriptors_of_the_call() {
+async fn listings_count_as_memory_and_descriptors_of_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let mut guest = Guest::new(&[(dir.path(), "/w", "read")]);
     with_memory(&mut guest, 2 * OPEN_DIRECTORY);
@@ -85,7 +85,7 @@ async fn listings_are_memory_and_descriptors_of_the_call() {
 }
 
 #[tokio::test]
-async fn names_that_are_remembered_are_memory_of_the_call() {
+async fn remembered_names_count_as_memory_of_the_call() {
     let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut guest = Guest::layered(host.path(), overlay.path(), "write", &Limits::default());
     for name in ["a", "b"] {
@@ -104,7 +104,7 @@ async fn names_that_are_remembered_are_memory_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_while_it_is_listed_comes_once() {
+async fn file_changed_during_a_listing_occurs_once() {
     let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let names: BTreeSet<String> = (0..200).map(|i| format!("f{i}")).collect();
     for name in &names {
@@ -117,7 +117,7 @@ async fn a_file_that_changes_while_it_is_listed_comes_once() {
     let mut found = BTreeSet::new();
     while let Some(name) = next(&mut guest, &stream).await.unwrap() {
         guest.write(&name, b"new").await.unwrap();
-        // One that comes later, if it did not come before.
+        // A name that is added later, if it did not occur before.
         if name != "f9" {
             guest.write("f9", b"newer").await.unwrap();
         }
@@ -129,7 +129,7 @@ async fn a_file_that_changes_while_it_is_listed_comes_once() {
 }
 
 #[tokio::test]
-async fn many_hidden_names_are_passed_over_in_pieces() {
+async fn many_hidden_names_are_skipped_in_pieces() {
     let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for i in 0..300 {
         fs::write(host.path().join(format!("f{i}")), "").unwrap();
@@ -153,11 +153,11 @@ async fn many_hidden_names_are_passed_over_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_path_is_accepted_up_to_4096_bytes_and_refused_beyond() {
+async fn path_beyond_4096_bytes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "").unwrap();
     let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
-    // The system counts a byte more, for the end.
+    // The system counts an additional terminating byte.
     let path = |length: usize| format!(".{}a", "/".repeat(length - 2));
     guest.stat(&path(MAX_PATH - 1)).await.unwrap();
     let long = Err(ErrorCode::NameTooLong);
@@ -175,7 +175,7 @@ async fn a_path_is_accepted_up_to_4096_bytes_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_path_of_the_guest_ends_at_4096_bytes_however_it_is_reached() {
+async fn guest_path_is_limited_to_4096_bytes_however_reached() {
     let dir = tempfile::tempdir().unwrap();
     let mut guest = Guest::new(&[(dir.path(), "/w", "write+create")]);
     let name = "d".repeat(255);

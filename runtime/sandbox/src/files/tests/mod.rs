@@ -1,4 +1,4 @@
-//! The guard against directories on disk, called as the bindings call it.
+//! The guard against directories on disk, called like by the bindings.
 
 mod denied;
 mod escape;

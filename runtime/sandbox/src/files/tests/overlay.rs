@@ -89,7 +89,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Option<String>> {
     found
 }
 
-/// The same as a guest sees it.
+/// The same, as seen by a guest.
 async fn seen(guest: &mut Guest, at: &str, found: &mut BTreeMap<PathBuf, Option<String>>) {
     for name in guest.list(if at.is_empty() { "." } else { at }).await.unwrap() {
         let path = if at.is_empty() {
@@ -131,7 +131,7 @@ async fn changes_are_seen_by_the_guest_and_not_in_the_directory() {
     assert_eq!(guest.read("c").await, Err(ErrorCode::NoEntry));
     assert_eq!(guest.list(".").await.unwrap(), ["a", "d", "l"]);
 
-    // The next call sees it, too.
+    // The next call sees it as well.
     let mut next = scratch.guest("read");
     assert_eq!(next.read("d/e").await.unwrap(), b"made");
     assert_eq!(next.list("a").await.unwrap(), ["x", "y"]);
@@ -142,7 +142,7 @@ async fn changes_are_seen_by_the_guest_and_not_in_the_directory() {
 }
 
 #[tokio::test]
-async fn what_was_removed_stays_away_when_it_is_made_anew() {
+async fn removed_entry_stays_hidden_when_recreated() {
     let scratch = scratch();
     let mut guest = scratch.guest("write");
     for path in ["a/x", "a/y"] {
@@ -160,7 +160,7 @@ async fn what_was_removed_stays_away_when_it_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
+async fn commit_applies_the_listed_changes_and_discard_drops_them() {
     for carry_out in [true, false] {
         let scratch = scratch();
         let before = tree(&scratch.host);
@@ -195,7 +195,7 @@ async fn a_commit_carries_out_what_was_listed_and_a_discard_forgets_it() {
 }
 
 #[tokio::test]
-async fn both_versions_of_a_change_are_shown_and_long_files_only_by_their_length() {
+async fn versions_of_long_files_are_shown_by_length_only() {
     let scratch = scratch();
     let mut guest = scratch.guest("write");
     guest.write("a/x", b"mine").await.unwrap();
@@ -214,9 +214,9 @@ async fn both_versions_of_a_change_are_shown_and_long_files_only_by_their_length
     assert_eq!(look("a", 100), (Version::Directory, Version::Directory));
 }
 
-/// Every kind of change, and then somebody else changes the directory.
+/// Every kind of change, and then a change of the directory by another program.
 #[tokio::test]
-async fn what_somebody_else_changed_in_the_meantime_is_noticed_and_nothing_is_carried_out() {
+async fn conflicting_change_is_detected_and_nothing_is_committed() {
     enum Theirs {
         Writes,
         Deletes,
@@ -241,7 +241,7 @@ async fn what_somebody_else_changed_in_the_meantime_is_noticed_and_nothing_is_ca
         guest.unlink("a/y").await.unwrap();
         guest.rename((0, "b/x"), (0, "d")).await.unwrap();
         guest.write("new", b"mine").await.unwrap();
-        // Who changes something else is in nobody's way.
+        // An unrelated change is not a conflict.
         fs::write(scratch.host.join("b/other"), "theirs").unwrap();
         assert_eq!(
             conflicts(&scratch.host, &scratch.overlay).unwrap(),
@@ -276,9 +276,9 @@ async fn what_somebody_else_changed_in_the_meantime_is_noticed_and_nothing_is_ca
     }
 }
 
-/// The same change twice is no conflict.
+/// The same change twice is not a conflict.
 #[tokio::test]
-async fn what_somebody_else_changed_in_the_same_way_is_no_conflict() {
+async fn identical_change_by_another_program_is_not_a_conflict() {
     let scratch = scratch();
     let mut guest = scratch.guest("write");
     guest.write("a/x", b"same").await.unwrap();
@@ -289,7 +289,7 @@ async fn what_somebody_else_changed_in_the_same_way_is_no_conflict() {
 }
 
 #[tokio::test]
-async fn rights_quotas_and_walls_hold_with_an_overlay() {
+async fn rights_quotas_and_confinement_hold_with_an_overlay() {
     let scratch = scratch();
     fs::write(scratch.host.parent().unwrap().join("secret"), "secret").unwrap();
     symlink("../secret", scratch.host.join("out")).unwrap();
@@ -318,7 +318,7 @@ async fn rights_quotas_and_walls_hold_with_an_overlay() {
     assert!(guest.rename((0, "out"), (0, "a/out")).await.is_err());
     assert_eq!(guest.read("l").await.unwrap(), b"old c");
 
-    // Bringing a file up costs what writing it costs.
+    // Copying a file up costs as much as writing it.
     let limits = Limits {
         file_bytes: 6,
         ..Limits::default()
@@ -338,7 +338,7 @@ async fn rights_quotas_and_walls_hold_with_an_overlay() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_only_read_is_changed_by_nothing() {
+async fn file_that_is_only_read_is_not_copied() {
     let scratch = scratch();
     let mut guest = scratch.guest("write");
     let modified = || fs::metadata(scratch.host.join("c")).unwrap().modified().unwrap();
@@ -361,7 +361,7 @@ async fn a_file_that_is_only_read_is_changed_by_nothing() {
 }
 
 #[tokio::test]
-async fn a_directory_of_the_lower_layer_is_copied_and_not_renamed() {
+async fn directory_of_the_lower_layer_is_copied_not_renamed() {
     let scratch = scratch();
     let mut guest = scratch.guest("write");
     assert_eq!(
@@ -374,7 +374,7 @@ async fn a_directory_of_the_lower_layer_is_copied_and_not_renamed() {
     assert_eq!(guest.read("newer/f").await.unwrap(), b"f");
 }
 
-/// One thing that a program does.
+/// One operation of a program.
 #[derive(Debug, Clone)]
 enum Step {
     Write(usize),
@@ -405,7 +405,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does a step, and says what came of it, as far as it is promised to be the same.
+/// Performs a step, and returns the part of its result that must be the same.
 async fn run(guest: &mut Guest, step: &Step, number: usize) -> Result<String, ErrorCode> {
     let done = |result: Result<(), ErrorCode>| result.map(|()| String::new());
     match *step {
@@ -435,7 +435,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_program_does_an_overlay_is_like_the_directory_itself(
+    fn overlay_behaves_like_the_directory_itself(
         steps in prop::collection::vec(step(), 0..25)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -450,7 +450,7 @@ proptest! {
                 if let Step::Rename(from, _) = step
                     && fs::symlink_metadata(plain.path().join(PATHS[*from])).is_ok_and(|m| m.is_dir())
                 {
-                    // The one thing that is different: the program would copy.
+                    // The one difference: the program would copy.
                     continue;
                 }
                 let (theirs, ours) = (run(&mut expected, step, number).await, run(&mut guest, step, number).await);
@@ -473,14 +473,14 @@ proptest! {
     }
 }
 
-/// Longer than anybody waits for it to be read, and without anything on the disk.
+/// Longer than any test waits for reading it, and sparse on disk.
 const ENDLESS: u64 = 1 << 40;
 
 fn endless(path: &Path) {
     fs::File::create(path).unwrap().set_len(ENDLESS).unwrap();
 }
 
-/// What a guest does to a file.
+/// Operation of a guest on a file.
 type Doing = for<'a> fn(&'a mut Guest, &'a str) -> std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 const CHANGES: &[(&str, Doing)] = &[
@@ -522,7 +522,7 @@ const CHANGES: &[(&str, Doing)] = &[
     }),
 ];
 
-/// A guest whose call may write as much as it likes.
+/// A guest whose call may write an unlimited amount.
 fn changing(host: &Path, overlay: &Path) -> Guest {
     let limits = Limits {
         file_bytes: u64::MAX,
@@ -532,7 +532,7 @@ fn changing(host: &Path, overlay: &Path) -> Guest {
 }
 
 #[test]
-fn a_long_file_is_read_off_the_worker_and_no_longer_than_the_call() {
+fn long_file_is_read_off_the_worker_and_only_during_the_call() {
     for (name, change) in CHANGES {
         let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         endless(&host.path().join("endless"));
@@ -543,7 +543,7 @@ fn a_long_file_is_read_off_the_worker_and_no_longer_than_the_call() {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             assert!(work.as_mut().poll(&mut context).is_pending(), "{name}");
         });
-        // This waits for the thread that reads, which would take an hour.
+        // This waits for the reading thread, which would take an hour.
         drop(runtime);
         assert_eq!(
             fs::read_dir(overlay.path().join("work")).unwrap().count(),
@@ -554,7 +554,7 @@ fn a_long_file_is_read_off_the_worker_and_no_longer_than_the_call() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_once_however_often_it_is_replaced() {
+async fn file_is_read_once_however_often_it_is_replaced() {
     let (host, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(host.path().join("a"), "old").unwrap();
     let mut guest = changing(host.path(), overlay.path());

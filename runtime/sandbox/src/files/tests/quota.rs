@@ -23,7 +23,7 @@ fn guest(dir: &tempfile::TempDir, file_bytes: u64, file_count: u64) -> Guest {
 }
 
 #[tokio::test]
-async fn a_call_writes_as_many_bytes_as_its_limit_says() {
+async fn bytes_beyond_the_limit_of_a_call_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut guest = guest(&dir, 10, 100);
     guest.write("a", b"12345").await.unwrap();
@@ -65,7 +65,7 @@ async fn growing_a_file_costs_like_writing_it() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_the_quota_and_the_guest_can_ask_why() {
+async fn stream_ends_at_the_quota_with_a_reason() {
     for append in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let mut guest = guest(&dir, 10, 100);
@@ -98,13 +98,13 @@ async fn a_stream_ends_at_the_quota_and_the_guest_can_ask_why() {
 }
 
 #[tokio::test]
-async fn a_call_makes_as_many_files_as_its_limit_says() {
+async fn files_beyond_the_limit_of_a_call_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut guest = guest(&dir, 1000, 4);
     guest.write("a", b"").await.unwrap();
     guest.mkdir("d").await.unwrap();
     guest.symlink("a", "s").await.unwrap();
-    // What fails and what is there already costs nothing.
+    // Failed creations and existing files cost nothing.
     assert_eq!(guest.mkdir("d").await, Err(ErrorCode::Exist));
     assert_eq!(guest.symlink("a", "s").await, Err(ErrorCode::Exist));
     assert_eq!(guest.write("no/where", b"").await, Err(ErrorCode::NoEntry));
@@ -123,7 +123,7 @@ async fn a_call_makes_as_many_files_as_its_limit_says() {
 }
 
 #[tokio::test]
-async fn a_call_holds_a_bounded_number_of_descriptors() {
+async fn descriptors_of_a_call_are_limited() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "a").unwrap();
     let mut guest = guest(&dir, 0, 0);

@@ -18,7 +18,7 @@ fn dir() -> tempfile::TempDir {
     dir
 }
 
-/// Which of the operations work with some rights.
+/// Returns the operations that succeed with some rights.
 async fn works(rights: &str) -> Vec<&'static str> {
     let mut worked = Vec::new();
     let operations = [
@@ -109,7 +109,7 @@ async fn each_right_allows_its_operations_and_no_others() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_changed_stays_as_it_is() {
+async fn read_only_file_stays_unchanged() {
     let dir = dir();
     let mut guest = Guest::new(&[(dir.path(), "/w", "read")]);
     for (oflags, flags) in [
@@ -134,7 +134,7 @@ async fn what_may_not_be_changed_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_opened_for_reading_is_not_written_even_where_writing_is_granted() {
+async fn file_opened_for_reading_is_never_written() {
     let dir = dir();
     let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
     let fd = guest
@@ -150,7 +150,7 @@ async fn moving_between_directories_gains_no_right() {
     let (a, b) = (dir(), tempfile::tempdir().unwrap());
     let pairs: &[(&str, &str, Result<(), ErrorCode>)] = &[
         ("write", "write", Ok(())),
-        // What could not be read would become readable; what could not be changed would become changeable.
+        // An unreadable file would become readable; a read-only file would become writable.
         ("create+delete", "write", Err(DENIED)),
         ("read+create+delete", "write", Err(DENIED)),
         ("read", "write", Err(DENIED)),
@@ -168,7 +168,7 @@ async fn moving_between_directories_gains_no_right() {
         );
         assert_eq!(b.path().join("moved").exists(), expected.is_ok());
     }
-    // A hard link from a directory that is only read would make its file writable.
+    // A hard link from a read-only directory would make its file writable.
     fs::write(a.path().join("old"), "old").unwrap();
     let mut guest = Guest::new(&[(a.path(), "/a", "read"), (b.path(), "/b", "write")]);
     assert_eq!(guest.link((0, "old"), (1, "linked")).await, Err(DENIED));
@@ -176,7 +176,7 @@ async fn moving_between_directories_gains_no_right() {
 }
 
 #[tokio::test]
-async fn the_receipt_says_what_was_touched_by_the_path_of_the_guest() {
+async fn receipt_lists_touched_files_by_guest_path() {
     let dir = dir();
     let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
     guest.read("old").await.unwrap();

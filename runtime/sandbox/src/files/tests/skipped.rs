@@ -1,4 +1,4 @@
-//! Entries of an overlay that cannot be looked at or carried out: they are skipped, and everything else is as without them.
+//! Entries of an overlay that cannot be inspected or committed: they are skipped, without effect on all others.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -59,7 +59,7 @@ fn skipped(changes: &Changes) -> Vec<&Path> {
 }
 
 #[test]
-fn pipes_and_sockets_are_skipped_and_the_rest_is_carried_out() {
+fn pipes_and_sockets_are_skipped_and_the_rest_is_committed() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.upper().join("d")).unwrap();
     fifo(&scratch.upper().join("d/pipe"));
@@ -75,7 +75,7 @@ fn pipes_and_sockets_are_skipped_and_the_rest_is_carried_out() {
     for (path, content) in [("good", "new"), ("d/file", "x")] {
         assert_eq!(fs::read_to_string(scratch.host().join(path)).unwrap(), content);
     }
-    // What was skipped stays, is still listed, and can be thrown away.
+    // Skipped entries are kept, still listed, and can be discarded.
     assert_eq!(found(&scratch.changes()), [] as [&Path; 0]);
     assert_eq!(skipped(&scratch.commit()), ["d/pipe", "socket"].map(Path::new));
     discard(&scratch.overlay()).unwrap();
@@ -83,7 +83,7 @@ fn pipes_and_sockets_are_skipped_and_the_rest_is_carried_out() {
 }
 
 #[test]
-fn a_pipe_in_the_directory_itself_is_replaced_and_not_read() {
+fn pipe_in_the_directory_itself_is_replaced_and_not_read() {
     let scratch = Scratch::new();
     fifo(&scratch.host().join("good"));
     assert_eq!(found(&scratch.changes()), ["good"].map(Path::new));
@@ -93,7 +93,7 @@ fn a_pipe_in_the_directory_itself_is_replaced_and_not_read() {
 }
 
 #[test]
-fn names_that_are_no_text_are_carried_out() {
+fn non_utf8_names_are_committed() {
     let scratch = Scratch::new();
     let name = OsStr::from_bytes(b"\xff\n? y");
     fs::write(scratch.upper().join(name), "odd").unwrap();
@@ -115,7 +115,7 @@ fn files_are_compared_up_to_their_last_byte() {
 }
 
 #[test]
-fn directories_are_looked_into_up_to_a_depth_and_skipped_beyond() {
+fn directories_beyond_a_depth_are_skipped() {
     let scratch = Scratch::new();
     let mut deep = PathBuf::new();
     for _ in 0..1_001 {

@@ -1,4 +1,4 @@
-//! What is neither a file nor a directory, odd names and odd times.
+//! Special files, unusual names and unusual times.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -16,7 +16,7 @@ fn mkfifo(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_fifo_or_socket_is_refused_at_once() {
+async fn fifo_or_socket_is_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();
     mkfifo(&dir.path().join("fifo"));
     std::os::unix::fs::symlink("fifo", dir.path().join("link")).unwrap();
@@ -44,12 +44,12 @@ async fn a_fifo_or_socket_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_fifo_that_takes_the_place_of_a_file_does_not_block() {
+async fn fifo_that_replaces_a_file_does_not_block() {
     use crate::files::open::{Mode, Opened, open};
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x");
     mkfifo(&path);
-    // What `open` would do had it seen a file a moment before.
+    // Simulates `open` after it saw a regular file.
     let mut options = cap_primitives::fs::OpenOptions::new();
     use cap_fs_ext::OpenOptionsSyncExt;
     options.read(true).nonblock(true);
@@ -81,7 +81,7 @@ async fn devices_are_refused() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_magic_links_of_proc_lead_nowhere() {
+async fn magic_links_of_proc_lead_nowhere() {
     let mut guest = Guest::new(&[(Path::new("/proc/self"), "/p", "read")]);
     for path in ["root/etc/passwd", "cwd/Cargo.toml", "exe", "fd/0"] {
         assert!(guest.read(path).await.is_err(), "{path}");
@@ -89,7 +89,7 @@ async fn the_magic_links_of_proc_lead_nowhere() {
 }
 
 #[tokio::test]
-async fn odd_names_are_names() {
+async fn unusual_names_are_names() {
     let dir = tempfile::tempdir().unwrap();
     let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
     for name in [
@@ -129,7 +129,7 @@ async fn extreme_times_are_errors_or_times() {
             })
         };
         let root = guest.root(0);
-        // No panic; which of them a file system can hold differs.
+        // No panic; file systems differ in the times that they can store.
         let _ = code(
             guest
                 .view()
@@ -146,7 +146,7 @@ async fn extreme_times_are_errors_or_times() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_an_error_that_names_its_grant() {
+async fn missing_directory_is_an_error_that_names_its_grant() {
     use toolcell_core::policy::{DirAccess, DirGrant, Limits};
     let grant = DirGrant {
         host: "/no/such/directory".into(),

@@ -1,9 +1,9 @@
-//! The compiling process: reads a component on its standard input, writes compiled code to its standard output, and
-//! cannot use more than it was told it may.
+//! The compiling process: reads a component from standard input, writes compiled code to standard output, and limits
+//! its own resources.
 //!
-//! The parent sends one line of JSON (`Task`) and then the bytes of the component. The answer is one byte, then the
-//! compiled code (after `OK`), an error as JSON (after `REFUSED`), or how the kernel confines the process, as JSON (after
-//! `ISOLATION`). Anything else, and every other way to end, is an error of the parent's making from the exit status.
+//! The parent sends one line of JSON (`Task`) and then the bytes of the component. The response is one byte, then the
+//! compiled code (after `OK`), an error as JSON (after `REFUSED`), or the confinement of the process as JSON (after
+//! `ISOLATION`). For any other output or exit, the parent derives an error from the exit status.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
@@ -19,49 +19,48 @@ use crate::engine;
 use crate::error::LoadError;
 use crate::load::compile;
 
-/// First byte of an answer with code.
+/// First byte of a response with code.
 pub(super) const OK: u8 = 0;
 
-/// First byte of an answer with an error.
+/// First byte of a response with an error.
 pub(super) const REFUSED: u8 = 1;
 
-/// First byte of an answer with a [`CompilerIsolation`].
+/// First byte of a response with a [`CompilerIsolation`].
 pub(super) const ISOLATION: u8 = 2;
 
-/// Exit status of a process that saw itself use too much memory.
+/// Exit status of a process that detected excessive memory use.
 pub(super) const OUT_OF_MEMORY: u8 = 70;
 
-/// How often the process looks at its own memory and for its parent. It can pass its limit by what it touches in that
-/// time.
+/// Interval at which the process checks its own memory use and its parent. It can exceed its limit by the memory
+/// touched in that time.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What Linux says of this process, proc_pid_status(5). Other systems have no such file.
+/// Status of this process on Linux, proc_pid_status(5). Other systems have no such file.
 const STATUS: &str = "/proc/self/status";
 
-/// Most bytes of [`STATUS`]: it has some 1,500.
+/// Maximum size of [`STATUS`] in bytes; it has about 1,500.
 const MAX_STATUS: usize = 8 << 10;
 
-/// Most open files: the three that it is started with, the one in which it reads how much memory it has, and some for
-/// the standard library.
+/// Maximum number of open files: the three standard streams, [`STATUS`], and some for the standard library.
 const OPEN_FILES: u64 = 16;
 
-/// What the parent asks for.
+/// Request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// Bytes of the component, which follow.
+    /// Size of the component, which follows, in bytes.
     pub(super) size: u64,
     /// As [`crate::SandboxOptions::optimize`].
     pub(super) optimize: bool,
-    /// Bytes of memory.
+    /// Memory limit in bytes.
     pub(super) memory: u64,
-    /// Seconds of processor time.
+    /// CPU time limit in seconds.
     pub(super) cpu_seconds: u64,
-    /// Only says how the kernel confines it, and compiles nothing.
+    /// Only reports the confinement, and compiles nothing.
     #[serde(default)]
     pub(super) only_isolation: bool,
 }
 
-/// An error that the child can explain better than its exit status.
+/// An error that the child can describe better than its exit status.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Refusal {
@@ -91,9 +90,9 @@ impl From<Refusal> for LoadError {
     }
 }
 
-/// The whole of a process that was started as [`crate::CompileCommand`] says: does what its parent asks for on standard
-/// input, answers on standard output, and gives the exit status. A program that sets [`crate::Compiler::Child`] calls
-/// this and nothing else when it is started with the arguments that it put there.
+/// Runs a process that was started as described in [`crate::CompileCommand`]: reads a request from standard input,
+/// responds on standard output, and returns the exit status. A program that sets [`crate::Compiler::Child`] calls only
+/// this function when it is started with the corresponding arguments.
 pub fn compile_child_main() -> ExitCode {
     match serve(io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -131,10 +130,10 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     output.flush()
 }
 
-/// Gives up what compiling does not need, before the first byte of the component is read.
+/// Drops all rights that compilation does not need, before the first byte of the component is read.
 fn confine(task: &Task) -> io::Result<CompilerIsolation> {
     let limit = |resource, most: u64| {
-        // What the parent gave up already cannot be taken back.
+        // Rights already dropped by the parent cannot be regained.
         let had = getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let maximum = most.saturating_add(1).min(had);
         setrlimit(
@@ -147,23 +146,23 @@ fn confine(task: &Task) -> io::Result<CompilerIsolation> {
     };
     // The process is killed by SIGXCPU.
     limit(Resource::Cpu, task.cpu_seconds.max(1))?;
-    // No image of its memory, no file that grows, and no files to speak of.
+    // No core dump, no growing file, and few open files.
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, OPEN_FILES)?;
-    // A second net, wider than the first: where it holds, an allocation fails and the process aborts.
+    // A second, wider limit: beyond it an allocation fails and the process aborts.
     limit(Resource::Data, task.memory.saturating_add(task.memory / 4))?;
-    // No program that it could start gains a right (PR_SET_NO_NEW_PRIVS, prctl(2)).
+    // No program started from here gains rights (PR_SET_NO_NEW_PRIVS, prctl(2)).
     #[cfg(target_os = "linux")]
     rustix::thread::set_no_new_privs(true)?;
-    // Opened while files can be opened.
+    // Opened while opening files is allowed.
     let status = File::open(STATUS).ok();
     let isolation = isolate();
     watch(task.memory, status)?;
     Ok(isolation)
 }
 
-/// Ends the process when it holds more than `most` bytes of memory, or when nobody is left to want its answer.
+/// Ends the process when it uses more than `most` bytes of memory, or when its parent is gone.
 fn watch(most: u64, status: Option<File>) -> io::Result<()> {
     let parent = getppid();
     std::thread::Builder::new()
@@ -186,13 +185,13 @@ fn watch(most: u64, status: Option<File>) -> io::Result<()> {
         .map(drop)
 }
 
-/// A process whose parent is gone is given another one.
+/// A process whose parent has exited is reparented.
 fn is_orphan(parent: Option<Pid>) -> bool {
     getppid() != parent
 }
 
-/// Bytes of memory that the process holds: the line `VmRSS: 1234 kB` of [`STATUS`], read anew. A process that cannot
-/// look at itself, as on other systems, has the second net.
+/// Returns the resident memory of the process in bytes: the line `VmRSS: 1234 kB` of [`STATUS`], read anew. Where it is
+/// unavailable, as on other systems, the second limit applies.
 fn resident(status: &File) -> Option<u64> {
     let mut text = [0; MAX_STATUS];
     let len = status.read_at(&mut text, 0).ok()?;

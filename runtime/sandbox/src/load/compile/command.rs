@@ -15,57 +15,57 @@ use super::child::{ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Refusal, Task};
 use super::isolation::CompilerIsolation;
 use crate::error::{CompileLimit, LoadError};
 
-/// Number of the signal that ends a process which has used its processor time: 24 on Linux and macOS.
+/// Signal that ends a process which has exhausted its CPU time: 24 on Linux and macOS.
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 
-/// Number of the signal by which a Rust program ends itself when an allocation fails or its stack is full. Both are
-/// memory: the child's limit of data (`child::confine`) is what makes an allocation fail.
+/// Signal with which a Rust program aborts when an allocation fails or its stack overflows. Both indicate memory: the
+/// child's data limit (`child::confine`) makes allocations fail.
 const SIGABRT: i32 = rustix::process::Signal::ABORT.as_raw();
 
-/// Exit status of a Rust program that panicked outside of what catches panics.
+/// Exit status of a Rust program with an uncaught panic.
 const PANICKED: i32 = 101;
 
-/// Where components are compiled.
+/// Place of compilation.
 ///
-/// The compiler is not hardened against components that are made to exhaust it: one of a kilobyte can take gigabytes.
-/// In a process of its own it has limits.
+/// The compiler is not hardened against components crafted to exhaust it: one of a kilobyte can take gigabytes. A
+/// separate process can be limited.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Compiler {
-    /// In this process, without limits. For components that one trusts as the program itself.
+    /// In this process, without limits. For components as trusted as the program itself.
     #[default]
     InProcess,
-    /// In a child process for each component, with the limits of [`CompileLimits`].
+    /// In a child process for each component, limited by [`CompileLimits`].
     Child(CompileCommand),
 }
 
-/// How to start a process that calls [`crate::compile_child_main`]: usually this same program with a hidden argument.
-/// It must be built from the same version of this crate. Its environment is empty.
+/// Command that starts a process which calls [`crate::compile_child_main`]: usually this same program with a hidden
+/// argument. It must be built from the same version of this crate. Its environment is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileCommand {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<OsString>,
 }
 
-/// What compiling one component may use.
+/// Limits of compiling one component.
 ///
-/// | limit | default | why |
+/// | limit | default | reason |
 /// |---|---|---|
-/// | `memory` | 2 GiB | a JavaScript engine of 12 MB takes less than one |
+/// | `memory` | 2 GiB | a JavaScript engine of 12 MB takes less than 1 GiB |
 /// | `cpu_seconds` | 300 | the same engine takes 30 with optimisation on a slow machine |
-/// | `wall_ms` | 300,000 | the same, where other work goes on |
-/// | `code_bytes` | 256 MiB | compiled code has some three times the size of the component |
+/// | `wall_ms` | 300,000 | the same, on a busy machine |
+/// | `code_bytes` | 256 MiB | compiled code is about three times the size of the component |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Bytes of memory of the compiling process.
+    /// Memory of the compiling process, in bytes.
     pub memory: u64,
-    /// Seconds of processor time, all threads together.
+    /// CPU time in seconds, in total over all threads.
     pub cpu_seconds: u64,
-    /// Milliseconds of wall time.
+    /// Wall time in milliseconds.
     pub wall_ms: u64,
-    /// Bytes of compiled code.
+    /// Size of the compiled code, in bytes.
     pub code_bytes: u64,
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn compile(
     read_answer(answer, status, limits)
 }
 
-/// How the kernel confines a child process that compiles, as such a process says after it was confined.
+/// Returns how the kernel confines a compiling child process, as reported by such a process.
 pub(crate) async fn isolation(
     command: &CompileCommand,
     limits: &CompileLimits,
@@ -116,12 +116,12 @@ pub(crate) async fn isolation(
         _ => Err(read_answer(answer, status, limits)
             .err()
             .unwrap_or_else(|| LoadError::Compile {
-                reason: "the compiling process does not say how it is confined".into(),
+                reason: "the compiling process did not report its confinement".into(),
             })),
     }
 }
 
-/// Starts a child, sends it the task and the bytes, and returns what it answers and how it ended.
+/// Starts a child, sends it the request and the bytes, and returns its response and exit status.
 async fn ask(
     command: &CompileCommand,
     limits: &CompileLimits,
@@ -139,18 +139,18 @@ async fn ask(
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|e| failed("does not start", e))?;
+        .map_err(|e| failed("could not be started", e))?;
     let talk = talk(&mut child, task, bytes, limits.code_bytes);
     match tokio::time::timeout(Duration::from_millis(limits.wall_ms), talk).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(failed("cannot be spoken to", error)),
+        Ok(Err(error)) => Err(failed("could not be reached", error)),
         Err(_) => Err(LoadError::CompileLimit {
             limit: CompileLimit::WallMs(limits.wall_ms),
         }),
     }
 }
 
-/// Sends the task and reads the answer, up to one byte more than is accepted.
+/// Sends the request and reads the response, up to one byte more than the limit.
 async fn talk(
     child: &mut Child,
     task: &Task,
@@ -166,13 +166,13 @@ async fn talk(
         input.write_all(bytes).await
     };
     let mut answer = Vec::new();
-    // The status byte, the code, and one more to see that there is more.
+    // The status byte, the code, and one more byte to detect an excess.
     let most = code_bytes.saturating_add(2);
     let receive = async {
         output.take(most).read_to_end(&mut answer).await?;
         io::Result::Ok(())
     };
-    // A child that ended early does not read on; its exit status says why.
+    // A child that ended early stops reading; its exit status gives the reason.
     let (_sent, received) = tokio::join!(send, receive);
     received?;
     if answer.len() as u64 == most {
@@ -184,7 +184,7 @@ async fn talk(
 
 fn unreadable(error: serde_json::Error) -> LoadError {
     LoadError::Compile {
-        reason: format!("the compiling process gave an answer that cannot be read: {error}"),
+        reason: format!("the compiling process sent an invalid response: {error}"),
     }
 }
 
@@ -215,7 +215,7 @@ fn read_answer(
             reason: UNEXPECTED.into(),
         }),
         _ => Err(LoadError::Compile {
-            reason: format!("the compiling process ended early ({status})"),
+            reason: format!("the compiling process ended unexpectedly ({status})"),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! From WebAssembly to machine code, and from machine code to a component that runs.
+//! Compilation of WebAssembly to machine code, and loading of machine code.
 
 mod child;
 mod command;
@@ -17,18 +17,18 @@ use wasmtime::component::Component;
 
 use crate::error::LoadError;
 
-/// What is said of a compiler that panicked, here or in a child.
+/// Message for a compiler that panicked, here or in a child.
 const UNEXPECTED: &str = "the compiler failed unexpectedly";
 
-/// Compiled code, and why it can be trusted.
+/// Compiled code and its provenance.
 pub(crate) enum Artefact<'a> {
-    /// This process or its compiling child made it a moment ago.
+    /// Compiled just now by this process or its compiling child.
     Fresh(&'a [u8]),
-    /// It was read in full through this handle and carries the hash of the cache.
+    /// Read completely through this handle and verified by the hash of the cache.
     Verified(&'a File),
 }
 
-/// Compiles a component in a process of its own.
+/// Compiles a component in a separate process.
 pub(crate) use command::compile as compile_in_child;
 pub(crate) use command::isolation as isolation_of_child;
 
@@ -47,8 +47,7 @@ pub(crate) fn compile(engine: &Engine, bytes: &[u8]) -> Result<Vec<u8>, LoadErro
     }
 }
 
-/// Checks a component by the rules of WebAssembly, and says whether a feature that is switched off is all that is
-/// wrong with it.
+/// Validates a component, and determines whether its only defect is the use of a disabled feature.
 fn validate(engine: &Engine, bytes: &[u8]) -> Result<(), LoadError> {
     let ours = engine.get_wasm_features();
     let Err(error) = Validator::new_with_features(ours).validate_all(bytes) else {
@@ -61,7 +60,7 @@ fn validate(engine: &Engine, bytes: &[u8]) -> Result<(), LoadError> {
             reason: format!("{} (at byte {})", error.message(), error.offset()),
         });
     }
-    // The features without which it is not valid. `GC_TYPES` is no proposal: it says how the parser was built.
+    // The features without which it is invalid. `GC_TYPES` is not a proposal: it states how the parser was built.
     let needed: Vec<String> = (everything - ours - WasmFeatures::GC_TYPES)
         .iter_names()
         .filter(|(_, feature)| !valid_with(everything - *feature))
@@ -76,20 +75,20 @@ fn validate(engine: &Engine, bytes: &[u8]) -> Result<(), LoadError> {
     })
 }
 
-/// Makes a component of compiled code. Code that does not belong to this engine is an error.
+/// Loads a component from compiled code. Fails for code that does not belong to this engine.
 #[expect(
     unsafe_code,
-    reason = "the engine has no other way to take code that was compiled before; see SAFETY"
+    reason = "the engine has no other way to load code that was compiled before; see SAFETY"
 )]
 pub(crate) fn adopt(engine: &Engine, artefact: Artefact<'_>) -> Result<Component, LoadError> {
     let adopted = std::panic::catch_unwind(AssertUnwindSafe(|| match artefact {
-        // SAFETY: the bytes are what `Engine::precompile_component` returned, in this process or in a child that runs
-        // this same program, unchanged.
+        // SAFETY: the bytes are the unmodified result of `Engine::precompile_component`, in this process or in a child
+        // that runs this same program.
         Artefact::Fresh(code) => unsafe { Component::deserialize(engine, code) },
         // SAFETY: the content of this open file was compared with a keyed hash that only code written by
-        // `Cache::keep_code` has, which is given what `Engine::precompile_component` returned. The file lies in a
-        // directory that only this user can write to, is never changed in place, and is mapped through this handle, so
-        // that it is the file that was checked.
+        // `Cache::keep_code` has, which stores the result of `Engine::precompile_component`. The file is in a directory
+        // that only this user can write to, is never modified in place, and is mapped through this handle, so that it
+        // is the verified file.
         Artefact::Verified(file) => unsafe { Component::deserialize_file(engine, path_of(file)) },
     }));
     match adopted {
@@ -98,12 +97,12 @@ pub(crate) fn adopt(engine: &Engine, artefact: Artefact<'_>) -> Result<Component
             reason: format!("{error:#}"),
         }),
         Err(_) => Err(LoadError::Compile {
-            reason: "the compiled code could not be read".into(),
+            reason: "could not read the compiled code".into(),
         }),
     }
 }
 
-/// A path that leads to the open file and nowhere else.
+/// Returns a path that refers to the open file.
 fn path_of(file: &File) -> String {
     use std::os::fd::AsRawFd;
     format!("/dev/fd/{}", file.as_raw_fd())

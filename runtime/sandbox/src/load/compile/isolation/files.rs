@@ -1,4 +1,4 @@
-//! No file and no port, by Landlock.
+//! Denial of all file access and network ports, by Landlock.
 
 use std::error::Error;
 use std::fs::File;
@@ -10,10 +10,10 @@ use landlock::{
 
 use super::Protection;
 
-/// Newest ABI whose restrictions are asked for; an older kernel enforces those that it knows.
+/// Newest ABI whose restrictions are requested; an older kernel enforces those that it supports.
 const ABI: ABI = ABI::V6;
 
-/// Denies every access that Landlock knows, without an exception.
+/// Denies every kind of access that Landlock supports, without exceptions.
 pub(super) fn restrict() -> Result<Protection, Box<dyn Error>> {
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -28,7 +28,7 @@ pub(super) fn restrict() -> Result<Protection, Box<dyn Error>> {
     };
     Ok(match status.ruleset {
         RulesetStatus::NotEnforced => {
-            Protection::Off("the kernel does not have it, or has it switched off".into())
+            Protection::Off("the kernel does not support it, or has it disabled".into())
         }
         _ if File::open("/").is_ok() => Protection::Off("it has no effect here".into()),
         _ => Protection::On(version),

@@ -1,8 +1,9 @@
-//! What the kernel closes to the compiling process beside its limits: files and network (Landlock), and every system
-//! call that compiling does not make (seccomp). Code that an attacker brings to run in the compiler can use memory and
-//! processor time, and answer its parent.
+//! Kernel restrictions of the compiling process in addition to its limits: files and network (Landlock), and every
+//! system call that compilation does not need (seccomp). Code that an attacker manages to run in the compiler can only
+//! use memory and CPU time, and respond to its parent.
 //!
-//! Where the kernel has neither, as on other systems than Linux, the process goes on without and says so.
+//! Where the kernel supports neither, as on systems other than Linux, the process continues without them and reports
+//! it.
 
 #[cfg(target_os = "linux")]
 mod files;
@@ -13,8 +14,8 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-/// Restrictions of the compiling process that depend on the kernel, as the process itself found them after it had asked
-/// for them. Limits of memory, time and files (`CompileLimits`) hold everywhere.
+/// Kernel-dependent restrictions of the compiling process, as the process itself verified them after they were
+/// requested. Limits of memory, time and files (`CompileLimits`) apply everywhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompilerIsolation {
@@ -24,21 +25,21 @@ pub struct CompilerIsolation {
     pub landlock: Protection,
 }
 
-/// One protection by the kernel.
+/// State of one kernel protection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Protection {
-    /// On. Where the kernel numbers its abilities, as Landlock does with its ABI, with that number.
+    /// Active, with the version of the kernel interface if it has one, such as the ABI of Landlock.
     On(Option<u32>),
-    /// Off, and why.
+    /// Inactive, with the reason.
     Off(String),
 }
 
-/// Restricts this thread and all that it starts from now on.
+/// Restricts this thread and all threads that it starts afterwards.
 pub(super) fn isolate() -> CompilerIsolation {
     let off = |error: Box<dyn std::error::Error>| Protection::Off(error.to_string());
-    // In this order: the filter of system calls leaves none to restrict files with.
+    // In this order: the system call filter blocks the calls that restrict files.
     let landlock = files::restrict().unwrap_or_else(off);
     let seccomp = system_calls::restrict().unwrap_or_else(off);
     CompilerIsolation { seccomp, landlock }
@@ -47,11 +48,11 @@ pub(super) fn isolate() -> CompilerIsolation {
 #[cfg(not(target_os = "linux"))]
 mod files {
     pub(super) fn restrict() -> Result<super::Protection, Box<dyn std::error::Error>> {
-        Err(format!("{} does not have it", std::env::consts::OS).into())
+        Err(format!("{} does not support it", std::env::consts::OS).into())
     }
 }
 
-/// The numbers of system calls and their arguments are known here for two architectures of Linux.
+/// The filter knows the numbers of system calls and their arguments for two architectures of Linux.
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod system_calls {
     pub(super) fn restrict() -> Result<super::Protection, Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! No system call that compiling does not make, by seccomp.
+//! Filter of all system calls that compilation does not need, by seccomp.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,8 +11,8 @@ use seccompiler::{
 
 use super::Protection;
 
-/// Lets through what compiling needs. Everything else does not exist for the process (`ENOSYS`), which libraries know
-/// from older kernels and work around where they can.
+/// Allows the calls that compilation needs. All others fail with `ENOSYS`, which libraries know from older kernels and
+/// work around where they can.
 pub(super) fn restrict() -> Result<Protection, Box<dyn Error>> {
     let filter: BpfProgram = SeccompFilter::new(
         allowed()?,
@@ -28,10 +28,10 @@ pub(super) fn restrict() -> Result<Protection, Box<dyn Error>> {
     })
 }
 
-/// System calls by number, each with the rules of which one must fit; without rules it is allowed as it is.
+/// Allowed system calls by number, each with alternative rules; without rules it is always allowed.
 fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut allowed: BTreeMap<i64, Vec<SeccompRule>> = [
-        // The pipes to the parent, and the file in which the process reads how much memory it has.
+        // The pipes to the parent, and the file with the memory use of the process.
         libc::SYS_read,
         libc::SYS_pread64,
         libc::SYS_write,
@@ -58,7 +58,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendErro
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
         libc::SYS_nanosleep,
-        // Itself, its parent, its end.
+        // The process itself, its parent, its exit.
         libc::SYS_getpid,
         libc::SYS_getppid,
         libc::SYS_gettid,
@@ -71,7 +71,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendErro
     let process = u64::from(std::process::id());
     let thread = flag(libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD);
     for (number, argument, operator, value) in [
-        // No memory that can be executed, so that the process runs the code of this program alone.
+        // No executable memory, so that the process only runs the code of this program.
         (
             libc::SYS_mmap,
             2,
@@ -84,7 +84,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendErro
             SeccompCmpOp::MaskedEq(flag(libc::PROT_EXEC)),
             0,
         ),
-        // Threads and no processes. `clone3` has its flags in memory, where no filter sees them.
+        // Threads but no processes. `clone3` has its flags in memory, where no filter sees them.
         (libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(thread), thread),
         // An abort: a signal to itself.
         (libc::SYS_tgkill, 0, SeccompCmpOp::Eq, process),
@@ -97,7 +97,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendErro
     Ok(allowed)
 }
 
-/// A flag of the C interface as a filter compares it.
+/// Converts a flag of the C interface for comparison in a filter.
 fn flag(flags: libc::c_int) -> u64 {
     u64::from(flags.unsigned_abs())
 }

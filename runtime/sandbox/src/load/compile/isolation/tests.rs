@@ -1,4 +1,4 @@
-//! What a thread can do that gave up what compiling does not need.
+//! Abilities of a thread that has dropped all rights not needed for compilation.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// Runs in a thread that has given up its rights.
+/// Runs in a thread that has dropped its rights.
 fn isolated<T: Send + 'static>(run: impl FnOnce(&CompilerIsolation) -> T + Send + 'static) -> T {
     std::thread::spawn(|| {
         rustix::thread::set_no_new_privs(true).unwrap();
@@ -26,12 +26,12 @@ fn has_seccomp(isolation: &CompilerIsolation) -> bool {
     has
 }
 
-/// Makes a system call as an attacker does who runs code of their own.
+/// Makes a system call as injected code would.
 #[expect(unsafe_code, reason = "no library makes these calls")]
 fn system_call(number: libc::c_long, arguments: [libc::c_long; 4]) -> Option<i32> {
     let [a, b, c, d] = arguments;
-    // SAFETY: the calls are made with null pointers and flags, and each is one that the kernel refuses; what would
-    // happen if it did not is a failed test.
+    // SAFETY: the calls are made with null pointers and flags, and the kernel rejects each of them; if it did not, the
+    // test would fail.
     let result = unsafe { libc::syscall(number, a, b, c, d, -1, 0) };
     (result < 0).then(|| io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -49,7 +49,7 @@ fn isolated_thread_opens_connects_and_starts_nothing() {
             assert!(std::fs::metadata("/etc/passwd").is_err());
             assert!(std::os::unix::fs::symlink("/", made).is_err());
             assert!(TcpStream::connect(address).is_err());
-            // Not by `exec` of the standard library, which takes back that this process ignores SIGPIPE.
+            // Not by `exec` of the standard library, which resets the ignored SIGPIPE of this process.
             assert_eq!(system_call(libc::SYS_execve, [0; 4]), Some(libc::ENOSYS));
         }
     });
@@ -68,7 +68,7 @@ fn system_calls_beyond_compiling_do_not_exist() {
             ("socket", libc::SYS_socket, [1, 1, 0, 0]),
             ("execve", libc::SYS_execve, [0, 0, 0, 0]),
             ("execveat", libc::SYS_execveat, [0, 0, 0, 0]),
-            // 17 is SIGCHLD: what `fork` is.
+            // 17 is SIGCHLD, which makes it a `fork`.
             ("fork", libc::SYS_clone, [17, 0, 0, 0]),
             ("clone3", libc::SYS_clone3, [0, 0, 0, 0]),
             ("ptrace", libc::SYS_ptrace, [0, 0, 0, 0]),
@@ -119,7 +119,7 @@ fn memory_can_be_written_and_never_executed() {
             system_call(libc::SYS_mprotect, [0, 4096, execute, 0]),
             Some(libc::ENOSYS)
         );
-        // A thread is no process.
+        // A thread is not a process.
         assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
     });
 }
