@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use toolcell_agent::LoopState;
 use toolcell_agent::{Agent, FnTool};
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::message::CallRequest;
@@ -116,8 +117,8 @@ async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() 
         .unwrap();
     let turns: Vec<_> = (0..CROWD)
         .map(|i| {
-            let session = agent.session_named(format!("s{i}"));
-            (i, session.start(format!("word {i}"), toolcell_agent::NullSink))
+            let session = agent.session_from(LoopState::new(format!("s{i}")));
+            (i, session.spawn(format!("word {i}"), toolcell_agent::NullSink))
         })
         .collect();
     for (i, turn) in turns {
@@ -181,7 +182,7 @@ async fn the_long_session() {
         .store(Arc::new(store))
         .build()
         .unwrap();
-    let mut session = agent.session_with("s", history());
+    let mut session = agent.session_from(LoopState::with_messages("s", history()));
     // The first turn puts the conversation into the journal; that is no step.
     session.ask("Begin").await.unwrap();
     assert!(session.messages().len() > 1_000);

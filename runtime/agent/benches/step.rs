@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use toolcell_agent::LoopState;
 use toolcell_agent::{Agent, FnTool};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
@@ -99,7 +100,8 @@ fn two_steps(c: &mut Criterion) {
                     async move {
                         let mut sum = Duration::ZERO;
                         for _ in 0..times {
-                            let mut session = agent.session_with(fresh_name(), messages.clone());
+                            let mut session =
+                                agent.session_from(LoopState::with_messages(fresh_name(), messages.clone()));
                             // The first turn puts the conversation into the journal; that is not a step.
                             session.ask("Begin").await.expect("an answer");
                             let begun = Instant::now();

@@ -7,17 +7,17 @@ use std::time::Duration;
 use serde_json::Value;
 use toolcell_core::event::Flow;
 use toolcell_core::tool::InvalidToolName;
-use toolcell_core::{Message, Provider, Schema, SessionStore, StoreError, Tool, ToolSpec};
+use toolcell_core::{Provider, Schema, SessionStore, Tool, ToolSpec};
 
 use crate::approval::{Approvals, Approver};
 use crate::budget::{Budget, Prices};
+use crate::context;
 use crate::context::prompt;
-use crate::context::{self, normalise};
+use crate::definition::AgentDefinition;
 use crate::error::BuildError;
 use crate::hook::{Hook, HookRunner};
-use crate::machine::{LoopState, Machine, Places, ToolFacts};
+use crate::machine::{Machine, Places, ToolFacts};
 use crate::policy::{Control, Finish, LoopPolicy, ModelSettings};
-use crate::session::Session;
 use crate::tools::control;
 use crate::tools::registry::Registry;
 
@@ -41,20 +41,7 @@ use crate::tools::registry::Registry;
 /// ```
 #[derive(Clone)]
 pub struct Agent {
-    inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) registry: Registry,
-    pub(crate) specs: Arc<[ToolSpec]>,
-    pub(crate) instructions: Arc<str>,
-    pub(crate) machine: Machine,
-    pub(crate) model: ModelSettings,
-    pub(crate) hooks: HookRunner,
-    pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) store: Option<Arc<dyn SessionStore>>,
-    pub(crate) values: BTreeMap<String, Value>,
+    pub(crate) definition: Arc<AgentDefinition>,
 }
 
 /// Makes an [`Agent`].
@@ -96,76 +83,30 @@ impl Agent {
         }
     }
 
-    /// A new session with an identifier of its own (a UUID version 7).
-    pub fn session(&self) -> Session {
-        self.session_named(uuid::Uuid::now_v7().to_string())
-    }
-
-    /// A new session with this identifier.
-    pub fn session_named(&self, id: impl Into<String>) -> Session {
-        self.session_from(LoopState::new(id))
-    }
-
-    /// A session that goes on from a state that the embedder kept. With a store, [`Agent::load`] is what goes on with a
-    /// session: the journal holds more than a state, and a name that it has already is refused.
-    pub fn session_from(&self, state: LoopState) -> Session {
-        Session::new(self.inner.clone(), state, 0)
-    }
-
-    /// A session that begins with a conversation from elsewhere. Calls without results get one that says so; results
-    /// without calls are left out.
-    pub fn session_with(
-        &self,
-        id: impl Into<String>,
-        messages: impl IntoIterator<Item = Message>,
-    ) -> Session {
-        let messages = normalise(messages.into_iter().map(Arc::new).collect());
-        let messages = messages.iter().map(|message| (**message).clone()).collect();
-        self.session_from(LoopState::with_messages(id, messages))
-    }
-
-    /// Loads a session from the store. If its last turn is open, [`Session::resume`] goes on with it.
-    ///
-    /// # Errors
-    /// When there is no store, no such session, or it cannot be read.
-    pub async fn load(&self, id: &str) -> Result<Session, StoreError> {
-        let Some(store) = &self.inner.store else {
-            return Err(StoreError::NotFound { id: id.to_owned() });
-        };
-        let events = store.load(id).await?;
-        let state = LoopState::from_events(id, &events);
-        Ok(Session::new(self.inner.clone(), state, events.len() as u64))
-    }
-
     /// The tools that the model is offered, in the order in which it sees them.
     pub fn tools(&self) -> &[ToolSpec] {
-        &self.inner.specs
+        &self.definition.specs
     }
 
     /// What its calls can touch, all tools together.
     pub fn flow(&self) -> Flow {
-        let flows = self.inner.machine.tools.values().map(|facts| facts.flow);
+        let flows = self.definition.machine.tools.values().map(|facts| facts.flow);
         flows.fold(Flow::default(), Flow::union)
     }
 
     /// What a session of it may use.
     pub(crate) fn budget(&self) -> &Budget {
-        &self.inner.machine.policy.budget
+        &self.definition.machine.policy.budget
     }
 
     /// What the tokens of its model cost, if it was told.
     pub(crate) fn prices(&self) -> Option<Prices> {
-        self.inner.machine.policy.budget.prices
-    }
-
-    #[cfg(test)]
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
+        self.definition.machine.policy.budget.prices
     }
 
     /// The system prompt.
     pub fn instructions(&self) -> &str {
-        &self.inner.instructions
+        &self.definition.instructions
     }
 }
 
@@ -329,7 +270,7 @@ impl AgentBuilder {
         let instructions = prompt::instructions(&self.instructions, &policy, &controls, has_tools);
         let overhead = context::estimate_overhead(&instructions, &specs);
         Ok(Agent {
-            inner: Arc::new(Inner {
+            definition: Arc::new(AgentDefinition {
                 instructions: instructions.into(),
                 provider: self.provider,
                 registry,
@@ -404,8 +345,8 @@ fn check(policy: &LoopPolicy) -> Result<(), BuildError> {
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent")
-            .field("model", self.inner.provider.info())
-            .field("registry", &self.inner.registry)
+            .field("model", self.definition.provider.info())
+            .field("registry", &self.definition.registry)
             .finish_non_exhaustive()
     }
 }

@@ -16,6 +16,7 @@ mod agent;
 pub mod approval;
 pub mod budget;
 mod context;
+mod definition;
 mod driver;
 pub mod error;
 pub mod hook;
@@ -26,6 +27,7 @@ pub mod policy;
 pub mod preset;
 mod report;
 mod session;
+mod sink;
 #[cfg(test)]
 #[path = "../tests/support/testing.rs"]
 mod testing;
@@ -41,5 +43,6 @@ pub use hook::Hook;
 pub use machine::{LoopState, Machine};
 pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
-pub use session::{NullSink, Running, Session};
+pub use session::{Session, TurnHandle, TurnStart};
+pub use sink::NullSink;
 pub use tools::native::{FnTool, FnToolError, IntoOutput};

@@ -8,23 +8,25 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::{Event, EventSink, Message};
+use toolcell_core::{EventSink, Message, StoreError};
 use tracing::Instrument as _;
 
-use crate::agent::Inner;
+use crate::agent::Agent;
 use crate::context::messages;
+use crate::definition::AgentDefinition;
 use crate::driver::Driver;
 use crate::driver::journal::Journal;
 use crate::driver::spans;
 use crate::error::AgentError;
 use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
+use crate::sink::NullSink;
 use crate::tools::results::ResultStore;
 use crate::tools::subagent::AgentFiling;
 
 /// A conversation that goes on turn by turn.
 pub struct Session {
-    inner: Arc<Inner>,
+    definition: Arc<AgentDefinition>,
     state: LoopState,
     shelf: Arc<ResultStore>,
     journal: Journal,
@@ -32,27 +34,83 @@ pub struct Session {
 
 /// A turn that runs in a task of its own. Await it for the session and the report; drop it and the turn goes on.
 #[derive(Debug)]
-pub struct Running {
+pub struct TurnHandle {
     id: String,
     cancel: CancellationToken,
     task: JoinHandle<(Session, Result<TurnReport, AgentError>)>,
 }
 
-/// A sink that shows nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NullSink;
+/// How a turn begins or goes on.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TurnStart {
+    /// Begins with a message of the user.
+    Message(Message),
+    /// Begins without one: answers a message that has no answer yet, continues after an answer, or begins with the task of
+    /// the instructions. For sessions made from messages that were saved.
+    Proceed,
+    /// Continues a turn that was paused or interrupted, in this process or in another one. Calls that have finished are not
+    /// run again; one that was running is run again only if its tool claims to be idempotent.
+    Resume,
+    /// Ends a turn that was paused or interrupted: each of its calls gets a result that says so, and the session is ready
+    /// for its next message.
+    Abandon,
+}
 
-impl EventSink for NullSink {
-    fn event(&self, _event: &Event) {}
+impl From<Message> for TurnStart {
+    fn from(message: Message) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<String> for TurnStart {
+    fn from(text: String) -> Self {
+        Self::Message(Message::user(text))
+    }
+}
+
+impl From<&str> for TurnStart {
+    fn from(text: &str) -> Self {
+        Self::Message(Message::user(text))
+    }
+}
+
+impl Agent {
+    /// Begins a session with an identifier of its own (a UUID version 7).
+    pub fn session(&self) -> Session {
+        self.session_from(LoopState::new(uuid::Uuid::now_v7().to_string()))
+    }
+
+    /// Begins a session from a state: an empty one with an identifier ([`LoopState::new`]), messages from elsewhere
+    /// ([`LoopState::with_messages`]), or a state that the embedder kept.
+    ///
+    /// A session in a store is loaded with [`Agent::load`]: the journal holds more than a state, and beginning a session
+    /// under an identifier that the store has already is refused.
+    pub fn session_from(&self, state: LoopState) -> Session {
+        Session::new(self.definition.clone(), state, 0)
+    }
+
+    /// Loads a session from the store. If its last turn is open, [`crate::TurnStart::Resume`] continues it.
+    ///
+    /// # Errors
+    /// When there is no store, no such session, or it cannot be read.
+    pub async fn load(&self, id: &str) -> Result<Session, StoreError> {
+        let Some(store) = &self.definition.store else {
+            return Err(StoreError::NotFound { id: id.to_owned() });
+        };
+        let events = store.load(id).await?;
+        let state = LoopState::from_events(id, &events);
+        Ok(Session::new(self.definition.clone(), state, events.len() as u64))
+    }
 }
 
 impl Session {
     /// A session of which the store has `stored` events.
-    pub(crate) fn new(inner: Arc<Inner>, state: LoopState, stored: u64) -> Self {
-        let shelf = Arc::new(ResultStore::new(&state.session, inner.store.clone()));
-        let journal = Journal::new(&state.session, inner.store.clone(), stored);
+    pub(crate) fn new(definition: Arc<AgentDefinition>, state: LoopState, stored: u64) -> Self {
+        let shelf = Arc::new(ResultStore::new(&state.session, definition.store.clone()));
+        let journal = Journal::new(&state.session, definition.store.clone(), stored);
         Self {
-            inner,
+            definition,
             state,
             shelf,
             journal,
@@ -79,45 +137,30 @@ impl Session {
         self.state.turn.is_some()
     }
 
-    /// Runs one turn and hears nothing but its report.
+    /// Runs one turn from a message of the user, without a sink.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<TurnReport, AgentError> {
-        self.run(Message::user(text), &NullSink, CancellationToken::new())
-            .await
+        self.run(text.into(), &NullSink, CancellationToken::new()).await
     }
 
-    /// Runs one turn: from a message of the person to the end of the model's answer.
+    /// Runs one turn, to the end of the model's answer.
     ///
     /// Cancelling the token ends the turn: running calls are dropped, each call has its result, the outcome says so.
-    /// Dropping the future drops running calls as well, and leaves the turn open for [`Session::resume`].
+    /// Dropping the future drops running calls as well, and leaves the turn open for [`TurnStart::Resume`].
     ///
     /// # Errors
-    /// When the last turn is still open, when the message is not one of the person, or when the journal fails. What goes
-    /// wrong in the turn is its outcome.
+    /// When a turn would begin and the last one is still open, when a turn would be resumed and none is open, when the
+    /// message is not one of the user, or when the journal fails. A failure within the turn is its outcome.
     pub async fn run(
         &mut self,
-        message: Message,
+        start: impl Into<TurnStart>,
         sink: &dyn EventSink,
         cancel: CancellationToken,
     ) -> Result<TurnReport, AgentError> {
-        self.check_closed()?;
-        if !matches!(message, Message::User { .. }) {
-            return Err(AgentError::NotAPerson {
-                session: self.id().to_owned(),
-            });
-        }
-        self.begin(message, false, sink, cancel, None).await
-    }
-
-    fn check_closed(&self) -> Result<(), AgentError> {
-        if self.is_open() {
-            return Err(AgentError::TurnOpen {
-                session: self.id().to_owned(),
-            });
-        }
-        Ok(())
+        let input = self.first_input(start.into())?;
+        self.drive(input, sink, cancel, None).await
     }
 
     /// Runs one turn inside a call of another session.
@@ -127,99 +170,53 @@ impl Session {
         sink: &dyn EventSink,
         caller: Arc<AgentFiling>,
     ) -> Result<TurnReport, AgentError> {
-        let cancel = CancellationToken::new();
-        self.begin(Message::user(task), false, sink, cancel, Some(caller))
+        let input = self.begin(Message::user(task), false);
+        self.drive(input, sink, CancellationToken::new(), Some(caller))
             .await
     }
 
-    async fn begin(
-        &mut self,
-        message: Message,
-        unanswered: bool,
-        sink: &dyn EventSink,
-        cancel: CancellationToken,
-        caller: Option<Arc<AgentFiling>>,
-    ) -> Result<TurnReport, AgentError> {
-        let provider = self.inner.provider.info().clone();
-        let begin = Input::Begin {
+    fn first_input(&self, start: TurnStart) -> Result<Input, AgentError> {
+        let session = || self.id().to_owned();
+        match (start, self.is_open()) {
+            (TurnStart::Message(_) | TurnStart::Proceed, true) => {
+                Err(AgentError::TurnOpen { session: session() })
+            }
+            (TurnStart::Resume | TurnStart::Abandon, false) => Err(AgentError::NoTurn { session: session() }),
+            (TurnStart::Message(message @ Message::User { .. }), false) => Ok(self.begin(message, false)),
+            (TurnStart::Message(_), false) => Err(AgentError::NotAPerson { session: session() }),
+            (TurnStart::Proceed, false) => Ok(match self.state.unanswered() {
+                Some(message) => self.begin(message, true),
+                None if self.state.messages.is_empty() => self.begin(Message::user(messages::BEGIN), false),
+                None => self.begin(Message::user(messages::CONTINUE), false),
+            }),
+            (TurnStart::Resume, true) => Ok(Input::Resume),
+            (TurnStart::Abandon, true) => Ok(Input::Stop {
+                outcome: TurnOutcome::Cancelled,
+                partial: String::new(),
+                ended: BTreeMap::new(),
+            }),
+        }
+    }
+
+    fn begin(&self, message: Message, unanswered: bool) -> Input {
+        Input::Begin {
             message,
-            provider,
+            provider: self.definition.provider.info().clone(),
             unanswered,
-        };
-        self.drive(begin, sink, cancel, caller).await
-    }
-
-    /// Goes on by itself: answers a message that nobody answered, continues after an answer, or begins with the task of
-    /// the instructions. For sessions made from messages that were saved.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
-    pub async fn proceed(
-        &mut self,
-        sink: &dyn EventSink,
-        cancel: CancellationToken,
-    ) -> Result<TurnReport, AgentError> {
-        self.check_closed()?;
-        if let Some(message) = self.state.unanswered() {
-            return self.begin(message, true, sink, cancel, None).await;
         }
-        let empty = self.state.messages.is_empty();
-        let message = Message::user(if empty {
-            messages::BEGIN
-        } else {
-            messages::CONTINUE
-        });
-        self.run(message, sink, cancel).await
-    }
-
-    /// Goes on with a turn that was paused or interrupted, in this process or in another one. Calls that have finished
-    /// are not run again; one that was running is run again only if its tool claims to be idempotent.
-    ///
-    /// # Errors
-    /// When no turn is open, or when the journal fails.
-    pub async fn resume(
-        &mut self,
-        sink: &dyn EventSink,
-        cancel: CancellationToken,
-    ) -> Result<TurnReport, AgentError> {
-        if !self.is_open() {
-            return Err(AgentError::NoTurn {
-                session: self.id().to_owned(),
-            });
-        }
-        self.drive(Input::Resume, sink, cancel, None).await
-    }
-
-    /// Gives up a turn that was paused or interrupted: each of its calls gets a result that says so, and the session is
-    /// ready for its next message.
-    ///
-    /// # Errors
-    /// When no turn is open, or when the journal fails.
-    pub async fn abandon(&mut self, sink: &dyn EventSink) -> Result<TurnReport, AgentError> {
-        if !self.is_open() {
-            return Err(AgentError::NoTurn {
-                session: self.id().to_owned(),
-            });
-        }
-        let stop = Input::Stop {
-            outcome: TurnOutcome::Cancelled,
-            partial: String::new(),
-            ended: BTreeMap::new(),
-        };
-        self.drive(stop, sink, CancellationToken::new(), None).await
     }
 
     /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`NullSink`] hears nothing.
-    pub fn start(mut self, message: impl Into<Message>, sink: impl EventSink + 'static) -> Running {
+    pub fn spawn(mut self, start: impl Into<TurnStart>, sink: impl EventSink + 'static) -> TurnHandle {
         let id = self.id().to_owned();
         let cancel = CancellationToken::new();
         let token = cancel.clone();
-        let message = message.into();
+        let start = start.into();
         let task = tokio::spawn(async move {
-            let report = self.run(message, &sink, token).await;
+            let report = self.run(start, &sink, token).await;
             (self, report)
         });
-        Running { id, cancel, task }
+        TurnHandle { id, cancel, task }
     }
 
     async fn drive(
@@ -229,10 +226,10 @@ impl Session {
         cancel: CancellationToken,
         caller: Option<Arc<AgentFiling>>,
     ) -> Result<TurnReport, AgentError> {
-        let span = spans::turn(&self.state.session, self.inner.provider.info());
+        let span = spans::turn(&self.state.session, self.definition.provider.info());
         let (state, journal) = (&mut self.state, &mut self.journal);
         let shelf = self.shelf.clone();
-        let driver = Driver::new(&self.inner, state, journal, shelf, sink, cancel, caller);
+        let driver = Driver::new(&self.definition, state, journal, shelf, sink, cancel, caller);
         let report = Box::pin(driver.drive(first).instrument(span.clone())).await;
         if let Ok(report) = &report {
             spans::ended(&span, report);
@@ -241,7 +238,7 @@ impl Session {
     }
 }
 
-impl Running {
+impl TurnHandle {
     /// Identifier of the session.
     pub fn id(&self) -> &str {
         &self.id
@@ -253,7 +250,7 @@ impl Running {
     }
 }
 
-impl IntoFuture for Running {
+impl IntoFuture for TurnHandle {
     type Output = (Session, Result<TurnReport, AgentError>);
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 

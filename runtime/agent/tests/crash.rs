@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use toolcell_agent::LoopState;
+use toolcell_agent::TurnStart;
 use toolcell_agent::{Agent, FnTool, LoopPolicy};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
@@ -162,11 +164,11 @@ fn child() {
         };
         let cancel = CancellationToken::new();
         let report = match agent.load("s").await {
-            Ok(mut session) if session.is_open() => session.resume(&sink, cancel).await,
+            Ok(mut session) if session.is_open() => session.run(TurnStart::Resume, &sink, cancel).await,
             Ok(_) => return,
             Err(_) => {
                 agent
-                    .session_named("s")
+                    .session_from(LoopState::new("s"))
                     .run(Message::user("Go"), &sink, cancel)
                     .await
             }

@@ -8,15 +8,15 @@ use tokio::sync::oneshot;
 use toolcell_core::provider::Prices;
 use toolcell_core::{ApprovalRequest, Decision, Receipt, RemainingBudget};
 
-use crate::agent::Inner;
 use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
+use crate::definition::AgentDefinition;
 use crate::tools::subagent::AgentFiling;
 
 /// The account of one session while a turn runs.
 pub(crate) struct Account {
-    inner: Arc<Inner>,
+    inner: Arc<AgentDefinition>,
     /// The call of another session that this session runs in.
     caller: Option<Arc<AgentFiling>>,
     /// What that session reserved for this one.
@@ -49,7 +49,7 @@ pub(crate) struct HookShare {
 }
 
 impl Account {
-    pub(super) fn new(inner: Arc<Inner>, caller: Option<Arc<AgentFiling>>, spent: &Spent) -> Self {
+    pub(super) fn new(inner: Arc<AgentDefinition>, caller: Option<Arc<AgentFiling>>, spent: &Spent) -> Self {
         let own = &inner.machine.policy.budget;
         let outside = match &caller {
             Some(caller) => Budget::of_what_others_leave(caller.observer().left(), spent, own.prices),

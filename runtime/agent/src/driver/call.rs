@@ -12,10 +12,10 @@ use tracing::Span;
 use super::account::{Account, Waiting};
 use super::observer::Observer;
 use super::tasks::Done;
-use crate::agent::Inner;
 use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
+use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{CallReport, FailurePhase, FailureReport, HookTurn};
 use crate::machine::CallOutcome;
@@ -25,7 +25,7 @@ use crate::tools::results::{ReadResult, ResultStore};
 
 /// A call in its task.
 pub(super) struct Run {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<AgentDefinition>,
     pub(super) shelf: Arc<ResultStore>,
     pub(super) hooks: HookTurn,
     pub(super) observer: Arc<Observer>,

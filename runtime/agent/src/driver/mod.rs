@@ -37,16 +37,16 @@ use self::listen::ModelStream;
 use self::notes::{Note, NoteReceiver, Notes};
 use self::observer::Observer;
 use self::tasks::Done;
-use crate::agent::Inner;
 use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
+use crate::definition::AgentDefinition;
 use crate::error::AgentError;
 use crate::hook::HookTurn;
 use crate::machine::{CallOutcome, Effect, Input, LoopState};
 use crate::policy::LoopPolicy;
 use crate::report::{TurnRecorder, TurnReport};
-use crate::session::NullSink;
+use crate::sink::NullSink;
 use crate::tools::dispatch;
 use crate::tools::results::ResultStore;
 use crate::tools::subagent::AgentFiling;
@@ -60,7 +60,7 @@ const MAX_SHARED: usize = 64 << 10;
 
 /// One turn on its way.
 pub(crate) struct Driver<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Arc<AgentDefinition>,
     state: &'a mut LoopState,
     shelf: Arc<ResultStore>,
     sink: &'a dyn EventSink,
@@ -106,7 +106,7 @@ struct Summary {
 
 impl<'a> Driver<'a> {
     pub(crate) fn new(
-        inner: &'a Arc<Inner>,
+        inner: &'a Arc<AgentDefinition>,
         state: &'a mut LoopState,
         journal: &'a mut Journal,
         shelf: Arc<ResultStore>,

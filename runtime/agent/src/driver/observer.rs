@@ -179,7 +179,7 @@ mod tests {
 
     fn observer(notes: Notes) -> Observer {
         let agent = Agent::builder(Script::new([])).build().unwrap();
-        let account = Account::new(agent.inner().clone(), None, &Spent::default());
+        let account = Account::new(agent.definition.clone(), None, &Spent::default());
         Observer::new("1".into(), "t".into(), Arc::new(account), notes)
     }
 

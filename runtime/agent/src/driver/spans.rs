@@ -102,8 +102,8 @@ mod tests {
     use serde_json::{Value, json};
     use tracing_subscriber::fmt::format::FmtSpan;
 
-    use crate::Agent;
     use crate::testing::{Say, Script, call, tool};
+    use crate::{Agent, LoopState};
 
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -135,7 +135,11 @@ mod tests {
                 .tool(tool("t", |_| Ok("plum".into())))
                 .build()
                 .unwrap();
-            agent.session_named("s1").ask("A plum?").await.unwrap();
+            agent
+                .session_from(LoopState::new("s1"))
+                .ask("A plum?")
+                .await
+                .unwrap();
         };
         // A span that another thread meets for the first time while the subscriber is being set may go unheard until
         // the cache is renewed. After one turn all have been met.

@@ -10,10 +10,10 @@ use tracing::Instrument as _;
 use super::call::Run;
 use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
-use crate::agent::Inner;
 use crate::approval::Decision;
 use crate::context::messages;
 use crate::context::normalise;
+use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraft, Ruling};
 use crate::machine::{CallOutcome, Refusal};
@@ -246,7 +246,7 @@ impl Driver<'_> {
 /// # Errors
 /// Hook and reason, when a hook aborts the turn.
 async fn prepare(
-    inner: &Inner,
+    inner: &AgentDefinition,
     turn: &HookTurn,
     id: &str,
     tool: &str,
@@ -295,7 +295,7 @@ async fn prepare(
     })
 }
 
-async fn report_arguments(inner: &Inner, turn: &HookTurn, tool: &str, error: &ToolError) {
+async fn report_arguments(inner: &AgentDefinition, turn: &HookTurn, tool: &str, error: &ToolError) {
     let failure = FailureReport {
         phase: FailurePhase::CallArguments,
         message: format!("{tool}: {error}"),

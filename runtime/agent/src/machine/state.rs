@@ -12,6 +12,7 @@ use toolcell_core::provider::Usage;
 use toolcell_core::{ApprovalCause, Content, Event, Message, Plan, ToolError};
 
 use crate::budget::{Budget, Spent};
+use crate::context::normalise;
 
 /// Calls whose fingerprints are remembered to notice repetitions.
 pub(crate) const REMEMBERED_CALLS: usize = 24;
@@ -177,8 +178,11 @@ impl LoopState {
         }
     }
 
-    /// A session that begins with a conversation in which each call has its result.
-    pub(crate) fn with_messages(session: impl Into<String>, messages: Vec<Message>) -> Self {
+    /// A session that begins with a conversation from elsewhere. Calls without results get one that says so; results
+    /// without calls are left out.
+    pub fn with_messages(session: impl Into<String>, messages: impl IntoIterator<Item = Message>) -> Self {
+        let messages = normalise(messages.into_iter().map(Arc::new).collect());
+        let messages = messages.iter().map(|message| (**message).clone()).collect();
         let mut state = Self::new(session);
         state.apply(&Event::Imported { messages });
         state

@@ -12,6 +12,7 @@ use super::{RecordedEvents, agent, timeless};
 use crate::testing::{Say, Script, call, text_of, tool};
 use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
+use toolcell_agent::TurnStart;
 use toolcell_agent::approval::{
     ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
 };
@@ -183,7 +184,7 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
             .unwrap()
     };
     let heard = RecordedEvents::default();
-    let mut session = make(Decision::Later).session_named("s");
+    let mut session = make(Decision::Later).session_from(LoopState::new("s"));
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())
         .await
@@ -210,7 +211,7 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
 
     let mut elsewhere = make(Decision::Approve).session_from(state);
     let report = elsewhere
-        .resume(&NullSink, CancellationToken::new())
+        .run(TurnStart::Resume, &NullSink, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(

@@ -20,6 +20,7 @@ use super::{RecordedEvents, agent};
 use crate::testing::{Closure, Say, Script, call, tool};
 use toolcell_agent::Agent;
 use toolcell_agent::Session;
+use toolcell_agent::TurnStart;
 use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::hook::{
     CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookPoint, HookSpec, PendingCall, TurnEnd,
@@ -741,7 +742,7 @@ proptest! {
                     let ended = tokio::time::timeout(Duration::from_millis(ms), turn).await;
                     if ended.is_err() && session.is_open() {
                         kills = 1;
-                        session.resume(&silent, CancellationToken::new()).await.unwrap();
+                        session.run(TurnStart::Resume, &silent, CancellationToken::new()).await.unwrap();
                     }
                 }
             }

@@ -14,6 +14,7 @@ use toolcell_core::{Message, Tool, ToolError};
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, slow_tool, tool, tool_with};
 use toolcell_agent::AgentError;
+use toolcell_agent::TurnStart;
 use toolcell_agent::policy::LoopPolicy;
 
 fn echo() -> Arc<dyn Tool> {
@@ -225,7 +226,10 @@ async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
         session.ask("Hello?").await,
         Err(AgentError::TurnOpen { .. })
     ));
-    let report = session.resume(&toolcell_agent::NullSink, never()).await.unwrap();
+    let report = session
+        .run(TurnStart::Resume, &toolcell_agent::NullSink, never())
+        .await
+        .unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
@@ -240,7 +244,9 @@ async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
             .contains("outcome is unknown")
     );
     assert!(matches!(
-        session.resume(&toolcell_agent::NullSink, never()).await,
+        session
+            .run(TurnStart::Resume, &toolcell_agent::NullSink, never())
+            .await,
         Err(AgentError::NoTurn { .. })
     ));
 }
@@ -304,12 +310,25 @@ async fn a_turn_that_was_interrupted_can_be_given_up() {
     let slow = slow_tool("slow", Duration::from_secs(3600), |_| Ok("late".into()));
     let mut session = agent(&script).tool(slow).build().unwrap().session();
     let _ = tokio::time::timeout(Duration::from_secs(1), session.ask("Go")).await;
-    let report = session.abandon(&toolcell_agent::NullSink).await.unwrap();
+    let report = session
+        .run(
+            TurnStart::Abandon,
+            &toolcell_agent::NullSink,
+            CancellationToken::new(),
+        )
+        .await
+        .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Cancelled);
     assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
     assert_eq!(session.ask("Something else").await.unwrap().text, "New.");
     assert!(matches!(
-        session.abandon(&toolcell_agent::NullSink).await,
+        session
+            .run(
+                TurnStart::Abandon,
+                &toolcell_agent::NullSink,
+                CancellationToken::new()
+            )
+            .await,
         Err(AgentError::NoTurn { .. })
     ));
 }

@@ -14,7 +14,9 @@ use toolcell_core::{BoxFuture, Content, Event, Message, Receipt, Tool};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
+use toolcell_agent::LoopState;
 use toolcell_agent::TurnReport;
+use toolcell_agent::TurnStart;
 use toolcell_agent::approval::{ApprovalRequest, ApprovalRule, Approvals, Approver, Decision};
 use toolcell_agent::hook::{
     CallAnswer, CallReport, Effects, Example, FailureReport, Hook, HookContext, HookError, HookFuture,
@@ -604,14 +606,19 @@ async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_u
             .build()
             .unwrap()
     };
-    let mut session = agent_of(vec![call("1", "write", &json!({}))], Decision::Later).session_named("s");
+    let mut session =
+        agent_of(vec![call("1", "write", &json!({}))], Decision::Later).session_from(LoopState::new("s"));
     let report = session.ask("Go").await.unwrap();
     assert!(matches!(report.outcome, TurnOutcome::AwaitingApproval { .. }));
     drop(session);
     let answers = vec![call("2", "write", &json!({"again": true})), Say::Text("Done.")];
     let mut session = agent_of(answers, Decision::Approve).load("s").await.unwrap();
     let report = session
-        .resume(&toolcell_agent::NullSink, CancellationToken::new())
+        .run(
+            TurnStart::Resume,
+            &toolcell_agent::NullSink,
+            CancellationToken::new(),
+        )
         .await
         .unwrap();
     assert_eq!(report.text, "Done.");

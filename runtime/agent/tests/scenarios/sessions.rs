@@ -16,6 +16,7 @@ use crate::testing::{Say, Script, call, slow_tool, text_of, tool, tool_with};
 use toolcell_agent::AgentError;
 use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
+use toolcell_agent::TurnStart;
 use toolcell_agent::policy::LoopPolicy;
 use toolcell_store::SqliteStore;
 
@@ -36,12 +37,16 @@ async fn a_session_that_was_loaded_goes_on_as_if_it_had_not_been_stored() {
     };
     let (kept, fresh) = (Script::new(answers()), Script::new(answers()));
     let echo = || tool("t", |arguments| Ok(format!("{arguments:?}")));
-    let mut stayed = agent(&kept).tool(echo()).build().unwrap().session_named("s");
+    let mut stayed = agent(&kept)
+        .tool(echo())
+        .build()
+        .unwrap()
+        .session_from(LoopState::new("s"));
     stayed.ask("First").await.unwrap();
     stayed.ask("Second").await.unwrap();
 
     let open = || agent(&fresh).tool(echo()).store(store(&dir)).build().unwrap();
-    let mut session = open().session_named("s");
+    let mut session = open().session_from(LoopState::new("s"));
     session.ask("First").await.unwrap();
     drop(session);
     let mut session = open().load("s").await.unwrap();
@@ -143,7 +148,7 @@ async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
     let shared = store(&dir);
     let script = Script::new([Say::Text("Hi."), Say::Text("Hi again.")]);
     let agent = agent(&script).store(shared.clone()).build().unwrap();
-    agent.session_named("s").ask("Go").await.unwrap();
+    agent.session_from(LoopState::new("s")).ask("Go").await.unwrap();
     shared.delete("s").await.unwrap();
     let other = store(&dir);
     other
@@ -158,7 +163,11 @@ async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
         )
         .await
         .unwrap();
-    let error = agent.session_named("s").ask("Go").await.unwrap_err();
+    let error = agent
+        .session_from(LoopState::new("s"))
+        .ask("Go")
+        .await
+        .unwrap_err();
     assert!(
         matches!(
             error,
@@ -182,9 +191,9 @@ async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
         Message::assistant("Blue."),
         Message::user("Another?"),
     ];
-    let mut session = agent.session_with("s", saved);
+    let mut session = agent.session_from(LoopState::with_messages("s", saved));
     session
-        .proceed(&NullSink, CancellationToken::new())
+        .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
         .await
         .unwrap();
     session.ask("And another?").await.unwrap();
@@ -202,7 +211,7 @@ async fn a_message_that_is_answered_later_is_in_the_journal_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Hang(""), Say::Text("Green.")]);
     let agent = agent(&script).store(store(&dir)).build().unwrap();
-    let mut session = agent.session_named("s");
+    let mut session = agent.session_from(LoopState::new("s"));
     session.ask("A colour?").await.unwrap();
     let cancel = CancellationToken::new();
     let (report, ()) = tokio::join!(
@@ -216,7 +225,7 @@ async fn a_message_that_is_answered_later_is_in_the_journal_once() {
     );
     assert_eq!(report.unwrap().outcome, TurnOutcome::Cancelled);
     session
-        .proceed(&NullSink, CancellationToken::new())
+        .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
         .await
         .unwrap();
     let loaded = agent.load("s").await.unwrap();
@@ -231,7 +240,11 @@ async fn a_fork_goes_its_own_way() {
     let script = Script::new([Say::Text("Blue."), Say::Text("Sea."), Say::Text("Sky.")]);
     let shared = store(&dir);
     let agent = agent(&script).store(shared.clone()).build().unwrap();
-    agent.session_named("a").ask("A colour?").await.unwrap();
+    agent
+        .session_from(LoopState::new("a"))
+        .ask("A colour?")
+        .await
+        .unwrap();
     shared.fork("a", "b", None).await.unwrap();
     agent.load("a").await.unwrap().ask("What has it?").await.unwrap();
     agent.load("b").await.unwrap().ask("What else?").await.unwrap();
@@ -270,7 +283,7 @@ async fn a_result_that_was_cut_is_read_whole_by_another_process() {
             .build()
             .unwrap()
     };
-    open().session_named("s").ask("Go").await.unwrap();
+    open().session_from(LoopState::new("s")).ask("Go").await.unwrap();
     let report = open().load("s").await.unwrap().ask("Find it").await.unwrap();
     let found = text_of(&report.calls[0].content);
     assert!(found.starts_with("[at byte 5000]"), "{found}");
@@ -300,7 +313,7 @@ async fn a_summary_and_pruned_results_survive_in_the_journal_and_not_in_the_conv
         .store(shared.clone())
         .build()
         .unwrap();
-    let mut session = agent.session_named("s");
+    let mut session = agent.session_from(LoopState::new("s"));
     session.ask("Go").await.unwrap();
     let journal = shared.load("s").await.unwrap();
     assert_eq!(&LoopState::from_events("s", &journal), session.state());
@@ -318,13 +331,16 @@ async fn the_last_message_of_an_interrupted_turn_is_shown_and_stored_once() {
     let script = Script::new([Say::Hang("Half"), Say::Text("Whole.")]);
     let shared = store(&dir);
     let agent = agent(&script).store(shared.clone()).build().unwrap();
-    let mut session = agent.session_named("s");
+    let mut session = agent.session_from(LoopState::new("s"));
     let _ = tokio::time::timeout(Duration::from_millis(200), session.ask("Go")).await;
     drop(session);
     let mut session = agent.load("s").await.unwrap();
     assert!(session.is_open());
     let heard = RecordedEvents::default();
-    let report = session.resume(&heard, CancellationToken::new()).await.unwrap();
+    let report = session
+        .run(TurnStart::Resume, &heard, CancellationToken::new())
+        .await
+        .unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str(), report.steps),
         (TurnOutcome::Completed, "Whole.", 1)
@@ -344,7 +360,7 @@ async fn a_thousand_sessions_run_at_once_with_their_journals() {
             });
             let agent = agent(&script).tool(slow).store(shared.clone()).build().unwrap();
             tokio::spawn(async move {
-                let mut session = agent.session_named(format!("s{i}"));
+                let mut session = agent.session_from(LoopState::new(format!("s{i}")));
                 let message = Message::user("Go");
                 session.run(message, &NullSink, CancellationToken::new()).await
             })
@@ -465,8 +481,8 @@ async fn only_what_may_not_be_done_twice_waits_for_the_journal() {
             .store(store.clone())
             .build()
             .unwrap()
-            .session_named("s");
-        let running = session.start("Go", heard.clone());
+            .session_from(LoopState::new("s"));
+        let running = session.spawn("Go", heard.clone());
         settle().await;
         script.assert_asked(asked_before);
         assert_eq!(calls.load(Ordering::SeqCst), called_before);
@@ -487,7 +503,7 @@ async fn nothing_is_sent_and_no_call_runs_before_the_journal_has_the_beginning_o
     let script = Script::new([Say::Text("Hi.")]);
     let store = Gated::new(0);
     let agent = agent(&script).store(store.clone()).build().unwrap();
-    let running = agent.session_named("s").start("Go", NullSink);
+    let running = agent.session_from(LoopState::new("s")).spawn("Go", NullSink);
     settle().await;
     script.assert_asked(0);
     store.open.add_permits(100);
@@ -504,7 +520,7 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
         .store(store.clone())
         .build()
         .unwrap()
-        .session_named("s");
+        .session_from(LoopState::new("s"));
     {
         let run = session.run(Message::user("Go"), &NullSink, CancellationToken::new());
         let soon = async { settle().await };
@@ -515,7 +531,10 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
         }
     }
     store.open.add_permits(100);
-    let report = session.resume(&NullSink, CancellationToken::new()).await.unwrap();
+    let report = session
+        .run(TurnStart::Resume, &NullSink, CancellationToken::new())
+        .await
+        .unwrap();
     assert_eq!(report.text, "Done.");
     assert_eq!(
         store.names(),
@@ -537,7 +556,7 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     let script = Script::new([Say::Text("One."), Say::Text("Two."), Say::Text("Three.")]);
     let store = Gated::new(100);
     let agent = agent(&script).store(store.clone()).build().unwrap();
-    let mut session = agent.session_named("s");
+    let mut session = agent.session_from(LoopState::new("s"));
     session.ask("Begin").await.unwrap();
     let stored = store.names();
     store.fails.store(true, Ordering::SeqCst);
@@ -550,7 +569,10 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     assert_eq!(heard.names(), Vec::<String>::new());
     // The disk has room again, and the session has a turn that the journal does not know.
     store.fails.store(false, Ordering::SeqCst);
-    let error = session.abandon(&NullSink).await.unwrap_err();
+    let error = session
+        .run(TurnStart::Abandon, &NullSink, CancellationToken::new())
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, AgentError::Store { source: StoreError::Failed { message }, .. } if message == "the disk is full"),
         "{error}"
@@ -564,7 +586,11 @@ async fn of_two_that_go_on_with_one_session_in_one_process_the_second_is_told() 
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("One."), Say::Text("Two.")]);
     let agent = agent(&script).store(store(&dir)).build().unwrap();
-    agent.session_named("s").ask("Begin").await.unwrap();
+    agent
+        .session_from(LoopState::new("s"))
+        .ask("Begin")
+        .await
+        .unwrap();
     let (mut one, mut two) = (agent.load("s").await.unwrap(), agent.load("s").await.unwrap());
     one.ask("Go").await.unwrap();
     let error = two.ask("Go").await.unwrap_err();

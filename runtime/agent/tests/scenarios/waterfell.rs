@@ -10,7 +10,9 @@ use toolcell_core::{Event, Message};
 
 use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, tool};
+use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
+use toolcell_agent::TurnStart;
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
 use toolcell_agent::preset;
 
@@ -39,8 +41,8 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
         .build()
         .unwrap();
     let running = agent
-        .session_named("session-1")
-        .start(Message::user("Begin."), Arc::new(heard.clone()));
+        .session_from(LoopState::new("session-1"))
+        .spawn(Message::user("Begin."), Arc::new(heard.clone()));
     assert_eq!(running.id(), "session-1");
     let (session, report) = running.await;
     let report = report.unwrap();
@@ -82,7 +84,7 @@ async fn w04_a_session_that_is_cancelled_says_so() {
             let _ = shown.send(());
         }
     };
-    let running = agent.session().start(Message::user("Begin."), Arc::new(sink));
+    let running = agent.session().spawn(Message::user("Begin."), Arc::new(sink));
     hearing.await.unwrap();
     running.cancel();
     let (_, report) = running.await;
@@ -119,9 +121,9 @@ async fn w08_saved_messages_are_continued_under_the_same_id() {
     ];
     let script = Script::new([complete(1)]);
     let agent = agent(&script).policy(preset::task()).build().unwrap();
-    let mut session = agent.session_with("session-123", saved);
+    let mut session = agent.session_from(LoopState::with_messages("session-123", saved));
     let report = session
-        .proceed(&NullSink, CancellationToken::new())
+        .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!((report.session.as_str(), report.steps), ("session-123", 1));
@@ -145,8 +147,8 @@ async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_be
         let script = Script::new([complete(1)]);
         let agent = agent(&script).policy(preset::task()).build().unwrap();
         agent
-            .session_with("s", saved)
-            .proceed(&NullSink, CancellationToken::new())
+            .session_from(LoopState::with_messages("s", saved))
+            .run(TurnStart::Proceed, &NullSink, CancellationToken::new())
             .await
             .unwrap();
         let texts: Vec<String> = script.requests()[0].messages.iter().map(|m| m.text()).collect();
@@ -337,7 +339,7 @@ async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_proce
         .build()
         .unwrap();
     let heard = RecordedEvents::default();
-    let mut session = builder.session_named("s");
+    let mut session = builder.session_from(LoopState::new("s"));
     let report = session
         .run(Message::user("Go"), &heard, CancellationToken::new())
         .await

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let session = agent.session();
     println!("session {}", session.id());
-    let (mut session, report) = session.start("How many words are in README.md?", show).await;
+    let (mut session, report) = session.spawn("How many words are in README.md?", show).await;
     println!("\n{} steps", report?.steps);
     println!("{}", session.ask("How many words has CHANGELOG.md?").await?.text);
     Ok(())

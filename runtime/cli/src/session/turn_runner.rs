@@ -1,6 +1,7 @@
 //! Runs turns of a session and shows them.
 
 use tokio_util::sync::CancellationToken;
+use toolcell_agent::TurnStart;
 use toolcell_agent::{Agent, AgentError, Session, TurnReport};
 use toolcell_core::event::{Event, EventSink, TurnOutcome};
 use toolcell_core::{Message, StoreError};
@@ -79,7 +80,7 @@ impl TurnRunner {
         };
         let report = match message {
             Some(message) => session.run(Message::user(message), &sink, cancel).await,
-            None => session.resume(&sink, cancel).await,
+            None => session.run(TurnStart::Resume, &sink, cancel).await,
         };
         if let Some(error) = log.and_then(|log| log.error()) {
             self.console.note(text!("the log is not complete: {}", error));
