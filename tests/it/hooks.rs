@@ -165,7 +165,7 @@ const FAILURES: [(&str, &str); 5] = [
     ("hoard", "stopped by a limit: more than 33554432 bytes of memory"),
     (
         "flood",
-        "its answer makes no sense: it leaves more than 65536 bytes",
+        "its response is invalid: it leaves more than 65536 bytes",
     ),
 ];
 

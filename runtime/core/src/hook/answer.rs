@@ -1,64 +1,65 @@
-//! What a hook returns at each point: what it decides, and its [`Effects`].
+//! Results of hooks: decisions and [`Effects`].
 
 use serde_json::{Map, Value};
 
 use crate::event::NoticeLevel;
 use crate::{Content, Message, Receipt};
 
-/// Decision of a hook on what is about to happen.
+/// Decision of a hook on a pending operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HookVerdict {
-    /// The prompt is sent, the call is made.
+    /// Send the prompt, or make the call.
     #[default]
     Proceed,
-    /// The prompt is not sent, the call is not made.
+    /// Do not send the prompt, or do not make the call.
     Cancel {
-        /// Reason for the user, and of a call also for the model.
+        /// Reason for the user, and for a call also for the model.
         reason: String,
     },
-    /// The whole turn ends.
+    /// End the whole turn.
     Abort {
         /// Reason for the user.
         reason: String,
     },
 }
 
-/// What a hook returns beside its decision.
+/// Results of a hook in addition to its decision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Effects {
-    /// Notices for the user, in this order.
+    /// Notices for the user, in order.
     pub notices: Vec<Notice>,
-    /// Values for later hooks of this turn ([`HookContext::values`](super::HookContext::values)); a name that is there
-    /// gets the new value. They go into the journal as [`Event::ValuesShared`](crate::Event::ValuesShared), so they are no
-    /// place for secrets; values that together are longer than 64 KiB of JSON stay in this process alone.
+    /// Values for later hooks of this turn ([`HookContext::values`](super::HookContext::values)); an existing name gets
+    /// the new value. They are stored in the journal as [`Event::ValuesShared`](crate::Event::ValuesShared), so they
+    /// must not contain secrets; if they exceed 64 KiB of JSON in total, they are only kept in this process.
     pub values: Map<String, Value>,
-    /// What the hook used, if it ran in a cell.
+    /// Receipt of the hook, if it ran in a cell.
     pub receipt: Option<Box<Receipt>>,
 }
 
 /// A message to the user. The model does not read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Importance.
+    /// Severity of the notice.
     pub level: NoticeLevel,
-    /// The text.
+    /// Text of the notice.
     pub text: String,
 }
 
-/// Answer to [`Hook::before_prompt`](super::Hook::before_prompt). All but the verdict applies only if the turn proceeds.
+/// Result of [`Hook::before_prompt`](super::Hook::before_prompt). Everything but the verdict applies only if the turn
+/// proceeds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PromptAnswer {
-    /// Whether the prompt is sent.
+    /// Decision on sending the prompt.
     pub verdict: HookVerdict,
-    /// Replacement of the message; `None` leaves it as it is.
+    /// Replacement of the message; `None` leaves it unchanged.
     pub message: Option<Vec<Content>>,
-    /// Texts in front of the message in the conversation, each as a block of its own.
+    /// Texts placed before the message in the conversation, each as a separate block.
     pub context: Vec<String>,
     /// Texts added to the system prompt for this turn.
     pub instructions: Vec<String>,
     /// Examples added to the system prompt for this turn.
     pub examples: Vec<Example>,
-    /// Notices, values and receipt; they apply whatever the verdict is.
+    /// Notices, values and receipt; they apply whatever the verdict.
     pub effects: Effects,
 }
 
@@ -73,29 +74,29 @@ pub struct Example {
     pub arguments: Map<String, Value>,
 }
 
-/// Answer to [`Hook::before_call`](super::Hook::before_call).
+/// Result of [`Hook::before_call`](super::Hook::before_call).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallAnswer {
-    /// Whether the call is made.
+    /// Decision on making the call.
     pub verdict: HookVerdict,
-    /// Replacement of the arguments, checked against the tool's schema again; `None` leaves them as they are.
+    /// Replacement of the arguments, validated against the tool's schema again; `None` leaves them unchanged.
     pub arguments: Option<Map<String, Value>>,
-    /// Notices, values and receipt; they apply whatever the verdict is.
+    /// Notices, values and receipt; they apply whatever the verdict.
     pub effects: Effects,
 }
 
-/// Answer to [`Hook::before_summary`](super::Hook::before_summary) and
+/// Result of [`Hook::before_summary`](super::Hook::before_summary) and
 /// [`Hook::after_summary`](super::Hook::after_summary).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SummaryAnswer {
-    /// Replacement of the messages; `None` leaves them as they are.
+    /// Replacement of the messages; `None` leaves them unchanged.
     pub messages: Option<Vec<Message>>,
     /// Notices, values and receipt.
     pub effects: Effects,
 }
 
 impl CallAnswer {
-    /// The call is made with these arguments.
+    /// Makes the call with these arguments.
     pub fn with_arguments(arguments: Map<String, Value>) -> Self {
         Self {
             arguments: Some(arguments),
@@ -103,7 +104,7 @@ impl CallAnswer {
         }
     }
 
-    /// The call is not made.
+    /// Cancels the call.
     pub fn cancel(reason: impl Into<String>) -> Self {
         Self {
             verdict: HookVerdict::Cancel {
@@ -113,7 +114,7 @@ impl CallAnswer {
         }
     }
 
-    /// The turn ends.
+    /// Ends the turn.
     pub fn abort(reason: impl Into<String>) -> Self {
         Self {
             verdict: HookVerdict::Abort {
@@ -125,7 +126,7 @@ impl CallAnswer {
 }
 
 impl PromptAnswer {
-    /// The turn ends before anything is sent.
+    /// Ends the turn before anything is sent.
     pub fn cancel(reason: impl Into<String>) -> Self {
         Self {
             verdict: HookVerdict::Cancel {

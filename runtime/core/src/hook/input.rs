@@ -1,4 +1,4 @@
-//! What a hook is given at each point.
+//! Input of hooks.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{ArgumentPlace, Content, Message, Receipt, ToolError};
 pub struct Prompt {
     /// Message of the user, as the hooks before this one left it.
     pub message: Vec<Content>,
-    /// Message of the user, whatever hooks made of it.
+    /// Original message of the user.
     pub original: Vec<Content>,
     /// The conversation so far, without the message.
     pub history: Vec<Arc<Message>>,
     /// Length of the conversation in tokens, as far as known.
     pub tokens: u64,
-    /// Length in tokens at which the conversation will be summarised.
+    /// Length in tokens at which the conversation is summarised.
     pub token_limit: Option<u64>,
 }
 
@@ -29,9 +29,9 @@ pub struct PendingCall {
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// The arguments, as the hooks before this one left them; they were checked against the tool's schema.
+    /// The arguments, as the hooks before this one left them; validated against the tool's schema.
     pub arguments: Map<String, Value>,
-    /// Files and URLs that these arguments lead to.
+    /// Files and URLs that these arguments refer to.
     pub places: Vec<ArgumentPlace>,
 }
 
@@ -42,15 +42,15 @@ pub struct CallReport {
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// The arguments that were executed.
+    /// Executed arguments.
     pub arguments: Value,
-    /// What the model reads.
+    /// Content for the model.
     pub content: Vec<Content>,
-    /// Error of the call; `None` when it succeeded.
+    /// Error of the call; `None` if it succeeded.
     pub error: Option<ToolError>,
-    /// What the call used, if the tool ran in a cell.
+    /// Receipt of the call, if the tool ran in a cell.
     pub receipt: Option<Receipt>,
-    /// Duration in milliseconds, retries included.
+    /// Duration in milliseconds, including retries.
     pub duration_ms: u64,
 }
 
@@ -59,16 +59,16 @@ pub struct CallReport {
 pub struct Summary {
     /// Messages that will be replaced.
     pub replaced: Vec<Message>,
-    /// Messages that take their place, as the hooks before this one left them.
+    /// Messages that replace them, as the hooks before this one left them.
     pub messages: Vec<Message>,
 }
 
 /// A turn that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnEnd {
-    /// How the turn ended.
+    /// Outcome of the turn.
     pub outcome: TurnOutcome,
-    /// The final answer.
+    /// Final response.
     pub text: String,
     /// Number of requests to the model.
     pub steps: u32,
@@ -79,7 +79,7 @@ pub struct TurnEnd {
 pub struct FailureReport {
     /// Part of the turn that failed.
     pub phase: FailurePhase,
-    /// The error.
+    /// Error message.
     pub message: String,
 }
 
@@ -95,7 +95,7 @@ pub enum FailurePhase {
 }
 
 impl FailurePhase {
-    /// Name in the contract of hooks: `model`, `call_arguments` or `call`.
+    /// Returns the name used in the WIT interface of hooks: `model`, `call_arguments` or `call`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",

@@ -1,21 +1,21 @@
-//! The seam of hooks: code that is asked at fixed points of a turn, and may change or refuse what is about to happen.
+//! Hooks: code that runs at fixed points of a turn, and may change or refuse the next operation.
 //!
-//! A hook of the embedder and a hook that is a component are both one `Arc<dyn Hook>`. A method gets plain data
-//! ([`Prompt`], [`PendingCall`], …) and returns plain data ([`PromptAnswer`], [`CallAnswer`], …); nothing of an answer has
-//! happened yet: the runner of the hooks carries it out. The same runner bounds the time of a hook and contains its panics.
+//! A hook of the embedder and a component hook are both an `Arc<dyn Hook>`. A method takes plain data ([`Prompt`],
+//! [`PendingCall`], …) and returns plain data ([`PromptAnswer`], [`CallAnswer`], …), which the runner of the hooks
+//! applies. The runner also limits the time of a hook and catches its panics.
 //!
-//! | point | input | answer |
+//! | point | input | result |
 //! |---|---|---|
 //! | [`Hook::before_prompt`] | [`Prompt`] | [`PromptAnswer`]: changes the message, adds context, examples and instructions, cancels the turn |
-//! | [`Hook::before_call`] | [`PendingCall`] | [`CallAnswer`]: changes the arguments (they are checked again), cancels the call, aborts the turn |
+//! | [`Hook::before_call`] | [`PendingCall`] | [`CallAnswer`]: changes the arguments (they are validated again), cancels the call, aborts the turn |
 //! | [`Hook::after_call`] | [`CallReport`] | [`Effects`] |
 //! | [`Hook::before_summary`] | messages | [`SummaryAnswer`]: chooses what is summarised |
 //! | [`Hook::after_summary`] | [`Summary`] | [`SummaryAnswer`]: chooses what replaces it |
 //! | [`Hook::after_turn`] | [`TurnEnd`] | [`Effects`] |
 //! | [`Hook::on_error`] | [`FailureReport`] | [`Effects`] |
 //!
-//! A hook that fails, panics or takes too long is reported to the user, and nothing of what it wanted happens. If it is a
-//! *guard* ([`HookSpec::guard`]), what it guards does not happen either.
+//! A hook that fails, panics or times out is reported to the user, and its result is discarded. If it is a *guard*
+//! ([`HookSpec::guard`]), the guarded operation is refused.
 
 mod answer;
 mod input;
@@ -34,10 +34,10 @@ use serde_json::{Map, Value};
 use crate::tool::{CallObserver, Unobserved};
 use crate::{BoxFuture, Message, Receipt, RemainingBudget};
 
-/// The future of a hook's answer. Dropping it cancels the hook: nothing of it goes on afterwards.
+/// Future of a hook's result. Dropping it cancels the hook and all its work.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, HookError>>;
 
-/// Code that is asked at fixed points of a turn. Every method but [`Hook::spec`] has a default that does nothing.
+/// Code that runs at fixed points of a turn. Every method but [`Hook::spec`] has a default that does nothing.
 ///
 /// ```
 /// use std::future::ready;
@@ -65,16 +65,16 @@ pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, HookError>>;
 /// }
 /// ```
 pub trait Hook: Send + Sync {
-    /// Name, points and order of the hook. Read once, when the hook is added to an agent.
+    /// Returns name, points and order of the hook. Called once, when the hook is added to an agent.
     fn spec(&self) -> HookSpec;
 
-    /// Time limit of one method, where that differs from the agent's. Read once, like [`Hook::spec`].
+    /// Returns the time limit of one method, if it differs from the agent's. Called once, like [`Hook::spec`].
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Upper bound of the fuel that the hook uses at this point; 0 for a hook that runs in no cell. It is reserved in the
-    /// budget of the session before the hook runs; [`HookContext::left`] is what was granted.
+    /// Returns the maximum fuel that the hook uses at this point; 0 for a hook that does not run in a cell. It is
+    /// reserved in the budget of the session before the hook runs; [`HookContext::left`] is the granted amount.
     fn max_fuel(&self, _point: HookPoint) -> u64 {
         0
     }
@@ -95,7 +95,7 @@ pub trait Hook: Send + Sync {
         Box::pin(ready(Ok(CallAnswer::default())))
     }
 
-    /// Called after each call that ran, whether it succeeded or not.
+    /// Called after each call that ran, successfully or not.
     ///
     /// # Errors
     /// Reported.
@@ -104,7 +104,7 @@ pub trait Hook: Send + Sync {
     }
 
     /// Called before the older part of a conversation is summarised. `messages` are those that will be replaced; the
-    /// model summarises the messages of the answer.
+    /// model summarises the returned messages.
     ///
     /// # Errors
     /// Reported; nothing is summarised if this is a guard.
@@ -112,7 +112,7 @@ pub trait Hook: Send + Sync {
         Box::pin(ready(Ok(SummaryAnswer::default())))
     }
 
-    /// Called after a summary was made. The messages of the answer take the place of [`Summary::replaced`].
+    /// Called after a summary was made. The returned messages replace [`Summary::replaced`].
     ///
     /// # Errors
     /// Reported; nothing is replaced if this is a guard.
@@ -120,7 +120,7 @@ pub trait Hook: Send + Sync {
         Box::pin(ready(Ok(SummaryAnswer::default())))
     }
 
-    /// Called after a turn has ended, in whatever way.
+    /// Called after a turn has ended, with any outcome.
     ///
     /// # Errors
     /// Reported.
@@ -157,8 +157,8 @@ pub enum HookPoint {
     OnError,
 }
 
-/// Description of a hook: its name, and when it runs. Of a component all of it is a claim; the user's configuration
-/// overrides it.
+/// Description of a hook: its name, and when it runs. For a component all of it is a claim, which the user's
+/// configuration overrides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HookSpec {
     /// Name, unique among the hooks of an agent.
@@ -168,7 +168,7 @@ pub struct HookSpec {
     /// Points at which the hook runs; its other methods are never called.
     #[serde(rename = "moments")]
     pub points: BTreeSet<HookPoint>,
-    /// Whether what the hook checks is refused when the hook fails.
+    /// Refuses the checked operation if the hook fails.
     pub guard: bool,
     /// Position among the other hooks.
     #[serde(flatten)]
@@ -190,31 +190,31 @@ pub struct HookOrder {
     pub after: Vec<String>,
 }
 
-/// The turn that a hook is asked in.
+/// Context of a hook: the turn in which it runs.
 #[derive(Clone)]
 pub struct HookContext {
     /// Identifier of the session.
     pub session: Arc<str>,
-    /// Values that this and other hooks have left in this turn ([`Effects::values`]), also before another process took
-    /// the turn up.
+    /// Values left by hooks in this turn ([`Effects::values`]), including those from before the turn was resumed by
+    /// another process.
     pub values: Map<String, Value>,
-    /// Receives the log of a hook that runs in a cell, knows what the hook may use, and gets the receipt of a hook whose
-    /// future was dropped: every other hook returns it.
+    /// Observer that receives the log of a hook in a cell, states its budget, and receives the receipt of a hook whose
+    /// future was dropped; all other hooks return their receipt.
     pub observer: Arc<dyn CallObserver>,
 }
 
-/// Reason of a hook's failure. Nothing of what the hook wanted happens.
+/// Error of a hook, whose result is discarded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct HookError {
     /// Cause of the failure, for the user.
     pub message: String,
-    /// What the hook used, if it ran in a cell.
+    /// Receipt of the hook, if it ran in a cell.
     pub receipt: Option<Box<Receipt>>,
 }
 
 impl HookPoint {
-    /// All points, in the order of a turn.
+    /// All points in the order of a turn.
     pub const ALL: [Self; 7] = [
         Self::BeforePrompt,
         Self::BeforeCall,
@@ -225,7 +225,7 @@ impl HookPoint {
         Self::OnError,
     ];
 
-    /// Name in events, configuration and messages, such as `before_call`.
+    /// Returns the name used in events, configuration and messages, such as `before_call`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BeforePrompt => "before_prompt",
@@ -240,7 +240,7 @@ impl HookPoint {
 }
 
 impl HookSpec {
-    /// A hook that is asked at every point and is no guard.
+    /// Creates the description of a hook that runs at every point and is not a guard.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -252,7 +252,7 @@ impl HookSpec {
         }
     }
 
-    /// A guard that is asked at every point.
+    /// Creates the description of a guard that runs at every point.
     pub fn guard(name: impl Into<String>) -> Self {
         Self {
             guard: true,
@@ -262,7 +262,7 @@ impl HookSpec {
 }
 
 impl HookContext {
-    /// A context of a session in which no hook has left a value, whose observer ignores everything.
+    /// Creates a context of a session without values, whose observer ignores everything.
     pub fn unobserved(session: &str) -> Self {
         Self {
             session: session.into(),
@@ -271,14 +271,14 @@ impl HookContext {
         }
     }
 
-    /// Upper bound of what the hook may use, as it was reserved for it.
+    /// Returns the budget reserved for the hook.
     pub fn left(&self) -> RemainingBudget {
         self.observer.left()
     }
 }
 
 impl HookError {
-    /// A failure without a receipt.
+    /// Creates an error without a receipt.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_guards_nothing_and_uses_no_fuel_unless_it_says_so() {
+    fn hook_guards_nothing_and_uses_no_fuel_by_default() {
         let spec = Plain.spec();
         assert!(!spec.guard);
         for point in HookPoint::ALL {

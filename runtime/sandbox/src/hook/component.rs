@@ -1,4 +1,4 @@
-//! A component that is a hook, and the same under a policy.
+//! Components that are hooks, and their instances under a policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::component::{Base, Identity};
 use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::tool::within;
 
-/// Time beyond the limit of its cell after which a hook counts as failed: the error of the cell says more.
+/// Time beyond the limit of its cell after which a hook counts as failed: the error of the cell is more specific.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A component that was loaded as a hook. Clones are cheap and share everything.
+/// A component loaded as a hook. Clones are cheap and share everything.
 #[derive(Clone)]
 pub struct HookComponent(pub(crate) Arc<LoadedHook>);
 
@@ -34,7 +34,7 @@ pub(crate) struct LoadedHook {
     pub(crate) spec: HookSpec,
 }
 
-/// A hook under a policy. Each request runs in a cell of its own.
+/// A hook under a policy. Each request runs in its own cell.
 #[derive(Clone)]
 pub struct CellHook {
     hook: Arc<LoadedHook>,
@@ -44,21 +44,21 @@ pub struct CellHook {
 }
 
 impl HookComponent {
-    /// Which component it is.
+    /// Returns the identity of the component.
     pub fn identity(&self) -> &Identity {
         &self.0.base.identity
     }
 
-    /// Description of the hook, as the component claims it.
+    /// Returns the description of the hook, as claimed by the component.
     pub fn spec(&self) -> &HookSpec {
         &self.0.spec
     }
 
-    /// The hook under `policy`, described as the component claims, with the values of the secrets that the policy binds. As with tools, the hook
-    /// never holds them, and all `secrets` are taken out of whatever it answers.
+    /// Returns the hook under `policy`, as described by the component, with the values of the secrets that the policy
+    /// binds. As with tools, the hook never holds them, and all `secrets` are redacted in its results.
     ///
     /// # Errors
-    /// When a binding of the policy cannot be used or its secret has no value.
+    /// If a binding of the policy is invalid or its secret has no value.
     pub fn hook(&self, policy: Arc<Policy>, secrets: &Secrets) -> Result<CellHook, InvalidBinding> {
         let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
         Ok(CellHook {
@@ -71,28 +71,28 @@ impl HookComponent {
 }
 
 impl CellHook {
-    /// Sets the name, which is the component's own otherwise.
+    /// Sets the name, which defaults to the component's own.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.spec.name = name.into();
         self
     }
 
-    /// Sets whether it is a guard, whatever the component claims.
+    /// Sets whether it is a guard, overriding the component.
     #[must_use]
     pub fn with_guard(mut self, guard: bool) -> Self {
         self.spec.guard = guard;
         self
     }
 
-    /// Sets its position among the other hooks, whatever the component claims.
+    /// Sets its position among the other hooks, overriding the component.
     #[must_use]
     pub fn with_order(mut self, order: HookOrder) -> Self {
         self.spec.order = order;
         self
     }
 
-    /// Runs one request in a cell, if the component wants to be asked at that point.
+    /// Runs one request in a cell, if the component registered for that point.
     async fn ask<R: HookRequest>(&self, request: R, cx: HookContext) -> Result<Answer<R>, HookError> {
         if !self.spec.points.contains(&R::POINT) {
             return Ok(Answer::<R>::default());
@@ -118,7 +118,7 @@ impl CellHook {
         }
     }
 
-    /// Makes the answer of what came out of the cell.
+    /// Converts the result of the cell.
     ///
     /// # Errors
     /// A message to the user.
@@ -132,7 +132,7 @@ impl CellHook {
             Ok(Ok(response)) => {
                 let mut answer = response
                     .validate(redactor)
-                    .map_err(|reason| format!("its answer makes no sense: {reason}"))?;
+                    .map_err(|reason| format!("its response is invalid: {reason}"))?;
                 check_values(values, &R::Response::effects(&mut answer).values)?;
                 Ok(answer)
             }
@@ -148,13 +148,13 @@ impl CellHook {
     }
 }
 
-/// The answer to a request in the types of the seam.
+/// Result of a request, in the types of `toolcell_core`.
 type Answer<R> = <<R as HookRequest>::Response as HookResponse>::Answer;
 
-/// Checks that the values of the turn stay within [`MAX_VALUES`] with those that a hook leaves.
+/// Checks that the values of the turn, including new ones, stay within [`MAX_VALUES`].
 ///
 /// # Errors
-/// When they do not.
+/// If they exceed it.
 fn check_values(values: &Map<String, Value>, new: &Map<String, Value>) -> Result<(), String> {
     let kept = values.iter().filter(|(name, _)| !new.contains_key(*name));
     let bytes: usize = kept
@@ -163,7 +163,7 @@ fn check_values(values: &Map<String, Value>, new: &Map<String, Value>) -> Result
         .sum();
     if bytes > MAX_VALUES {
         return Err(format!(
-            "with its values the hooks of this turn leave {bytes} bytes, and {MAX_VALUES} are accepted"
+            "the values of the hooks of this turn have {bytes} bytes, more than the limit of {MAX_VALUES}"
         ));
     }
     Ok(())
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_a_turn_are_bounded_together() {
+    fn values_of_a_turn_are_limited_in_total() {
         let of = |name: &str, bytes: usize| {
             let value = Value::String("x".repeat(bytes - name.len() - 2));
             Map::from_iter([(name.to_owned(), value)])
@@ -237,11 +237,11 @@ mod tests {
         let there = of("a", MAX_VALUES - 100);
         assert_eq!(check_values(&there, &of("b", 100)), Ok(()));
         let error = check_values(&there, &of("b", 101)).unwrap_err();
-        assert!(error.contains("leave 65537 bytes"), "{error}");
+        assert!(error.contains("have 65537 bytes"), "{error}");
         assert_eq!(
             check_values(&there, &of("a", MAX_VALUES)),
             Ok(()),
-            "the new value takes its place"
+            "the new value replaces it"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a hook says of itself: read once, checked, kept.
+//! Manifest of a hook: read once, validated, cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::cell::failure::cut;
 use crate::cell::state::CellState;
 use crate::error::LoadError;
 
-/// Longest description, in bytes.
+/// Maximum size of a description, in bytes.
 const MAX_DESCRIPTION: usize = 10 << 10;
 
-/// Most names of hooks to run before or after.
+/// Maximum number of names of hooks to run before or after.
 const MAX_WISHES: usize = 64;
 
-/// Longest text of all annotations, in bytes.
+/// Maximum size of all annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 16 << 10;
 
-/// What a hook says of itself, as it is kept in the cache.
+/// Manifest of a hook, as stored in the cache.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HookManifest {
     name: String,
@@ -35,7 +35,7 @@ pub(crate) struct HookManifest {
     annotations: Vec<(String, String)>,
 }
 
-/// Asks a hook for it.
+/// Reads the manifest of a hook.
 pub(crate) struct Ask;
 
 impl GuestCall for Ask {
@@ -71,7 +71,7 @@ impl From<hooks::Hook> for HookManifest {
     }
 }
 
-/// The points of the contract.
+/// Hook points of the WIT interface.
 const POINTS: [(hooks::Moments, HookPoint); 5] = [
     (hooks::Moments::BEFORE_PROMPT, HookPoint::BeforePrompt),
     (hooks::Moments::BEFORE_CALL, HookPoint::BeforeCall),
@@ -81,27 +81,27 @@ const POINTS: [(hooks::Moments, HookPoint); 5] = [
 ];
 
 impl HookManifest {
-    /// Checks them.
+    /// Validates the manifest.
     ///
     /// # Errors
-    /// [`LoadError::HookManifest`], which says what cannot be.
+    /// [`LoadError::HookManifest`] with the reason.
     pub(crate) fn check(self) -> Result<HookSpec, LoadError> {
         let refuse = |reason: String| LoadError::HookManifest { reason };
         let name = ToolName::new(self.name)
             .map_err(|e| refuse(e.to_string().replace("invalid tool name", "invalid hook name")))?;
         if self.moments.is_empty() {
-            return Err(refuse("it wants no moment at all".into()));
+            return Err(refuse("the list of moments is empty".into()));
         }
         if self.description.len() > MAX_DESCRIPTION {
             return Err(refuse(format!(
-                "the description has {} bytes, and {MAX_DESCRIPTION} are accepted",
+                "the description is too long: {} bytes exceed the limit of {MAX_DESCRIPTION}",
                 self.description.len()
             )));
         }
         for wishes in [&self.before, &self.after] {
             if wishes.len() > MAX_WISHES {
                 return Err(refuse(format!(
-                    "it wants to run before or after {} hooks, and {MAX_WISHES} are accepted",
+                    "it names {} hooks to run before or after, more than the limit of {MAX_WISHES}",
                     wishes.len()
                 )));
             }
@@ -115,10 +115,10 @@ impl HookManifest {
         for (key, text) in self.annotations {
             room = room
                 .checked_sub(key.len() + text.len())
-                .ok_or_else(|| refuse(format!("it has more than {MAX_ANNOTATIONS} bytes of annotations")))?;
+                .ok_or_else(|| refuse(format!("the annotations exceed {MAX_ANNOTATIONS} bytes in total")))?;
             let value = toolcell_core::json::parse_value(&text).map_err(|e| {
                 refuse(format!(
-                    "the annotation `{}` is no JSON: {e}",
+                    "the annotation `{}` is not valid JSON: {e}",
                     cut(key.clone(), 64).escape_debug()
                 ))
             })?;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hook_says_of_itself_is_checked_on_both_sides_of_each_limit() {
+    fn manifest_is_checked_on_both_sides_of_each_limit() {
         let check = |change: &dyn Fn(&mut HookManifest)| {
             let mut claims = claims();
             change(&mut claims);
@@ -168,7 +168,7 @@ mod tests {
 
         assert!(check(&|_| {}).is_ok());
         refused(&|c| c.name = "a b".into(), "invalid hook name `a b`");
-        refused(&|c| c.moments.clear(), "no moment");
+        refused(&|c| c.moments.clear(), "the list of moments is empty");
         assert!(check(&|c| c.description = "x".repeat(MAX_DESCRIPTION)).is_ok());
         refused(
             &|c| c.description = "x".repeat(MAX_DESCRIPTION + 1),
@@ -179,6 +179,6 @@ mod tests {
         refused(&|c| c.after = vec!["\u{1b}".into()], "invalid hook name");
         assert!(check(&annotated(json_of(MAX_ANNOTATIONS))).is_ok());
         refused(&annotated(json_of(MAX_ANNOTATIONS + 1)), "16384 bytes");
-        refused(&annotated("{".into()), "the annotation `x` is no JSON");
+        refused(&annotated("{".into()), "the annotation `x` is not valid JSON");
     }
 }

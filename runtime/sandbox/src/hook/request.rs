@@ -1,4 +1,4 @@
-//! What a hook is asked at each point, in the types of the contract.
+//! Requests to a hook at each point, in the types of the WIT interface.
 
 use std::future::Future;
 
@@ -14,18 +14,18 @@ use crate::cell::GuestCall;
 use crate::cell::state::CellState;
 use crate::tool::content_len;
 
-/// What a hook is asked at one point.
+/// A request to a hook at one point.
 pub(crate) trait HookRequest: Send {
-    /// The point.
+    /// Hook point of the request.
     const POINT: HookPoint;
-    /// The request in the types of the contract.
+    /// Request in the types of the WIT interface.
     type Wire: Send;
-    /// The answer in the types of the contract.
+    /// Response in the types of the WIT interface.
     type Response: HookResponse + Send;
 
     fn into_wire(self) -> Self::Wire;
 
-    /// Bytes that the guest receives.
+    /// Returns the number of bytes that the guest receives.
     fn bytes(wire: &Self::Wire) -> usize;
 
     fn call_guest(
@@ -54,7 +54,7 @@ impl<R: HookRequest> HookCall<R> {
         }
     }
 
-    /// Bytes that the guest receives, for the receipt.
+    /// Returns the number of bytes that the guest receives, for the receipt.
     pub(super) fn bytes_in(&self) -> u64 {
         (R::bytes(&self.wire) + pairs_len(&self.turn.values)) as u64
     }
@@ -149,7 +149,7 @@ impl HookRequest for CallReport {
 
     fn into_wire(self) -> hooks::FinishedCall {
         let receipt = self.receipt.as_ref().map(|receipt| {
-            serde_json::to_string(receipt).expect("a receipt is numbers, texts and lists of them")
+            serde_json::to_string(receipt).expect("a receipt consists of numbers, texts and lists of them")
         });
         hooks::FinishedCall {
             id: self.id,
@@ -242,7 +242,7 @@ impl HookRequest for FailureReport {
     }
 }
 
-/// The outcome of a turn in one word, and what else is known of it.
+/// Returns the outcome of a turn as one word, and further details.
 fn outcome(outcome: &TurnOutcome) -> (String, Map<String, Value>) {
     let mut context = match serde_json::to_value(outcome) {
         Ok(Value::Object(context)) => context,

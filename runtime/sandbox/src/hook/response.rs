@@ -1,4 +1,4 @@
-//! The answer of a hook at each point: checked, bounded, and free of secrets.
+//! Responses of a hook at each point: validated, limited, and redacted.
 
 use serde_json::{Map, Value};
 use toolcell_core::event::NoticeLevel;
@@ -11,21 +11,21 @@ use crate::bindings::hooks;
 use crate::cell::failure::cut;
 use crate::tool::{content_len, to_core};
 
-/// An answer in the types of the contract.
+/// A response in the types of the WIT interface.
 pub(crate) trait HookResponse {
-    /// The answer in the types of the seam.
+    /// Result in the types of `toolcell_core`.
     type Answer: Default + Send;
 
-    /// Bytes of the answer, for the output limit and the receipt.
+    /// Returns the size of the response, for the output limit and the receipt.
     fn bytes(&self) -> usize;
 
-    /// Checks the answer and takes secrets out.
+    /// Validates and redacts the response.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Reason of the rejection.
     fn validate(self, redactor: &Redactor) -> Result<Self::Answer, String>;
 
-    /// Notices, values and receipt of an answer.
+    /// Returns notices, values and receipt of a result.
     fn effects(answer: &mut Self::Answer) -> &mut Effects;
 }
 
@@ -40,7 +40,7 @@ impl HookResponse for hooks::PromptAnswer {
         let bytes = prompt_len(&self);
         if bytes > MAX_PROMPT {
             return Err(format!(
-                "it puts {bytes} bytes into the conversation, and {MAX_PROMPT} are accepted"
+                "it adds {bytes} bytes to the conversation, more than the limit of {MAX_PROMPT}"
             ));
         }
         let texts = |texts: Vec<String>| -> Vec<String> {
@@ -117,11 +117,11 @@ impl HookResponse for hooks::Effects {
         let mut room = MAX_VALUES;
         let mut values = Map::new();
         for (name, text) in self.values {
-            room = room.checked_sub(name.len() + text.len()).ok_or_else(|| {
-                format!("it leaves more than {MAX_VALUES} bytes of values for later moments")
-            })?;
+            room = room
+                .checked_sub(name.len() + text.len())
+                .ok_or_else(|| format!("it leaves more than {MAX_VALUES} bytes of values for later hooks"))?;
             let mut value = parse_value(&text)
-                .map_err(|e| format!("the value `{}` is no JSON: {e}", shown(&name, redactor)))?;
+                .map_err(|e| format!("the value `{}` is not valid JSON: {e}", shown(&name, redactor)))?;
             redactor.json(&mut value);
             values.insert(clean(name, redactor), value);
         }
@@ -150,8 +150,8 @@ impl HookResponse for hooks::Effects {
     }
 }
 
-/// A text for people or for the model, without secrets and cut to [`MAX_TEXT`]. Secrets go first, for half a secret
-/// would not be found afterwards.
+/// Redacts a text for the user or the model and truncates it to [`MAX_TEXT`]. Redaction comes first, because half a
+/// secret would not be found afterwards.
 pub(crate) fn clean_text(text: String, redactor: &Redactor) -> String {
     cut(clean(text, redactor), MAX_TEXT)
 }
@@ -161,7 +161,7 @@ fn clean(mut text: String, redactor: &Redactor) -> String {
     text
 }
 
-/// A name that the guest chose, for an error.
+/// Returns a name chosen by the guest, for an error.
 fn shown(name: &str, redactor: &Redactor) -> String {
     cut(clean(name.to_owned(), redactor), 64)
         .escape_debug()
@@ -174,7 +174,7 @@ fn object(text: &str, what: &str, redactor: &Redactor) -> Result<Map<String, Val
     redactor.json(&mut value);
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(format!("{what}: {} is no object", kind_of(&other))),
+        other => Err(format!("{what}: {} is not an object", kind_of(&other))),
     }
 }
 
@@ -205,7 +205,7 @@ fn reason_len(verdict: &hooks::Verdict) -> usize {
     }
 }
 
-/// Bytes that an answer puts into the conversation.
+/// Returns the number of bytes that a result adds to the conversation.
 fn prompt_len(answer: &hooks::PromptAnswer) -> usize {
     let message: usize = answer.message.iter().flatten().map(content_len).sum();
     let texts: usize = answer
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_accepted_up_to_each_limit_and_refused_or_cut_beyond() {
+    fn response_beyond_each_limit_is_refused_or_truncated() {
         let nobody = Redactor::new([]);
         let context = |bytes: usize| hooks::PromptAnswer {
             context: vec!["x".repeat(bytes)],
@@ -264,7 +264,7 @@ mod tests {
         };
         assert!(context(MAX_PROMPT).validate(&nobody).is_ok());
         let error = context(MAX_PROMPT + 1).validate(&nobody).unwrap_err();
-        assert!(error.contains("262145 bytes into the conversation"), "{error}");
+        assert!(error.contains("adds 262145 bytes to the conversation"), "{error}");
 
         let values = |bytes: usize| hooks::Effects {
             values: vec![("v".into(), format!("\"{}\"", "x".repeat(bytes - 3)))],
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_makes_no_sense() {
+    fn invalid_json_in_a_response_is_rejected() {
         let nobody = Redactor::new([]);
         let call = |arguments: &str| hooks::CallAnswer {
             verdict: hooks::Verdict::Proceed,
@@ -313,11 +313,14 @@ mod tests {
             ..effects()
         };
         let error = value.validate(&nobody).unwrap_err();
-        assert!(error.starts_with(r"the value `\u{1b}[2J` is no JSON"), "{error}");
+        assert!(
+            error.starts_with(r"the value `\u{1b}[2J` is not valid JSON"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn no_part_of_the_answer_of_a_hook_keeps_a_secret() {
+    fn no_part_of_a_hook_response_keeps_a_secret() {
         let redactor = Redactor::new([("p", SECRET)]);
         let text = || format!("a {SECRET} b");
         let json = || json!({ "k": text() }).to_string();
