@@ -1,11 +1,11 @@
-//! Arguments of calls that come as JSON inside of JSON and not as text.
+//! Arguments of calls that a provider sends as nested JSON instead of a string.
 
 use serde_json::Value;
 use toolcell_core::json::inexact_number;
 
-/// Arguments as a text, from the JSON `text` that they stood in. Where that has a number that was changed when it was
-/// read and that may be among them, the number stands for all of the arguments: whoever reads them refuses it by name, and
-/// nothing is called with another number than the model wrote.
+/// Serialises `arguments`, which were parsed from `text`. If `text` contains a number that changed when it was parsed
+/// and that may be part of the arguments, the number replaces all of the arguments: the call is then refused with that
+/// number named, and no tool is called with a different number than the model wrote.
 pub(crate) fn written(arguments: &Value, text: &str) -> String {
     match inexact_number(text) {
         Some(number) if has_fraction(arguments) => number.to_owned(),
@@ -13,7 +13,7 @@ pub(crate) fn written(arguments: &Value, text: &str) -> String {
     }
 }
 
-/// Whether some number is not a whole one of 64 bits, as changed numbers are.
+/// True if a number is not a 64-bit integer, as changed numbers are.
 fn has_fraction(value: &Value) -> bool {
     let mut open = vec![value];
     while let Some(value) = open.pop() {
@@ -33,7 +33,7 @@ mod tests {
     use toolcell_core::json::parse_object;
 
     #[test]
-    fn a_changed_number_is_refused_by_its_name() {
+    fn changed_number_is_refused_by_name() {
         for (text, number) in [
             (r#"{"n":18446744073709551616}"#, "18446744073709551616"),
             (r#"{"n":[{"m":1e-400}]}"#, "1e-400"),
@@ -46,12 +46,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_kept_are_written_as_they_were() {
+    fn unchanged_numbers_are_kept() {
         for text in [r#"{"n":18446744073709551615}"#, r#"{"n":[0.5,-1]}"#] {
             let arguments: Value = serde_json::from_str(text).unwrap();
             assert_eq!(written(&arguments, text), text);
         }
-        // The changed one is elsewhere.
+        // The changed number is not part of the arguments.
         let whole: Value = serde_json::from_str(r#"{"n":1}"#).unwrap();
         assert_eq!(
             written(&whole, r#"{"args":{"n":1},"score":1e-400}"#),

@@ -1,7 +1,6 @@
-//! A stream of deltas that one `async fn` produces.
+//! Stream of deltas produced by an `async fn`.
 //!
-//! The function is polled only while the stream is, and dropped with it: nothing of a request goes on after its stream is
-//! gone.
+//! The function is polled only while the stream is, and dropped with it: no part of a request outlives its stream.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,30 +11,30 @@ use tokio::sync::mpsc;
 use toolcell_core::provider::{Completion, Delta};
 use toolcell_core::{BoxFuture, BoxStream, ProviderError};
 
-/// Deltas that wait for the reader before the producer has to. Small: it only saves switches between the two.
+/// Capacity of the queue between the producer and the reader. It is small because it only saves task switches.
 const BUFFER: usize = 32;
 
-/// Where a producer puts its deltas.
+/// Sender of deltas.
 pub(crate) struct Emitter {
     sender: mpsc::Sender<Delta>,
     emitted: bool,
 }
 
 impl Emitter {
-    /// Hands one delta to the reader, and waits while the reader is behind.
+    /// Sends one delta; waits while the queue is full.
     pub(crate) async fn emit(&mut self, delta: Delta) {
         self.emitted |= !matches!(delta, Delta::Retry { .. });
-        // The receiver lives as long as the future that calls this.
+        // The receiver lives as long as the calling future.
         let _ = self.sender.send(delta).await;
     }
 
-    /// Whether the reader got anything of an answer. From then on a request must not be sent again.
+    /// True if a delta was sent. From then on a request must not be retried.
     pub(crate) fn has_emitted(&self) -> bool {
         self.emitted
     }
 }
 
-/// Runs `produce` as a stream; its result becomes the last item.
+/// Runs `produce` as a stream; its result is the last item.
 pub(crate) fn stream<'a, F>(produce: impl FnOnce(Emitter) -> F) -> BoxStream<'a, Result<Delta, ProviderError>>
 where
     F: Future<Output = Result<Completion, ProviderError>> + Send + 'a,
@@ -71,7 +70,7 @@ impl Stream for Produced<'_> {
         }
         match this.receiver.poll_recv(cx) {
             Poll::Ready(Some(delta)) => Poll::Ready(Some(Ok(delta))),
-            // The producer is gone and so is all that it left.
+            // The producer has ended and all its deltas are sent.
             Poll::Ready(None) => Poll::Ready(this.last.take()),
             Poll::Pending => Poll::Pending,
         }

@@ -1,47 +1,47 @@
-//! Why a provider cannot be set up. Failures of a request are [`toolcell_core::ProviderError`].
+//! Errors of setting up a provider. Failures of a request are [`toolcell_core::ProviderError`].
 
-/// Why a provider cannot be set up.
+/// Error of setting up a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// This address answers nobody without a key.
-    #[error("`{host}` needs an API key and none is set for the provider `{provider}`")]
+    /// The server requires an API key and none is set.
+    #[error("no API key is set for the provider `{provider}`, and `{host}` requires one")]
     MissingKey {
         /// Name of the provider.
         provider: String,
         /// Host of the base URL.
         host: String,
     },
-    /// The base URL is no address that requests can go to.
-    #[error("`{url}` is no base URL of a provider: {reason}")]
+    /// The base URL is invalid.
+    #[error("invalid base URL `{url}`: {reason}")]
     BaseUrl {
-        /// What was given, without a password.
+        /// The URL, without a password.
         url: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// The proxy is no address that requests can go through.
-    #[error("the proxy cannot be used: {reason}")]
+    /// The URL of the proxy is invalid.
+    #[error("invalid proxy: {reason}")]
     Proxy {
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// A key or header value has bytes that HTTP does not carry.
-    #[error("the value of the header `{name}` has characters that HTTP does not carry")]
+    /// A key or header value contains characters that are invalid in HTTP.
+    #[error("invalid characters in the value of the header `{name}`")]
     Header {
         /// Name of the header.
         name: String,
     },
     /// The HTTP client could not be built.
-    #[error("the HTTP client could not be built: {reason}")]
+    #[error("could not build the HTTP client: {reason}")]
     Client {
-        /// The chain of causes.
+        /// Chain of causes.
         reason: String,
     },
-    /// A script of turns is not usable.
-    #[error("the script is not usable: {reason}")]
+    /// The script of turns is invalid.
+    #[error("invalid script: {reason}")]
     Script {
-        /// What is wrong and where.
+        /// Reason and position.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Fuzz target for answers of servers, on every wire. `tests/fuzz` says how it runs.
+//! Fuzz targets for responses of servers, one per protocol. See `tests/fuzz` for how to run them.
 
 #[path = "../../../tests/fuzz/mod.rs"]
 mod runner;
@@ -17,23 +17,23 @@ use crate::response_builder::ResponseBuilder;
 use crate::responses::ResponsesDecoder;
 use crate::robustness::WORDS;
 
-/// Most bytes of deltas for each byte of an answer: a stray byte in a text becomes the three of U+FFFD.
+/// Maximum bytes of deltas per byte of a response: an invalid byte in a text becomes the three bytes of U+FFFD.
 const MOST_GROWTH: usize = 3;
 
-/// Most bytes of deltas beyond that, such as the names of calls without one.
+/// Additional bytes of deltas, such as for calls without a name.
 const MOST_MORE: usize = 1_024;
 
-/// Longest text of an error that quotes a server, in bytes.
+/// Maximum length of an error that quotes a server, in bytes.
 const MAX_ERROR: usize = 8 << 10;
 
-/// What came of an answer.
+/// Result of decoding a response.
 #[derive(Debug, PartialEq)]
 struct Read {
     deltas: Vec<Delta>,
     end: Result<Completion, String>,
 }
 
-/// Reads an answer that arrives in pieces of `piece` bytes, as an exchange does.
+/// Decodes a response that arrives in chunks of `piece` bytes, like an exchange.
 fn read(mut decoder: Box<dyn Decoder>, framing: Framing, bytes: &[u8], piece: usize) -> Read {
     let mut reader = Reader::new(framing);
     let mut answer = ResponseBuilder::to(&Request::default(), "p");
@@ -58,7 +58,7 @@ fn read(mut decoder: Box<dyn Decoder>, framing: Framing, bytes: &[u8], piece: us
         deltas.extend(answer.take_deltas());
         let mut completion = completion.map_err(|failure| failure.error.to_string())?;
         for part in &mut completion.parts {
-            // A call that the server gave no identifier has one made of random numbers.
+            // A call without an identifier gets a random one.
             if let Part::Call(call) = part {
                 call.id.clear();
             }
@@ -77,14 +77,14 @@ fn bytes_of(delta: &Delta) -> usize {
     }
 }
 
-/// The first byte says in what pieces the answer arrives.
+/// The first byte selects the chunk size.
 fn check(decoder: impl Fn() -> Box<dyn Decoder>, framing: Framing, input: &[u8]) -> String {
     let (piece, bytes) = input
         .split_first()
         .map_or((1, input), |(first, rest)| (1 + usize::from(first % 16), rest));
     let whole = read(decoder(), framing, bytes, bytes.len().max(1));
     let in_pieces = read(decoder(), framing, bytes, piece);
-    assert_eq!(whole, in_pieces, "an answer means the same however it arrives");
+    assert_eq!(whole, in_pieces, "chunk boundaries do not change the result");
     let grown: usize = whole.deltas.iter().map(bytes_of).sum();
     assert!(
         grown <= MOST_GROWTH * bytes.len() + MOST_MORE,

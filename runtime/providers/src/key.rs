@@ -1,25 +1,26 @@
-//! A key that cannot be printed by accident.
+//! API key that cannot be printed by accident.
 
-/// A provider's API key. Its `Debug` output is `***`, it has no `Display`, and it is not serialisable.
+/// API key of a provider. Its `Debug` output is `***`; it has no `Display` and is not serialisable.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// Takes a key; white space around it, as a file or a shell leaves it, is cut off.
+    /// Creates a key; surrounding white space, as in a file or shell output, is removed.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }
 
-    /// The key itself, for the header of a request and nothing else.
+    /// Returns the key for the header of a request. Not to be used elsewhere.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// Shortest beginning of a secret that is cut out at the end of a text; most secrets share their first bytes (`sk-`).
+/// Minimum length of a prefix of a secret that is redacted at the end of a text, in bytes; most secrets share their
+/// first bytes (`sk-`).
 const MIN_BEGINNING: usize = 4;
 
-/// `text` with every occurrence of `secret` replaced by `***`, also one whose end was cut off with the text.
+/// Replaces every occurrence of `secret` in `text` by `***`, including one cut off at the end of the text.
 pub(crate) fn redact(secret: &str, text: &str) -> String {
     if secret.is_empty() {
         return text.to_owned();
@@ -48,14 +49,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_not_shown_by_debug() {
+    fn debug_hides_the_key() {
         let key = ApiKey::new(" sk-planted\n");
         assert_eq!(format!("{:?}", Some(&key)), "Some(***)");
         assert_eq!(key.expose(), "sk-planted");
     }
 
     #[test]
-    fn a_key_is_cut_out_of_a_text_that_repeats_it() {
+    fn key_is_redacted_from_text() {
         let redact = |text: &str| redact("sk-planted", text);
         assert_eq!(redact("bad key sk-planted!"), "bad key ***!");
         assert_eq!(redact("bad key sk-plan…"), "bad key ***…");

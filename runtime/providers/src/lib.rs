@@ -1,24 +1,24 @@
-//! Models behind [`toolcell_core::Provider`].
+//! Implementations of [`toolcell_core::Provider`].
 //!
 //! | provider | module | what it is |
 //! |---|---|---|
-//! | [`openai::OpenAi`] | [`openai`] | Chat Completions: OpenAI and every server that speaks the same |
+//! | [`openai::OpenAi`] | [`openai`] | Chat Completions: OpenAI and compatible servers |
 //! | [`responses::OpenAiResponses`] | [`responses`] | OpenAI Responses |
 //! | [`anthropic::Anthropic`] | [`anthropic`] | Anthropic Messages |
 //! | [`gemini::Gemini`] | [`gemini`] | Gemini `generateContent`, also on Vertex AI |
-//! | [`ollama::Ollama`] | [`ollama`] | Ollama's own wire |
-//! | [`text_calls::TextCalls`] | [`text_calls`] | around any of them: calls in text, for models without tool calling |
+//! | [`ollama::Ollama`] | [`ollama`] | Ollama's native API |
+//! | [`text_calls::TextCalls`] | [`text_calls`] | wrapper of any provider: calls in text, for models without tool calling |
 //! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
-//! | [`offline::Offline`] | [`offline`] | no model at all: finds the tool by the words of the request |
+//! | [`offline::Offline`] | [`offline`] | no model: selects a tool by the words of the request |
 //!
-//! What requests cost by a table of the user's prices is in [`price`].
+//! The cost of requests, from a table of the user's prices, is in [`price`].
 //!
-//! The five providers over HTTP are one [`HttpProvider`] that differs in its protocol: a [`Connection`] says what is asked
-//! and how it is reached, and the type of a protocol what only that one knows.
+//! The five providers over HTTP are one [`HttpProvider`] with different protocols: a [`Connection`] has the model and the
+//! connection settings, and the type of a protocol has the settings of that protocol.
 //!
-//! All options are plain values. Nothing here reads the environment (the one exception is the system's certificate
-//! store, where `SSL_CERT_FILE` and `SSL_CERT_DIR` name another), and nothing is printed. Keys are kept in [`ApiKey`] and
-//! are cut out of every error.
+//! All options are plain values. The crate does not read the environment (except that the system's certificate store
+//! may be set by `SSL_CERT_FILE` and `SSL_CERT_DIR`) and prints nothing. Keys are kept in [`ApiKey`] and redacted from
+//! every error.
 
 pub mod anthropic;
 mod arguments;

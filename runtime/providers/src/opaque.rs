@@ -1,16 +1,16 @@
-//! What a provider must get back unchanged, kept under the name of its wire.
+//! Provider data that must be sent back unchanged, tagged with the name of its protocol.
 //!
-//! A conversation can change its provider. What one wire demands back another must never see: a signature of one is
-//! nonsense to the other.
+//! A conversation can change its provider. Data of one protocol must not be sent to another: a signature of one is
+//! invalid for the other.
 
 use serde_json::{Value, json};
 
-/// Marks a value as belonging to a wire.
+/// Tags a value with its protocol.
 pub(crate) fn of(wire: &str, value: Value) -> Value {
     json!({ wire: value })
 }
 
-/// The value, if it belongs to this wire.
+/// Returns the value if it belongs to this protocol.
 pub(crate) fn for_wire<'a>(wire: &str, opaque: &'a Value) -> Option<&'a Value> {
     opaque.get(wire)
 }

@@ -1,15 +1,15 @@
-//! What requests cost, by prices that the user names. Prices change and differ between contracts, so none are built in.
+//! Cost of requests at prices set by the user. Prices change and differ between contracts, so none are built in.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use toolcell_core::provider::Usage;
 
-/// The price of one model, in any currency, for a million tokens of each kind.
+/// Price of a model, in any currency, per million tokens of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Input tokens that no cache had.
+    /// Input tokens that are not in a cache.
     pub input: f64,
     /// Input tokens read from a cache; `None` charges them as input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -17,11 +17,11 @@ pub struct Price {
     /// Input tokens written to a cache; `None` charges them as input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
-    /// Output tokens, with those of reasoning.
+    /// Output tokens, including reasoning.
     pub output: f64,
 }
 
-/// Prices by name of the model.
+/// Prices by model name.
 ///
 /// ```
 /// use toolcell_core::provider::Usage;
@@ -32,13 +32,13 @@ pub struct Price {
 /// assert_eq!(table.cost("gpt-5-mini", &usage), Some(0.0075));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-/// A name that ends in `*` stands for all that begin like it; the longest one counts.
+/// A name that ends in `*` matches all names with that prefix; the longest match applies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PriceTable(pub BTreeMap<String, Price>);
 
 impl Price {
-    /// What a request cost, in the currency of the price.
+    /// Cost of a request, in the currency of the price.
     #[expect(clippy::cast_precision_loss, reason = "no request has so many tokens")]
     pub fn cost(&self, usage: &Usage) -> f64 {
         let cached = usage.cache_read.saturating_add(usage.cache_write);
@@ -53,7 +53,7 @@ impl Price {
 }
 
 impl PriceTable {
-    /// The price of a model, or `None` when the table has none.
+    /// Price of a model, or `None` if the table has none.
     pub fn price(&self, model: &str) -> Option<&Price> {
         self.0.get(model).or_else(|| {
             let fits = |name: &&String| {
@@ -65,7 +65,7 @@ impl PriceTable {
         })
     }
 
-    /// What a request to a model cost, or `None` when the table does not know the model.
+    /// Cost of a request to a model, or `None` if the table has no price for it.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         self.price(model).map(|price| price.cost(usage))
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_token_has_its_price() {
+    fn each_kind_of_token_has_its_price() {
         let usage = Usage {
             input: 1_000_000,
             cache_read: 400_000,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_found_by_its_name_or_by_the_longest_beginning() {
+    fn price_is_found_by_name_or_longest_prefix() {
         let table: PriceTable = serde_json::from_str(
             r#"{"gpt-x":{"input":1,"output":1},"gpt-*":{"input":2,"output":2},"gpt-x-*":{"input":3,"output":3}}"#,
         )

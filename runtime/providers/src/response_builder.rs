@@ -1,8 +1,7 @@
-//! An answer while it is being read: deltas for the reader, parts for the conversation.
+//! Builds a response from decoded events: deltas for the reader, parts for the conversation.
 //!
-//! Every wire fills one of these, so that what must hold for all of them holds in one place: parts keep the order in
-//! which the model produced them, every call has an identifier of its own, a call that was cut off is none, and a server
-//! cannot fill the memory.
+//! Shared by all protocols, so that common invariants are enforced once: parts keep the order in which the model
+//! produced them, every call has a unique identifier, a truncated call is dropped, and a server cannot exhaust memory.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,40 +15,40 @@ use toolcell_core::{Message, Part, ProviderError, Redactor};
 use crate::http::Failure;
 use crate::schema::Strict;
 
-/// Longest answer, in bytes of text, reasoning, arguments and what the provider wants back. The longest answers of models
-/// have some 130,000 tokens, which is less than a megabyte.
+/// Maximum size of an answer, in bytes of text, reasoning, arguments and opaque provider data. The longest answers of
+/// models have about 130,000 tokens, which is less than a megabyte.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Most calls in one answer. The largest parallel batches of real models have some dozens.
+/// Maximum number of calls in one answer. The largest parallel batches of real models have some dozens.
 const MAX_CALLS: usize = 1024;
 
-/// Shortest identifier that is believed to be unique in a conversation. Shorter ones are counters such as `0` or
-/// `call_1`, which begin again with every answer.
+/// Minimum length of an identifier that is assumed to be unique in a conversation, in bytes. Shorter ones are counters
+/// such as `0` or `call_1`, which restart with every answer.
 const MIN_ID_BYTES: usize = 9;
 
-/// An answer while it is being read.
+/// Response that is being decoded.
 pub(crate) struct ResponseBuilder {
     provider: String,
     parts: Vec<Part>,
-    /// For each call, where it stands in `parts`.
+    /// Index in `parts` of each call.
     calls: Vec<usize>,
-    /// The last part takes no more.
+    /// True if the last part is complete.
     closed: bool,
     deltas: Vec<Delta>,
     ids: HashSet<String>,
     bytes: usize,
     redactor: Redactor,
-    /// Text or reasoning on its way through the redactor.
+    /// Redactor of the current text or reasoning.
     stream: Redaction,
     is_reasoning: bool,
-    /// Arguments on their way through the redactor, for each call.
+    /// Redactors of the arguments of each call.
     arguments: Vec<Redaction>,
-    /// For tools whose schema was sent in another form, the way back.
+    /// Tools whose schema was sent in a different form, with the reverse conversion.
     raised: BTreeMap<String, Strict>,
 }
 
 impl ResponseBuilder {
-    /// An empty answer to a request, which knows the identifiers that are taken.
+    /// Creates an empty response to a request, which determines the identifiers that are already used.
     pub(crate) fn to(request: &Request, provider: &str) -> Self {
         let ids = request
             .messages
@@ -74,25 +73,25 @@ impl ResponseBuilder {
         }
     }
 
-    /// The same without the secrets that `redactor` finds, in no part and no delta.
+    /// Redacts the secrets of `redactor` from every part and delta.
     pub(crate) fn redacting(mut self, redactor: Redactor) -> Self {
         self.stream = redactor.live_stream();
         self.redactor = redactor;
         self
     }
 
-    /// The same for tools, by name, whose schemas were sent in their strict forms.
+    /// Converts arguments back for tools, by name, whose schemas were sent in their strict forms.
     pub(crate) fn raising(mut self, tools: impl IntoIterator<Item = (String, Strict)>) -> Self {
         self.raised.extend(tools);
         self
     }
 
-    /// More text.
+    /// Appends text.
     pub(crate) fn text(&mut self, more: &str) {
         self.more(more, false);
     }
 
-    /// More reasoning.
+    /// Appends reasoning.
     pub(crate) fn reasoning(&mut self, more: &str) {
         self.more(more, true);
     }
@@ -110,13 +109,13 @@ impl ResponseBuilder {
         self.add(known);
     }
 
-    /// Gives out what was held back because it could have been the beginning of a secret.
+    /// Emits text that was held back as a possible prefix of a secret.
     fn flush(&mut self) {
         let rest = self.stream.finish();
         self.add(rest);
     }
 
-    /// Adds to the text or reasoning.
+    /// Appends to the current text or reasoning.
     fn add(&mut self, more: Vec<u8>) {
         if more.is_empty() {
             return;
@@ -137,8 +136,8 @@ impl ResponseBuilder {
         });
     }
 
-    /// What the provider must get back with the text that was read last; begins an empty one where there is none. That text
-    /// takes no more.
+    /// Sets opaque data for the last text part, creating an empty one if there is none. The part is complete
+    /// afterwards.
     pub(crate) fn text_opaque(&mut self, value: Value) {
         self.flush();
         self.bytes += size(&value);
@@ -152,7 +151,7 @@ impl ResponseBuilder {
         self.close();
     }
 
-    /// What the provider must get back with the reasoning that was read last; begins a part where there is none.
+    /// Sets opaque data for the last reasoning part, creating one if there is none.
     pub(crate) fn reasoning_opaque(&mut self, value: Value) {
         if !self.is_reasoning {
             self.flush();
@@ -168,18 +167,18 @@ impl ResponseBuilder {
         }
     }
 
-    /// Counts what a decoder keeps of the answer and gives back later.
+    /// Counts data that a decoder stores until the end of the answer.
     pub(crate) fn keeps(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
-    /// A number that grows with every piece of the answer.
+    /// A number that grows with every delta of the answer.
     pub(crate) fn progress(&self) -> usize {
         self.bytes + self.calls.len()
     }
 
-    /// What the provider must get back with its reasoning as a whole, where it sends that beside its parts: `first` goes
-    /// with the first one, which is made up where there is none, `each` with all others.
+    /// Sets opaque data for the reasoning as a whole, if the provider sends it separately: `first` goes to the first
+    /// part, which is created if there is none, `each` to all others.
     pub(crate) fn all_reasoning_opaque(&mut self, first: Value, each: &Value) {
         self.flush();
         if !self
@@ -202,7 +201,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// What follows is a part of its own, also when it is of the same kind. What is held back goes with it.
+    /// Completes the current part, so that the next text is a part of its own. Held-back text is emitted.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
@@ -212,7 +211,7 @@ impl ResponseBuilder {
         self.parts.push(part);
     }
 
-    /// A call begins; gives its position among the calls. `id` is the provider's, if it gave one.
+    /// Starts a call; returns its index among the calls. `id` is the provider's identifier, if there is one.
     pub(crate) fn call(&mut self, id: Option<&str>, name: &str) -> usize {
         self.flush();
         let index = self.calls.len();
@@ -231,7 +230,7 @@ impl ResponseBuilder {
         index
     }
 
-    /// More of a call's arguments.
+    /// Appends to a call's arguments.
     pub(crate) fn arguments(&mut self, index: usize, fragment: &str) {
         if fragment.is_empty() {
             return;
@@ -243,10 +242,10 @@ impl ResponseBuilder {
         }
     }
 
-    /// The arguments of a call as a whole, of which the beginning may have come before.
+    /// Sets the full arguments of a call, of which a prefix may have been received before.
     pub(crate) fn whole_arguments(&mut self, index: usize, whole: &str) {
         if let Some(stream) = self.arguments.get_mut(index) {
-            // What it holds back is in the whole.
+            // Held-back text is part of the full arguments.
             *stream = self.redactor.live_stream();
         }
         let whole = self.redactor.text(whole).into_owned();
@@ -257,7 +256,7 @@ impl ResponseBuilder {
                 self.bytes += rest.len();
                 self.add_arguments(index, rest);
             }
-            // The whole is right where it differs from its pieces.
+            // The full arguments take precedence over their deltas.
             None => call.arguments = whole,
         }
     }
@@ -280,7 +279,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// The call at a position, to read it or to set what the provider must get back.
+    /// Returns the call at an index, to read it or to set opaque data.
     pub(crate) fn call_at(&mut self, index: usize) -> Option<&mut CallRequest> {
         match self.parts.get_mut(*self.calls.get(index)?) {
             Some(Part::Call(call)) => Some(call),
@@ -288,17 +287,17 @@ impl ResponseBuilder {
         }
     }
 
-    /// The number of calls that were begun.
+    /// Number of calls that were started.
     pub(crate) fn calls_len(&self) -> usize {
         self.calls.len()
     }
 
-    /// The deltas since the last time.
+    /// Takes the deltas since the last call.
     pub(crate) fn take_deltas(&mut self) -> Vec<Delta> {
         std::mem::take(&mut self.deltas)
     }
 
-    /// Whether the answer is still of a size that a model may produce.
+    /// Checks that the answer is within the size limits.
     pub(crate) fn check_size(&self) -> Result<(), Failure> {
         let refused = |what: String| {
             Err(Failure::fatal(ProviderError::new(
@@ -308,22 +307,22 @@ impl ResponseBuilder {
             )))
         };
         if self.bytes > MAX_ANSWER_BYTES {
-            return refused(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"));
+            return refused(format!("the answer exceeds {MAX_ANSWER_BYTES} bytes"));
         }
         if self.calls.len() > MAX_CALLS {
-            return refused(format!("the answer has more than {MAX_CALLS} calls"));
+            return refused(format!("the answer exceeds {MAX_CALLS} calls"));
         }
         Ok(())
     }
 
-    /// The complete answer.
+    /// Completes the response.
     pub(crate) fn complete(&mut self, stop: StopReason, usage: Option<Usage>) -> Completion {
         self.flush();
         for index in 0..self.calls.len() {
             self.flush_arguments(index);
         }
         let mut parts = std::mem::take(&mut self.parts);
-        // Only the last call can be cut off, and one that has no arguments yet was cut off before them.
+        // Only the last call can be truncated; a call without arguments was truncated before them.
         if stop == StopReason::MaxTokens
             && let Some(&last) = self.calls.last()
             && let Part::Call(call) = &parts[last]
@@ -352,7 +351,7 @@ impl ResponseBuilder {
         Completion { parts, stop, usage }
     }
 
-    /// Takes secrets out of what did not come through a stream: names, identifiers, and what goes back to the provider.
+    /// Redacts content that did not pass a stream redactor: names, identifiers, and opaque data.
     fn redact(&self, part: &mut Part) {
         match part {
             Part::Text { opaque, .. } | Part::Reasoning { opaque, .. } => self.redactor.json(opaque),
@@ -380,12 +379,12 @@ impl ResponseBuilder {
     }
 }
 
-/// A stream of text holds back whole characters only where a secret is beyond ASCII.
+/// Converts redacted bytes to text. Only a secret with non-ASCII characters can split a character.
 fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-/// Bytes of the texts in a value.
+/// Total length of the strings in a value, in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -405,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_keep_their_order_and_neighbours_of_one_kind_are_joined() {
+    fn parts_keep_order_and_adjacent_ones_are_merged() {
         let mut answer = answer();
         answer.reasoning("think");
         answer.reasoning("ing");
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_gets_an_identifier_of_its_own_where_the_provider_gives_none_or_one_that_is_taken() {
+    fn missing_and_used_call_identifiers_are_replaced() {
         let asked = Message::Assistant {
             parts: vec![Part::Call(CallRequest {
                 id: "call_taken".into(),
@@ -469,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_with_reasoning_as_a_whole_finds_its_parts() {
+    fn opaque_data_of_reasoning_is_assigned_to_its_parts() {
         let mut answer = answer();
         let call = answer.call(None, "f");
         answer.all_reasoning_opaque(1.into(), &2.into());
@@ -489,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_call_that_was_cut_off_is_dropped_at_the_limit_of_tokens() {
+    fn only_truncated_call_is_dropped_at_the_token_limit() {
         for (arguments, stop, kept) in [
             (r#"{"a":1}"#, StopReason::MaxTokens, true),
             (r#"{"a":1"#, StopReason::MaxTokens, false),
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_calls_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn calls_beyond_the_limit_are_refused() {
         let mut answer = answer();
         for _ in 0..MAX_CALLS {
             answer.call(None, "f");

@@ -1,4 +1,4 @@
-//! No answer of a server makes a decoder panic, whatever it says.
+//! Property tests: no response of a server makes a decoder panic.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::openai::ChatDecoder;
 use crate::response_builder::ResponseBuilder;
 use crate::responses::ResponsesDecoder;
 
-/// Words that the wires give a meaning.
+/// Keywords of the protocols.
 pub(crate) const WORDS: &[&str] = &[
     "type",
     "index",
@@ -120,7 +120,7 @@ fn read(mut decoder: impl Decoder, events: &[String]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
-    fn no_event_makes_a_decoder_panic(events in proptest::collection::vec(values(), 0..6)) {
+    fn no_event_panics_a_decoder(events in proptest::collection::vec(values(), 0..6)) {
         let events: Vec<String> = events.iter().map(Value::to_string).collect();
         read(ChatDecoder::new("p"), &events);
         read(ResponsesDecoder::new("p"), &events);
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_in_place_of_an_event_makes_a_decoder_panic(events in proptest::collection::vec(".{0,20}", 0..4)) {
+    fn no_text_in_place_of_an_event_panics_a_decoder(events in proptest::collection::vec(".{0,20}", 0..4)) {
         read(ChatDecoder::new("p"), &events);
         read(ResponsesDecoder::new("p"), &events);
         read(MessagesDecoder::new("p"), &events);

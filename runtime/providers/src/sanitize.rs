@@ -1,19 +1,19 @@
-//! What a model wrote, in a form that its provider takes back.
+//! Repairs of model output so that its provider accepts it in the history.
 //!
-//! A provider checks the history that it is sent. A name or arguments that a model made up must not make every later
-//! request of the session fail, so they are repaired for the wire. The conversation itself keeps them as they were.
+//! Providers validate the history of a request. An invalid name or invalid arguments from a model must not make every
+//! later request of the session fail, so they are repaired in the request. The conversation itself keeps the original.
 
 use serde_json::{Map, Value, json};
 use toolcell_core::ToolName;
 use toolcell_core::json::parse_object;
 
-/// The name of a call as every wire accepts it. A name of a tool that was offered is always left as it is, because
-/// [`ToolName`] is narrower than every wire, so this never has to be undone.
+/// Returns a call name that every provider accepts. Names of offered tools are unchanged, because [`ToolName`] is
+/// stricter than every provider, so that the repair never has to be reversed.
 pub(crate) fn name(name: &str) -> String {
     if ToolName::new(name).is_ok() {
         return name.to_owned();
     }
-    let mut mended: String = name
+    let mut repaired: String = name
         .chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || c == '-' {
@@ -24,20 +24,20 @@ pub(crate) fn name(name: &str) -> String {
         })
         .take(ToolName::MAX_LEN)
         .collect();
-    if !mended.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        mended.insert_str(0, "x_");
-        mended.truncate(ToolName::MAX_LEN);
+    if !repaired.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        repaired.insert_str(0, "x_");
+        repaired.truncate(ToolName::MAX_LEN);
     }
-    mended
+    repaired
 }
 
-/// The arguments of a call as a JSON object. What is none becomes an object that shows the text.
+/// Returns the arguments of a call as a JSON object. Any other text is wrapped in an object.
 pub(crate) fn arguments(text: &str) -> Map<String, Value> {
     parse_object(text).unwrap_or_else(|_| Map::from_iter([("malformed_arguments".to_owned(), json!(text))]))
 }
 
-/// The arguments of a call as JSON text; the model's own bytes where they are an object, so that caches of the prompt
-/// hold.
+/// Returns the arguments of a call as JSON text; the model's own bytes if they are an object, so that prompt caches stay
+/// valid.
 pub(crate) fn arguments_text(text: &str) -> String {
     if text.trim().is_empty() {
         return "{}".into();
@@ -48,14 +48,14 @@ pub(crate) fn arguments_text(text: &str) -> String {
     }
 }
 
-/// An identifier of at most `max` bytes with only `a-z`, `A-Z`, `0-9`, `_` and `-`. Identifiers of other providers are
-/// mended the same way each time, so that call and result still fit each other.
+/// Returns an identifier of at most `max` bytes with only `a-z`, `A-Z`, `0-9`, `_` and `-`. The repair is
+/// deterministic, so that call and result still match.
 pub(crate) fn id(id: &str, max: usize) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !id.is_empty() && id.len() <= max && id.chars().all(fits) {
         return id.to_owned();
     }
-    // FNV-1a keeps two identifiers apart that only differ in what is cut off or replaced.
+    // FNV-1a distinguishes identifiers that differ only in removed or replaced characters.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_a_tool_is_left_and_any_other_is_mended() {
+    fn only_invalid_names_are_repaired() {
         for (written, sent) in [
             ("read_file", "read_file"),
             ("functions.read_file", "functions_read_file"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_sent_as_one_that_shows_them() {
+    fn arguments_that_are_no_object_are_wrapped_in_one() {
         assert_eq!(arguments_text(r#"{ "a":1}"#), r#"{ "a":1}"#);
         assert_eq!(arguments_text(" "), "{}");
         assert_eq!(arguments_text(r#"{"a":"#), r#"{"malformed_arguments":"{\"a\":"}"#);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_a_wire_refuses_is_mended_the_same_way_each_time() {
+    fn identifier_repair_is_deterministic() {
         assert_eq!(id("call_abc-1", 64), "call_abc-1");
         assert_eq!(id("a|b", 64), id("a|b", 64));
         assert_ne!(id("a|b", 64), id("a/b", 64));

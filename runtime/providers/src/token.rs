@@ -1,4 +1,4 @@
-//! Access tokens that expire: asked for when they are needed, kept while they hold.
+//! Access tokens that expire: requested when needed, cached while valid.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,20 +8,20 @@ use toolcell_core::BoxFuture;
 
 use crate::ApiKey;
 
-/// How long before its end a token is no longer used: a request must not outlive it on its way.
+/// Time before its expiry at which a token is no longer used, so that it does not expire during a request.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// An access token, and how long it holds.
+/// Access token with its lifetime.
 #[derive(Debug, Clone)]
 pub struct Token {
     /// The token.
     pub value: ApiKey,
-    /// How long it holds from now on; `None` where nobody says so. Then it is used until the service refuses it.
+    /// Remaining lifetime; `None` if unknown. The token is then used until the service refuses it.
     pub expires_in: Option<Duration>,
 }
 
-/// Where access tokens come from: a function of the embedder, asked for a token before the first request, after the last
-/// one has expired, and once for a request whose token the service refuses (401). Clones share the token.
+/// Source of access tokens: a function of the embedder, called before the first request, after the last token has
+/// expired, and once for a request whose token the service refuses (401). Clones share the token.
 #[derive(Clone)]
 pub struct TokenSource {
     ask: Arc<Ask>,
@@ -36,7 +36,7 @@ struct Kept {
 }
 
 impl TokenSource {
-    /// Tokens of a function; its error says why there is none, without a secret.
+    /// Creates a source from a function; its error is the reason, without a secret.
     pub fn new<F, R>(ask: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -48,8 +48,8 @@ impl TokenSource {
         }
     }
 
-    /// A token that holds. `refused` is one that the service did not accept: it is not given again. Many requests that
-    /// wait for a token ask once.
+    /// Returns a valid token. `refused` is a token that the service did not accept and is not returned again.
+    /// Concurrent requests share one call of the function.
     pub(crate) async fn get(&self, refused: Option<&ApiKey>) -> Result<ApiKey, String> {
         let mut kept = self.kept.lock().await;
         if let Some(known) = kept.as_ref()
@@ -94,18 +94,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_once_while_it_holds_and_again_when_it_is_refused() {
+    async fn token_is_cached_until_it_is_refused() {
         let source = counting(None);
         let first = source.get(None).await.unwrap();
         assert_eq!(source.get(None).await.unwrap(), first);
         let second = source.get(Some(&first)).await.unwrap();
         assert_ne!(second, first);
-        // Another request that was refused with the first one does not throw the second one away.
+        // Another request that was refused with the first token does not discard the second one.
         assert_eq!(source.get(Some(&first)).await.unwrap(), second);
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_again_a_minute_before_it_expires() {
+    async fn token_is_renewed_a_minute_before_it_expires() {
         let holding = counting(Some(MARGIN + Duration::from_secs(3_600)));
         assert_eq!(holding.get(None).await, holding.get(None).await);
         let ending = counting(Some(MARGIN));

@@ -1,4 +1,4 @@
-//! What an answer costs in memory while it comes, measured for the whole process; so this binary has one test.
+//! Memory use of a streamed answer, measured for the whole process; therefore the only test of this binary.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
@@ -11,11 +11,11 @@ use toolcell_core::{Part, Provider};
 use toolcell_providers::Connection;
 use toolcell_providers::openai::OpenAi;
 
-/// Bytes of the answer, and of each of its deltas.
+/// Size of the answer and of each delta, in bytes.
 const ANSWER: usize = 8 << 20;
 const DELTA: usize = 32;
 
-/// The most memory that the process had since the last time it was asked, in bytes.
+/// Peak memory of the process since the last call, in bytes.
 fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -24,7 +24,7 @@ fn peak() -> usize {
     line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Serves one answer of small deltas, without ever holding it.
+/// Serves one answer in small deltas without holding it in memory.
 async fn serve(listener: TcpListener) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut request = [0; 4096];
@@ -43,7 +43,7 @@ async fn serve(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn a_long_answer_costs_a_few_times_its_size() {
+async fn memory_of_a_long_answer_is_a_small_multiple_of_its_size() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let connection = Connection::new("m")

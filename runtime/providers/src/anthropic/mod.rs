@@ -1,7 +1,7 @@
 //! Anthropic Messages (<https://docs.anthropic.com/en/api/messages>), streamed.
 //!
-//! Thinking blocks go back unchanged and in order, as the service demands within a turn with tools. Tools, system prompt
-//! and conversation end in cache breakpoints, so that each step of a loop pays for what is new in it.
+//! Thinking blocks are sent back unchanged and in order, as the API requires within a turn with tools. Tools, system
+//! prompt and conversation end with cache breakpoints, so that each step of a loop pays only for its new part.
 
 mod request;
 mod stream;
@@ -15,16 +15,16 @@ use crate::http::{Header, HttpProvider, Protocol, header};
 use crate::{ApiKey, SetupError};
 pub(crate) use stream::MessagesDecoder;
 
-/// Base URL of Anthropic itself.
+/// Base URL of Anthropic.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
 /// Version of the protocol, sent with every request.
 const VERSION: &str = "2023-06-01";
 
-/// The name under which what the provider must get back is kept.
+/// Name under which opaque provider data is kept.
 const WIRE: &str = "anthropic";
 
-/// A model behind the Messages endpoint.
+/// Model behind the Messages endpoint.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -39,16 +39,16 @@ pub type Anthropic = HttpProvider<Messages>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Messages {
-    /// Most tokens of an answer where the request names no limit; the protocol demands one. Default: 16 384. A model that
-    /// allows less is asked for what it allows.
+    /// Maximum tokens of an answer if the request sets no limit; the API requires one. Default: 16 384. Lowered for
+    /// models that allow less.
     pub max_output_tokens: u64,
-    /// How long the service's cache keeps the stable part of a request; `None` sets no breakpoints. Default: five minutes.
+    /// Lifetime of the cache for the stable part of a request; `None` sets no breakpoints. Default: five minutes.
     pub cache: Option<CacheTime>,
     /// Names of beta features (`anthropic-beta`).
     pub betas: Vec<String>,
 }
 
-/// How long the cache keeps the stable part of a request.
+/// Lifetime of the prompt cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheTime {
     /// Five minutes, renewed by each use.
@@ -68,7 +68,7 @@ impl Default for Messages {
 }
 
 impl Protocol for Messages {
-    /// Most tokens of an answer, as the settings or the service itself allow.
+    /// Maximum tokens of an answer, by the settings or the API's limit.
     type Dialect = u64;
     type Decoder = MessagesDecoder;
 
@@ -111,7 +111,7 @@ impl Protocol for Messages {
         MessagesDecoder::new(provider)
     }
 
-    /// A model may allow less than our default: "max_tokens: 16384 > 8192, which is the maximum allowed …".
+    /// Handles a model with a lower limit than the default: "max_tokens: 16384 > 8192, which is the maximum allowed …".
     fn adapt(
         &self,
         max_output_tokens: u64,

@@ -1,4 +1,4 @@
-//! The body of a Messages request.
+//! Body of a Messages request.
 
 use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
@@ -7,10 +7,10 @@ use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 use super::{CacheTime, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
-/// Longest identifier of a call that is sent.
+/// Maximum length of a call identifier, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
-/// The body for a request. The same request gives the same bytes.
+/// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<CacheTime>) -> Value {
     let mut body = json!({
         "model": model,
@@ -44,7 +44,7 @@ pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<Cac
         }
         forced = matches!(kind, "any" | "tool");
     }
-    // Thinking is refused beside a forced call and beside a temperature.
+    // The API refuses thinking together with a forced call or a temperature.
     let thinks = !forced && think(request, &mut body);
     if let Some(temperature) = request.temperature
         && !thinks
@@ -63,13 +63,13 @@ pub(super) fn body(request: &Request, model: &str, limit: u64, cache: Option<Cac
     body
 }
 
-/// `low` to `max` let the model think as it sees fit, a number is a budget of tokens, `none` turns thinking off.
+/// Sets thinking: `low` to `max` let the model decide, a number is a token budget, `none` disables it.
 fn think(request: &Request, body: &mut Value) -> bool {
     let Some(effort) = request.reasoning_effort.as_deref() else {
         return false;
     };
     if let Ok(budget) = effort.parse::<u64>() {
-        // The service's least budget; and the answer needs room beside it.
+        // The minimum budget of the API; the answer needs tokens besides it.
         let budget = budget.max(1024);
         let limit = body["max_tokens"].as_u64().unwrap_or_default();
         body["max_tokens"] = limit.max(budget.saturating_add(1024)).into();
@@ -85,7 +85,7 @@ fn think(request: &Request, body: &mut Value) -> bool {
     true
 }
 
-/// Cache breakpoints at the end of the tools, of the system prompt and of the conversation; four are allowed.
+/// Sets cache breakpoints at the end of the tools, of the system prompt and of the conversation; four are allowed.
 fn mark(body: &mut Value, time: CacheTime) {
     let control = match time {
         CacheTime::FiveMinutes => json!({"type": "ephemeral"}),
@@ -118,7 +118,7 @@ fn tool(tool: &ToolSpec) -> Value {
     })
 }
 
-/// Messages of alternating roles. Results stand first in the message after their calls.
+/// Converts messages to alternating roles. Results come first in the message after their calls.
 fn messages(request: &Request) -> Vec<Value> {
     let mut messages: Vec<Value> = Vec::new();
     for message in &request.messages {
@@ -133,7 +133,7 @@ fn messages(request: &Request) -> Vec<Value> {
             } => ("user", vec![result(call_id, content, *is_error)]),
         };
         if blocks.is_empty() && role == "assistant" {
-            // A message without content is refused; what follows it joins the message before.
+            // The API refuses a message without content; the next one is merged into the message before.
             continue;
         }
         let blocks = if blocks.is_empty() {
@@ -157,7 +157,7 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// A block; `None` for an empty text, which the service refuses.
+/// Content block; `None` for an empty text, which the API refuses.
 fn block(content: &Content) -> Option<Value> {
     match content {
         Content::Text { text: t } => (!t.trim().is_empty()).then(|| text(t)),
@@ -185,7 +185,7 @@ fn assistant(parts: &[Part]) -> Vec<Value> {
         .iter()
         .filter_map(|part| match part {
             Part::Text { text: t, .. } => (!t.trim().is_empty()).then(|| text(t)),
-            // Only what this service signed; thoughts of other models mean nothing to it.
+            // Only reasoning that this API signed; that of other models is invalid.
             Part::Reasoning { opaque, .. } => opaque::for_wire(WIRE, opaque).cloned(),
             Part::Call(call) => Some(json!({
                 "type": "tool_use",
@@ -201,7 +201,7 @@ fn result(call_id: &str, content: &[Content], is_error: bool) -> Value {
     let blocks: Vec<Value> = content
         .iter()
         .filter_map(|part| match part {
-            // The result of a failed call may hold text alone.
+            // The result of a failed call may contain text only.
             Content::Blob(blob) if is_error => Some(text(&fallback_text::blob(blob))),
             other => block(other),
         })

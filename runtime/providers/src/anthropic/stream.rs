@@ -1,4 +1,4 @@
-//! The stream of a Messages answer.
+//! Decoder of a streamed Messages answer.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
-/// Reads the events of one answer.
+/// Decoder of the events of one answer.
 pub(crate) struct MessagesDecoder {
     provider: String,
     blocks: BTreeMap<u64, Block>,
@@ -19,7 +19,7 @@ pub(crate) struct MessagesDecoder {
     usage: Option<Usage>,
 }
 
-/// A content block that was begun.
+/// Content block in progress.
 enum Block {
     Text,
     Thinking { text: String, signature: String },
@@ -58,7 +58,7 @@ impl MessagesDecoder {
             }
             "tool_use" => {
                 let position = answer.call(Some(field("id")), field("name"));
-                // Some servers that speak this wire send the whole input here.
+                // Some compatible servers send the whole input here.
                 if let Some(input) = block.get("input").and_then(Value::as_object)
                     && !input.is_empty()
                 {
@@ -100,7 +100,7 @@ impl MessagesDecoder {
         answer.close();
     }
 
-    /// Counts are cumulative; what a later event leaves out stays.
+    /// Counts are cumulative; omitted ones keep their value.
     fn count(&mut self, counted: &Value) {
         let mut usage = self.usage.unwrap_or_default();
         let field = |name: &str| counted.get(name).and_then(Value::as_u64);
@@ -122,7 +122,7 @@ impl MessagesDecoder {
         self.usage = Some(usage);
     }
 
-    /// An answer in one piece.
+    /// Handles an answer that is not streamed.
     fn whole(&mut self, message: &Value, answer: &mut ResponseBuilder) {
         let blocks = message.get("content").and_then(Value::as_array);
         for (index, block) in (0..).zip(blocks.into_iter().flatten()) {
@@ -144,7 +144,7 @@ impl Decoder for MessagesDecoder {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
-                format_args!("an event is no JSON ({e})"),
+                format_args!("an event is not valid JSON ({e})"),
                 &event.data,
             )
         })?;
@@ -180,7 +180,7 @@ impl Decoder for MessagesDecoder {
                 return Ok(Progress::Done);
             }
             Some("error") => return Err(error_in_stream(&self.provider, &data)),
-            // `ping`, and what later versions of the wire add.
+            // `ping`, and events of later API versions.
             Some(_) => {}
             None => return Err(malformed(&self.provider, "an event has no `type`", &event.data)),
         }

@@ -1,16 +1,16 @@
-//! Bytes to lines. A line ends with LF, CR LF or a single CR, as in the event stream of the HTML standard.
+//! Splits bytes into lines. A line ends with LF, CR LF or a single CR, as in the event stream of the HTML standard.
 
 use super::FramingError;
 
-/// Splits bytes into lines of at most `max` bytes.
+/// Splitter of bytes into lines of at most `max` bytes.
 pub(super) struct Lines {
     max: usize,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that were given out.
+    /// Bytes of `buffer` that were returned.
     taken: usize,
-    /// Bytes of `buffer` that hold no line end.
+    /// Bytes of `buffer` known to contain no line end.
     searched: usize,
-    /// The last line ended with CR; a LF that follows belongs to it.
+    /// True if the last line ended with CR; a LF that follows belongs to it.
     after_cr: bool,
     first: bool,
     ended: bool,
@@ -44,7 +44,7 @@ impl Lines {
         self.ended
     }
 
-    /// The next complete line without its end.
+    /// Returns the next complete line without its line end.
     pub(super) fn next(&mut self) -> Result<Option<String>, FramingError> {
         if self.after_cr && self.taken < self.buffer.len() {
             if self.buffer[self.taken] == b'\n' {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn line_beyond_the_limit_is_refused() {
         for ended in [false, true] {
             let read = |text: &str| {
                 let mut lines = Lines::new(4);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_is_not_kept() {
+    fn returned_bytes_are_released() {
         let mut lines = Lines::new(1 << 20);
         for _ in 0..100 {
             lines.push(&[b'x'; 1 << 10]);

@@ -1,6 +1,6 @@
-//! From the bytes of an answer to its events: server-sent events and JSON lines, both bounded.
+//! Parsers of server-sent events and JSON lines, with bounded memory.
 //!
-//! The bytes come in pieces of any size, cut anywhere, also inside a character.
+//! The bytes may arrive in chunks of any size, split anywhere, also inside a character.
 
 mod lines;
 mod sse;
@@ -10,38 +10,38 @@ use toolcell_core::provider::ProviderErrorKind;
 use lines::Lines;
 use sse::Sse;
 
-/// Longest line of an answer. A picture in base64 fits; a server that never ends a line does not fill the memory.
+/// Maximum length of a line, in bytes. A picture in base64 fits; a server that never ends a line cannot exhaust memory.
 pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Longest event of an answer, all its data lines together.
+/// Maximum size of an event, in bytes of all its data lines.
 pub(crate) const MAX_EVENT_BYTES: usize = 16 << 20;
 
-/// How a wire separates its events.
+/// Framing of events in a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// `text/event-stream` of the HTML standard.
     Sse,
-    /// One JSON value a line.
+    /// One JSON value per line.
     Lines,
 }
 
-/// One event of an answer.
+/// Event of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
-    /// The `event` field; empty where there is none.
+    /// The `event` field; empty if there is none.
     pub(crate) name: String,
-    /// The data, which is one JSON value on every wire that we speak, or a marker such as `[DONE]`.
+    /// The data: one JSON value for all supported protocols, or a marker such as `[DONE]`.
     pub(crate) data: String,
 }
 
-/// Why bytes are not events.
+/// Error in the framing of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FramingError {
-    #[error("a line of the answer is longer than {MAX_LINE_BYTES} bytes")]
+    #[error("a line of the response is longer than {MAX_LINE_BYTES} bytes")]
     LongLine,
-    #[error("an event of the answer is longer than {MAX_EVENT_BYTES} bytes")]
+    #[error("an event of the response is longer than {MAX_EVENT_BYTES} bytes")]
     LongEvent,
-    #[error("the answer is not UTF-8")]
+    #[error("the response is not UTF-8")]
     NotUtf8,
 }
 
@@ -49,7 +49,7 @@ impl FramingError {
     pub(crate) const KIND: ProviderErrorKind = ProviderErrorKind::Protocol;
 }
 
-/// Takes bytes and gives events.
+/// Parser of events.
 pub(crate) struct Reader {
     framing: Framing,
     lines: Lines,
@@ -67,22 +67,22 @@ impl Reader {
         }
     }
 
-    /// Takes the next bytes.
+    /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
     }
 
-    /// The body has ended: a last line without a line end counts.
+    /// Marks the end of the body: a last line without a line end is complete.
     pub(crate) fn end(&mut self) {
         self.lines.end();
     }
 
-    /// Lines that were read since the last time, also those that are no event or a part of one.
+    /// Number of lines read since the last call, including lines that are not part of an event.
     pub(crate) fn take_lines(&mut self) -> u64 {
         std::mem::take(&mut self.lines_read)
     }
 
-    /// The next complete event, if there is one.
+    /// Returns the next complete event, if there is one.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, FramingError> {
         while let Some(line) = self.lines.next()? {
             self.lines_read += 1;
@@ -101,8 +101,8 @@ impl Reader {
                 }
             }
         }
-        // The standard drops an event that no empty line ends. Servers that close early after a complete last event
-        // exist; half an event is no JSON and is found out by whoever reads the data.
+        // The standard drops an event that is not followed by an empty line. Some servers close the connection directly
+        // after the last event; an incomplete event is invalid JSON and is detected by the decoder.
         if self.lines.has_ended() && self.framing == Framing::Sse {
             return Ok(self.sse.flush());
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn server_sent_events_are_read_with_comments_names_and_several_data_lines() {
+    fn server_sent_events_are_parsed() {
         let text = "\u{feff}: keep-alive\n\nevent: delta\ndata: {\"a\":\ndata: 1}\nid: 7\nretry: 10\n\ndata:x\r\n\r\ndata\n\n";
         assert_eq!(
             read_in_pieces(Framing::Sse, text.as_bytes(), &[]).unwrap(),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn all_line_ends_of_the_standard_end_one_line() {
+    fn every_standard_line_end_ends_one_line() {
         for end in ["\n", "\r\n", "\r"] {
             let text = format!("data: a{end}data: b{end}{end}data: c{end}{end}");
             assert_eq!(data(Framing::Sse, &text), ["a\nb", "c"], "{end:?}");
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn a_last_event_counts_without_its_empty_line() {
+    fn last_event_needs_no_empty_line() {
         assert_eq!(data(Framing::Sse, "data: a\n\ndata: b"), ["a", "b"]);
         assert_eq!(data(Framing::Sse, "data: a\n\n: end"), ["a"]);
     }
 
     #[test]
-    fn json_lines_are_read_without_empty_ones() {
+    fn empty_json_lines_are_skipped() {
         assert_eq!(
             data(Framing::Lines, "{}\r\n\n  \n[1]\n{\"a\":2}"),
             ["{}", "[1]", "{\"a\":2}"]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused() {
+    fn invalid_utf8_is_refused() {
         assert_eq!(
             read_in_pieces(Framing::Sse, b"data: \xff\n\n", &[]),
             Err(FramingError::NotUtf8)
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_accepted_up_to_its_limit_and_refused_beyond() {
+    fn event_beyond_the_limit_is_refused() {
         let of_len = |first: usize, second: usize| {
             let text = format!("data: {}\ndata: {}\n\n", "x".repeat(first), "y".repeat(second));
             let mut sse = Sse::new(10);
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_the_bytes_anywhere_changes_nothing(
+        fn chunk_boundaries_do_not_matter(
             text in "(data: [aé€🦀]{0,6}(\r\n|\n|\r)|: c(\r\n|\n)|event: n\n|(\r\n|\n)){0,12}",
             cuts in proptest::collection::vec(0usize..200, 0..12),
         ) {

@@ -1,10 +1,10 @@
-//! Lines to server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//! Parser of server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! Fields that only matter for reconnecting (`id`, `retry`) are ignored: an answer of a model cannot be resumed.
+//! Fields for reconnecting (`id`, `retry`) are ignored: an answer of a model cannot be resumed.
 
 use super::{Event, FramingError};
 
-/// Collects lines until an empty one ends the event.
+/// Collects lines until an empty line ends the event.
 pub(super) struct Sse {
     max: usize,
     name: String,
@@ -47,7 +47,7 @@ impl Sse {
         Ok(None)
     }
 
-    /// Ends the event that was begun; one without data is none.
+    /// Ends the current event; an event without data is dropped.
     pub(super) fn flush(&mut self) -> Option<Event> {
         let name = std::mem::take(&mut self.name);
         self.data.take().map(|data| Event { name, data })

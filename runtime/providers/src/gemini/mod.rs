@@ -1,7 +1,7 @@
 //! Gemini `generateContent` (<https://ai.google.dev/api/generate-content>), streamed, at the Gemini API and on Vertex AI.
 //!
-//! Signatures of thoughts are kept with the calls that they came with and go back with them, as models that think between
-//! their calls demand.
+//! Thought signatures are kept with their calls and sent back with them, as required by models that reason between
+//! calls.
 
 mod request;
 mod stream;
@@ -18,10 +18,10 @@ pub(crate) use stream::GeminiDecoder;
 /// Base URL of the Gemini API.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// The name under which what the provider must get back is kept.
+/// Name under which opaque provider data is kept.
 const WIRE: &str = "gemini";
 
-/// A model behind a `generateContent` endpoint.
+/// Model behind a `generateContent` endpoint.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -39,20 +39,20 @@ pub type Gemini = HttpProvider<GenerateContent>;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct GenerateContent {
-    /// How the key is sent. Default: [`Access::Key`].
+    /// Authorization of requests. Default: [`Access::Key`].
     pub access: Access,
 }
 
-/// How the key is sent.
+/// Authorization of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// A key, in `x-goog-api-key`: the Gemini API.
+    /// API key in `x-goog-api-key`: the Gemini API.
     Key,
-    /// An OAuth access token, in `Authorization: Bearer`: Vertex AI.
+    /// OAuth access token in `Authorization: Bearer`: Vertex AI.
     Token,
 }
 
-/// The base URL of Vertex AI for a project and a location, such as `europe-west4` or `global`.
+/// Base URL of Vertex AI for a project and a location, such as `europe-west4` or `global`.
 pub fn vertex_base_url(project: &str, location: &str) -> String {
     let host = match location {
         "global" => "aiplatform.googleapis.com".to_owned(),
@@ -62,8 +62,8 @@ pub fn vertex_base_url(project: &str, location: &str) -> String {
 }
 
 impl GenerateContent {
-    /// The protocol as Vertex AI speaks it, at a [`vertex_base_url`]. The key is an access token, which is valid for an
-    /// hour; [`Connection::tokens`](crate::Connection::tokens) renews it.
+    /// The protocol of Vertex AI, at a [`vertex_base_url`]. The key is an access token, which is valid for an hour;
+    /// [`Connection::tokens`](crate::Connection::tokens) renews it.
     pub fn vertex() -> Self {
         Self {
             access: Access::Token,
@@ -77,17 +77,17 @@ impl Default for GenerateContent {
     }
 }
 
-/// The name of a model in a path.
+/// Name of a model in a path.
 fn without_folder(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// How a server takes the schemas of tools.
+/// Form of tool schemas that a server accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schemas {
-    /// As JSON Schema, in `parametersJsonSchema`.
+    /// JSON Schema, in `parametersJsonSchema`.
     Json,
-    /// Lowered to the service's own type.
+    /// The API's own schema type.
     Lowered,
 }
 

@@ -1,4 +1,4 @@
-//! The body of a `generateContent` request.
+//! Body of a `generateContent` request.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use toolcell_core::{Blob, Content, Message, Part, ToolSpec};
 use super::{Schemas, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
-/// What stands for the signature of a call that another model made; the service takes it for any.
+/// Placeholder for the signature of a call by another model, which the API accepts for any call.
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The body for a request. The same request gives the same bytes.
+/// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, schemas: Schemas) -> Value {
     let mut body = json!({"contents": contents(request, takes_files_in_results(model))});
     if !request.instructions.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.instructions}]});
     }
-    // An empty list of declarations is refused.
+    // The API refuses an empty list of declarations.
     if !request.tools.is_empty() {
         let declarations: Vec<Value> = request.tools.iter().map(|t| declaration(t, schemas)).collect();
         body["tools"] = json!([{"functionDeclarations": declarations}]);
@@ -59,7 +59,7 @@ pub(super) fn body(request: &Request, model: &str, schemas: Schemas) -> Value {
     body
 }
 
-/// Models before the third generation refuse files inside a function's response.
+/// False for models before the third generation, which refuse files in a function response.
 fn takes_files_in_results(model: &str) -> bool {
     let version = model
         .strip_prefix("gemini-")
@@ -80,7 +80,7 @@ fn declaration(tool: &ToolSpec, schemas: Schemas) -> Value {
 
 fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
     let mut contents: Vec<Value> = Vec::new();
-    // Identifiers that the service itself gave, by ours.
+    // The API's own identifiers, by ours.
     let mut given: BTreeMap<&str, &Value> = BTreeMap::new();
     let mut in_results = false;
     for message in &request.messages {
@@ -110,7 +110,7 @@ fn contents(request: &Request, files_in_results: bool) -> Vec<Value> {
         // All results of a step are one turn.
         match contents.last_mut().and_then(|last| last["parts"].as_array_mut()) {
             Some(last) if joins => {
-                // Responses stand together, files of any of them behind.
+                // Responses come first, followed by the files of all of them.
                 let responses = last
                     .iter()
                     .take_while(|p| p.get("functionResponse").is_some())
@@ -138,7 +138,7 @@ fn part(content: &Content) -> Value {
     }
 }
 
-/// Pictures, sound, video, PDF and text; the service refuses other types.
+/// Converts pictures, sound, video, PDF and text; the API refuses other types.
 fn file(blob: &Blob) -> Option<Value> {
     let (kind, _) = blob.media_type.split_once('/')?;
     let taken = matches!(kind, "image" | "audio" | "video" | "text") || blob.media_type == "application/pdf";
@@ -152,13 +152,13 @@ fn model(parts: &[Part]) -> Vec<Value> {
     let mut is_first_call = true;
     for part in parts {
         match part {
-            // A signature may stand with an empty text, where it came as the last piece of a stream.
+            // A signature may belong to an empty text if it was the last event of a stream.
             Part::Text { text: t, opaque } => match signature(opaque) {
                 Some(signature) => out.push(json!({"text": t, "thoughtSignature": signature})),
                 None if t.is_empty() => {}
                 None => out.push(text(t)),
             },
-            // Thoughts themselves do not go back. Sessions of before kept the signature of a text here.
+            // Reasoning is not sent back. Earlier sessions stored the signature of a text here.
             Part::Reasoning { opaque, .. } => {
                 if let Some(signature) = signature(opaque) {
                     out.push(json!({"text": "", "thoughtSignature": signature}));
@@ -217,7 +217,7 @@ fn result(
             },
         }
     }
-    // The response must be an object. Text inside it is never read as a schema, as objects with `$ref` are.
+    // The response must be an object. Text in it is never parsed as a schema, unlike objects with `$ref`.
     let field = if is_error { "error" } else { "output" };
     let mut response = json!({
         "name": sanitize::name(name),

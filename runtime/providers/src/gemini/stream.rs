@@ -1,4 +1,4 @@
-//! The stream of a `generateContent` answer: whole response objects, one after another, without an end marker.
+//! Decoder of a streamed `generateContent` answer: complete response objects in sequence, without an end marker.
 
 use serde_json::{Map, Value};
 use toolcell_core::provider::{Completion, StopReason, Usage};
@@ -10,7 +10,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
-/// Reads the response objects of one answer.
+/// Decoder of the response objects of one answer.
 pub(crate) struct GeminiDecoder {
     provider: String,
     finish: Option<String>,
@@ -53,7 +53,7 @@ impl GeminiDecoder {
                 input: count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount")),
                 cache_read: count("cachedContentTokenCount"),
                 cache_write: 0,
-                // The candidates' count leaves the thoughts out.
+                // The candidates' count does not include reasoning.
                 output: count("candidatesTokenCount").saturating_add(thoughts),
                 reasoning: thoughts,
             });
@@ -78,7 +78,7 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
         if let Some(id) = field("id").filter(|id| !id.is_empty()) {
             kept.insert("id".into(), id.into());
         }
-        // Also when empty: it says that the call is this service's own.
+        // Also if empty: it marks the call as this API's own.
         if let Some(call) = answer.call_at(position) {
             call.opaque = opaque::of(WIRE, kept.into());
         }
@@ -87,7 +87,7 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
     let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
     let signature = signature.filter(|_| !is_thought);
     if signature.is_some() {
-        // A part with a signature goes back as it came, joined with no other.
+        // A part with a signature is sent back unchanged and is not merged with others.
         answer.close();
     }
     match part.get("text").and_then(Value::as_str) {
@@ -95,7 +95,9 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
         Some(text) => answer.text(text),
         None => {
             if let Some(kind) = part.pointer("/inlineData/mimeType").and_then(Value::as_str) {
-                answer.text(&format!("[the model answered with {kind}, which is not kept]"));
+                answer.text(&format!(
+                    "[the model answered with {kind}, which is not supported]"
+                ));
             }
         }
     }
@@ -110,11 +112,11 @@ impl Decoder for GeminiDecoder {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
-                format_args!("a response is no JSON ({e})"),
+                format_args!("a response is not valid JSON ({e})"),
                 &event.data,
             )
         })?;
-        // Asked without `alt=sse`, or by some proxies, the responses come as one list.
+        // Without `alt=sse`, or through some proxies, the responses arrive as one list.
         let responses = match &data {
             Value::Array(responses) => responses.as_slice(),
             one => std::slice::from_ref(one),
@@ -154,7 +156,7 @@ impl Decoder for GeminiDecoder {
                 | "LANGUAGE",
             ) => StopReason::Refused,
             Some(other) if other.starts_with("PROMPT_") => StopReason::Refused,
-            // `MALFORMED_FUNCTION_CALL` and its like: the model meant to call and could not.
+            // `MALFORMED_FUNCTION_CALL` and similar: the model failed to write a valid call.
             Some(other) => StopReason::Other(other.to_owned()),
         };
         Ok(answer.complete(stop, self.usage))

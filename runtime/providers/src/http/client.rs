@@ -1,6 +1,6 @@
-//! The HTTP client of a provider: TLS roots, time limits, no surprises.
+//! HTTP client of a provider: TLS roots and timeouts.
 //!
-//! Redirects are not followed (a key must not travel to another host) and the environment's proxy is not used.
+//! Redirects are not followed (a key must not be sent to another host), and proxies of the environment are not used.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use super::HttpOptions;
 use super::protocol::Header;
 use crate::{ApiKey, SetupError};
 
-/// A base URL that was checked.
+/// Validated base URL.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     base: String,
@@ -20,16 +20,16 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The URL of a path below the base.
+    /// URL of a path below the base URL.
     pub(super) fn at(&self, path: &str) -> String {
         format!("{}/{path}", self.base)
     }
 }
 
-/// Checks a base URL: `http` or `https`, with a host, without user, query and fragment.
+/// Validates a base URL: `http` or `https`, with a host, without user, query and fragment.
 pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     let refused = |reason: &str| {
-        // A password in the URL does not belong into an error.
+        // A password in the URL must not be part of an error.
         let shown = match Url::parse(base_url) {
             Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
                 let _ = url.set_username("");
@@ -45,17 +45,19 @@ pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     };
     let url = Url::parse(base_url.trim()).map_err(|e| refused(&e.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(refused("it must begin with `http://` or `https://`"));
+        return Err(refused("it must start with `http://` or `https://`"));
     }
     let host = url
         .host_str()
         .ok_or_else(|| refused("it has no host"))?
         .to_owned();
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused("a user or password in it is not used; set a key instead"));
+        return Err(refused(
+            "user names and passwords are not supported; set a key instead",
+        ));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(refused("it must end with its path"));
+        return Err(refused("queries and fragments are not supported"));
     }
     Ok(Endpoint {
         base: url.as_str().trim_end_matches('/').to_owned(),
@@ -63,7 +65,7 @@ pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     })
 }
 
-/// A header from text; `secret` values are not shown by `Debug` and not kept in HTTP/2 tables.
+/// Builds a header; `secret` values are hidden from `Debug` and not stored in HTTP/2 tables.
 pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<Header, SetupError> {
     let refused = || SetupError::Header { name: name.into() };
     let header: HeaderName = name.parse().map_err(|_| refused())?;
@@ -72,7 +74,7 @@ pub(crate) fn header(name: &str, value: &str, secret: bool) -> Result<Header, Se
     Ok((header, value))
 }
 
-/// The header of a key or token that is sent as `Authorization: Bearer` (RFC 6750).
+/// Header `Authorization: Bearer` of a key or token (RFC 6750).
 pub(crate) fn bearer(key: &ApiKey) -> Result<Header, SetupError> {
     header("authorization", &format!("Bearer {}", key.expose()), true)
 }
@@ -94,7 +96,7 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
         .default_headers(headers)
         .no_proxy();
     if let Some(proxy) = &options.proxy {
-        // The URL may hold a password, so the cause is told without it.
+        // The URL may contain a password, so that it is removed from the cause.
         let proxy = reqwest::Proxy::all(proxy).map_err(|e| SetupError::Proxy {
             reason: chain(&e.without_url()),
         })?;
@@ -105,14 +107,14 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
     })
 }
 
-/// TLS 1.2 and 1.3, certificates verified with no way out.
+/// TLS 1.2 and 1.3; certificate verification cannot be disabled.
 fn tls(options: &HttpOptions) -> Result<rustls::ClientConfig, SetupError> {
     let mut roots = roots();
     for certificate in &options.root_certificates {
         Arc::make_mut(&mut roots)
             .add(certificate.clone().into())
             .map_err(|e| SetupError::Client {
-                reason: format!("a root certificate cannot be used: {e}"),
+                reason: format!("invalid root certificate: {e}"),
             })?;
     }
     let mut config =
@@ -127,8 +129,8 @@ fn tls(options: &HttpOptions) -> Result<rustls::ClientConfig, SetupError> {
     Ok(config)
 }
 
-/// Mozilla's roots and those of the operating system, where it has some: containers often have none, and companies add
-/// their own. Read once a process; the file of the system takes some milliseconds.
+/// Roots of Mozilla and of the operating system, if it has any: containers often have none, and companies add their
+/// own. Read once per process; reading the system's file takes some milliseconds.
 fn roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     ROOTS
@@ -138,7 +140,7 @@ fn roots() -> Arc<RootCertStore> {
             };
             let native = rustls_native_certs::load_native_certs();
             for error in &native.errors {
-                tracing::debug!(%error, "a certificate store of the system was not read");
+                tracing::debug!(%error, "could not read a certificate store of the system");
             }
             let (_, refused) = roots.add_parsable_certificates(native.certs);
             tracing::debug!(count = roots.len(), refused, "TLS roots are loaded");
@@ -147,14 +149,14 @@ fn roots() -> Arc<RootCertStore> {
         .clone()
 }
 
-/// Whether TLS itself refused the connection, such as for a certificate that nobody vouches for.
+/// True if TLS refused the connection, for example because of an untrusted certificate.
 pub(super) fn refuses_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<rustls::Error>() {
             return true;
         }
-        // An I/O error names the cause of the error that it wraps, and not that error itself.
+        // The source of an I/O error is that of the error it wraps, not the error itself.
         let wrapped = error
             .downcast_ref::<std::io::Error>()
             .and_then(std::io::Error::get_ref);
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_url_is_taken_with_or_without_a_slash_at_its_end() {
+    fn base_url_may_end_with_a_slash() {
         for url in ["https://example.com/v1", "https://example.com/v1/"] {
             assert_eq!(endpoint(url).unwrap().at("chat"), "https://example.com/v1/chat");
         }
@@ -197,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base_url_is_refused_without_its_password() {
+    fn invalid_base_url_is_refused_without_its_password() {
         for (url, is) in [
             ("example.com", "relative URL without a base"),
-            ("ftp://example.com", "must begin with"),
-            ("https://u:geheim@example.com", "user or password"),
-            ("https://example.com?x=1", "end with its path"),
+            ("ftp://example.com", "must start with"),
+            ("https://u:geheim@example.com", "user names and passwords"),
+            ("https://example.com?x=1", "queries and fragments"),
             ("http://", "empty host"),
         ] {
             let error = endpoint(url).unwrap_err().to_string();
@@ -212,26 +214,26 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_a_header_or_a_root_certificate_that_cannot_be_used_is_refused() {
+    fn invalid_proxy_header_and_root_certificate_are_refused() {
         let refused = |options: HttpOptions| client(&options).unwrap_err().to_string();
         let proxy = HttpOptions {
             proxy: Some("://".into()),
             ..HttpOptions::default()
         };
-        assert!(refused(proxy).starts_with("the proxy cannot be used"));
+        assert!(refused(proxy).starts_with("invalid proxy"));
         let header = HttpOptions {
             headers: vec![("x-a".into(), "a\nb".into())],
             ..HttpOptions::default()
         };
         assert_eq!(
             refused(header),
-            "the value of the header `x-a` has characters that HTTP does not carry"
+            "invalid characters in the value of the header `x-a`"
         );
         let root = HttpOptions {
             root_certificates: vec![b"no certificate".to_vec()],
             ..HttpOptions::default()
         };
-        assert!(refused(root).contains("a root certificate cannot be used"));
+        assert!(refused(root).contains("invalid root certificate"));
         assert!(client(&HttpOptions::default()).is_ok());
     }
 }

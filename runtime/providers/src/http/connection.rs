@@ -1,9 +1,9 @@
-//! How the model of a provider is reached, whatever protocol it speaks.
+//! Connection settings of a provider, common to all protocols.
 
 use super::HttpOptions;
 use crate::{ApiKey, TokenSource};
 
-/// A model and the way to it. What only one protocol knows is in the type of that protocol, such as
+/// Model and connection settings. Settings of one protocol are in the type of that protocol, such as
 /// [`ChatCompletions`](crate::openai::ChatCompletions).
 ///
 /// ```
@@ -21,19 +21,19 @@ pub struct Connection {
     pub provider: Option<String>,
     /// Name of the model.
     pub model: String,
-    /// Address that the protocol's paths are appended to, such as `http://localhost:11434/v1`. Default: that of the
+    /// Base URL, to which the protocol's paths are appended, such as `http://localhost:11434/v1`. Default: that of the
     /// protocol's own service.
     pub base_url: Option<String>,
-    /// Key of the provider. The protocol's own service answers nobody without one; other servers often do.
+    /// API key. Required by the protocol's own service; other servers often need none.
     pub api_key: Option<ApiKey>,
-    /// Source of access tokens, for a service whose keys expire. Goes before the key.
+    /// Source of access tokens, for a service whose keys expire. Takes precedence over the key.
     pub tokens: Option<TokenSource>,
-    /// Limits, proxy, headers and retries of the connection.
+    /// Timeouts, proxy, headers and retries of the connection.
     pub http: HttpOptions,
 }
 
 impl Connection {
-    /// A model at the protocol's own service, without a key yet.
+    /// Creates a connection to the protocol's own service, without a key.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             provider: None,
@@ -45,14 +45,14 @@ impl Connection {
         }
     }
 
-    /// The same with this key.
+    /// Sets the key.
     #[must_use]
     pub fn with_key(mut self, key: impl AsRef<str>) -> Self {
         self.api_key = Some(ApiKey::new(key));
         self
     }
 
-    /// The same at this address.
+    /// Sets the base URL.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());

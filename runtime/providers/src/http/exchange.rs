@@ -1,7 +1,7 @@
-//! One request to a model with its retries, as every provider does it.
+//! Exchange of one request with its retries, shared by all providers.
 //!
-//! A [`Protocol`] says what to send and how to read the answer; what happens between is here: time limits, retries before
-//! the first delta, the end of the stream, and errors without secrets.
+//! A [`Protocol`] builds the request and decodes the answer; this module implements timeouts, retries before the first
+//! delta, the end of the stream, and redaction of errors.
 
 use std::future::Future;
 use std::time::Duration;
@@ -26,31 +26,32 @@ use crate::key::redact;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
 
-/// Longest body of an error that is read, in bytes; the rest is not waited for.
+/// Maximum bytes of the body of an error that are read; the rest is not awaited.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// Longest body of an answer that comes in one piece though a stream was asked for, in bytes: as long as an event of a stream.
+/// Maximum size of the body of an answer that is not streamed although a stream was requested, in bytes: that of an
+/// event of a stream.
 const MAX_WHOLE_BODY: usize = MAX_EVENT_BYTES;
 
-/// Bytes of the shortest key that is looked for in answers. A shorter one is a word, such as the `ollama` that some local
-/// servers want to hear.
+/// Minimum length of a key that is redacted from answers, in bytes. A shorter one is an ordinary word, such as the
+/// `ollama` that some local servers require.
 const MIN_SECRET: usize = 8;
 
-/// How long a stream may go on after everything that matters was read. Servers exist that neither send the end marker
-/// nor close the connection; what may still come is the usage.
+/// Maximum time that a stream may stay open after a complete answer. Some servers neither send an end marker nor close
+/// the connection; only the usage may follow.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Most times that one request is changed because a server refuses a part of it.
+/// Maximum number of times that one request is changed because a server refuses a part of it.
 const MAX_ADAPTATIONS: u32 = 8;
 
-/// What goes over the wire.
+/// HTTP request.
 pub(super) struct Outgoing {
     pub(super) url: String,
     pub(super) headers: Vec<Header>,
     pub(super) body: Value,
 }
 
-/// A provider's connection.
+/// HTTP connection of a provider.
 pub(super) struct Http {
     provider: String,
     client: reqwest::Client,
@@ -70,7 +71,7 @@ impl Http {
         })
     }
 
-    /// Sends a request, and again where that may help, and reads the answer.
+    /// Sends a request with retries, and reads the answer.
     pub(super) async fn exchange<P: Protocol>(
         &self,
         mut exchange: Exchange<'_, P>,
@@ -107,12 +108,7 @@ impl Http {
                 return Err(failure.error);
             }
             attempt += 1;
-            tracing::debug!(
-                provider = self.provider,
-                attempt,
-                ?pause,
-                "a request is sent again"
-            );
+            tracing::debug!(provider = self.provider, attempt, ?pause, "retrying a request");
             out.emit(Delta::Retry {
                 attempt,
                 delay_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
@@ -132,7 +128,10 @@ impl Http {
     ) -> Result<Completion, Failure> {
         let Outgoing { url, headers, body } = exchange.outgoing().map_err(Failure::fatal)?;
         let body = serde_json::to_vec(&body).map_err(|e| {
-            Failure::fatal(self.error(ProviderErrorKind::InvalidRequest, format!("it is no JSON: {e}")))
+            Failure::fatal(self.error(
+                ProviderErrorKind::InvalidRequest,
+                format!("the request is not valid JSON: {e}"),
+            ))
         })?;
         let request = self
             .client
@@ -159,12 +158,12 @@ impl Http {
             return Err(Failure::fatal(self.error(
                 ProviderErrorKind::Protocol,
                 format!(
-                    "a web page came instead of an answer, so the base URL is probably wrong: {}",
+                    "received a web page instead of an answer, the base URL is probably wrong: {}",
                     bounded(&page)
                 ),
             )));
         }
-        // Asked for a stream, some servers answer in one piece all the same.
+        // Some servers do not stream although a stream was requested.
         let whole = P::FRAMING == Framing::Sse && media_type.starts_with("application/json");
         let answer = exchange.answer().redacting(redactor.clone());
         self.read(exchange, answer, response, whole, deadline, out).await
@@ -192,7 +191,7 @@ impl Http {
                 .min();
             let chunk = match self.in_time(until, response.chunk()).await {
                 Ok(Ok(chunk)) => chunk,
-                // What was missing is worth less than the answer.
+                // The missing part is less important than the answer.
                 _ if progress == Progress::Settled => None,
                 Ok(Err(error)) => return Err(self.cut_off(&chain(&error.without_url()))),
                 Err(_) if limits.until() <= Instant::now() => return Err(self.stalled()),
@@ -204,7 +203,7 @@ impl Http {
                 if collected.len() + chunk.len() > MAX_WHOLE_BODY {
                     return Err(Failure::fatal(self.error(
                         ProviderErrorKind::Protocol,
-                        format!("the answer is longer than {MAX_WHOLE_BODY} bytes"),
+                        format!("the answer exceeds {MAX_WHOLE_BODY} bytes"),
                     )));
                 }
                 collected.extend_from_slice(&chunk);
@@ -229,7 +228,7 @@ impl Http {
                     let Some(event) = event else { break };
                     let before = answer.progress();
                     let next = match self.take(&mut decoder, event, &mut answer, out).await {
-                        // Half an event is no broken server but a broken connection.
+                        // An incomplete event means a broken connection, not a broken server.
                         Err(failure) if ended && failure.error.kind == ProviderErrorKind::Protocol => {
                             return Err(self.cut_off("the connection was closed inside an event"));
                         }
@@ -238,7 +237,7 @@ impl Http {
                     if answer.progress() != before || (next != progress && next != Progress::Open) {
                         limits.progress();
                     }
-                    // An answer that was complete stays so.
+                    // An answer that was complete stays complete.
                     if next != Progress::Open {
                         progress = next;
                     }
@@ -276,7 +275,7 @@ impl Http {
         progress
     }
 
-    /// The error of a response whose status is not 2xx.
+    /// Error of a response whose status is not 2xx.
     async fn refused(&self, response: reqwest::Response, deadline: Option<Instant>) -> Failure {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
@@ -284,7 +283,7 @@ impl Http {
         of_response(&self.provider, status, &headers, &body)
     }
 
-    /// The first [`MAX_ERROR_BODY`] bytes of a body, or as much as comes in time.
+    /// Reads the first [`MAX_ERROR_BODY`] bytes of a body, or the part that arrives in time.
     async fn start_of(&self, mut response: reqwest::Response, deadline: Option<Instant>) -> String {
         let linger = Instant::now() + LINGER;
         let until = deadline.map_or(linger, |deadline| deadline.min(linger));
@@ -299,7 +298,7 @@ impl Http {
         String::from_utf8_lossy(&body).into_owned()
     }
 
-    /// Waits for `work`, at most the idle timeout and at most until the deadline.
+    /// Waits for `work`, limited by the idle timeout and the deadline.
     async fn in_time<T>(
         &self,
         deadline: Option<Instant>,
@@ -307,27 +306,27 @@ impl Http {
     ) -> Result<T, Failure> {
         let now = Instant::now();
         if deadline.is_some_and(|deadline| deadline <= now) {
-            // A server that always has something to say is not waited for either.
+            // The deadline also applies to a server that sends without pause.
             return Err(self.too_late());
         }
         let idle = now + self.options.idle_timeout;
         match timeout_at(deadline.map_or(idle, |deadline| deadline.min(idle)), work).await {
             Ok(done) => Ok(done),
             Err(_) if deadline.is_some_and(|deadline| deadline < idle) => Err(self.too_late()),
-            Err(_) => Err(self.timeout(format!("nothing came for {:?}", self.options.idle_timeout))),
+            Err(_) => Err(self.timeout(format!("no data received for {:?}", self.options.idle_timeout))),
         }
     }
 
     fn too_late(&self) -> Failure {
         self.timeout(format!(
-            "not finished within the deadline of {:?}",
+            "the request exceeded the deadline of {:?}",
             self.options.deadline.unwrap_or(LINGER)
         ))
     }
 
     fn stalled(&self) -> Failure {
         self.timeout(format!(
-            "nothing of the answer came for {:?}, though the connection was kept",
+            "no part of the answer received for {:?}, although the connection is open",
             self.options.progress_timeout
         ))
     }
@@ -346,9 +345,9 @@ impl Http {
             () if error.is_connect() && error.is_timeout() => ProviderErrorKind::Timeout,
             () => ProviderErrorKind::Network,
         };
-        // A certificate that is refused now is refused a second later.
+        // A refused certificate is refused on a retry as well.
         let transient = kind != ProviderErrorKind::InvalidRequest && !refuses_tls(&error);
-        // Without the URL: a key may stand in its query.
+        // Without the URL, whose query may contain a key.
         let message = chain(&error.without_url());
         Failure {
             transient,
@@ -368,7 +367,7 @@ impl Http {
         ProviderError::new(&self.provider, kind, message)
     }
 
-    /// A server may repeat the key that it was sent.
+    /// Redacts an error, because a server may repeat the key that it received.
     fn without_secrets(&self, mut failure: Failure, token: Option<&ApiKey>, redactor: &Redactor) -> Failure {
         let message = &mut failure.error.message;
         for key in self.key.iter().chain(token) {
@@ -382,21 +381,21 @@ impl Http {
     }
 }
 
-/// Finds keys and tokens, and the values of further headers, in what a provider says.
+/// Redactor of keys, tokens and header values in the output of a provider.
 fn redactor<'a>(keys: impl Iterator<Item = &'a ApiKey>, options: &'a HttpOptions) -> Redactor {
     let keys = keys.map(ApiKey::expose).filter(|key| key.len() >= MIN_SECRET);
     Redactor::new(keys.chain(secret_headers(options)).map(|value| ("key", value)))
 }
 
-/// The values of further headers. Short ones are words such as `true` rather than secrets; of `Bearer TOKEN` the token is one
-/// too.
+/// Values of additional headers. Short ones are words such as `true` rather than secrets; of `Bearer TOKEN`, the token
+/// is a secret as well.
 fn secret_headers(options: &HttpOptions) -> impl Iterator<Item = &str> {
     let values = options.headers.iter().map(|(_, value)| value.as_str());
     let words = values.clone().filter_map(|value| value.split_whitespace().last());
     values.chain(words).filter(|value| value.len() >= MIN_SECRET)
 }
 
-/// The error for an event that is no JSON or not what the wire prescribes.
+/// Error for an event that is not valid JSON or violates the protocol.
 pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str) -> Failure {
     Failure::fatal(ProviderError::new(
         provider,
@@ -405,7 +404,7 @@ pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str)
     ))
 }
 
-/// The error for an error object inside a stream.
+/// Error for an error object inside a stream.
 pub(crate) fn error_in_stream(provider: &str, value: &Value) -> Failure {
     failure::in_stream(provider, value)
 }

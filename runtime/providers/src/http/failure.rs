@@ -1,4 +1,4 @@
-//! What a provider says when it does not answer, in the one shape that the loop decides by.
+//! Errors of providers in one form, on which the loop bases its decisions.
 
 use std::time::SystemTime;
 
@@ -9,18 +9,18 @@ use toolcell_core::provider::ProviderErrorKind;
 
 use super::retry::{Failure, MAX_RETRY_AFTER, is_transient, retry_after};
 
-/// Longest message that is taken over from a provider, in characters.
+/// Maximum length of a provider's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// What the body of an error says, as far as it says something.
+/// Contents of the body of an error.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Said {
     pub(crate) message: String,
-    /// `code`, `type` and `status` fields, in lower case.
+    /// Values of `code`, `type` and `status`, in lower case.
     pub(crate) codes: Vec<String>,
 }
 
-/// The error for a response whose status is not 2xx.
+/// Error for a response whose status is not 2xx.
 pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> Failure {
     let said = read(body);
     let kind = kind_of(status, &said);
@@ -31,19 +31,18 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
         said.message.clone()
     };
     if (300..400).contains(&status) {
-        message = format!(
-            "status {status} leads elsewhere, and redirects are not followed; set the final base URL"
-        );
+        message =
+            format!("status {status} is a redirect, and redirects are not followed; set the final base URL");
     }
     if let Some(wait) = wait.filter(|wait| *wait > MAX_RETRY_AFTER) {
-        message.push_str(&format!(" (asks to wait {} s)", wait.as_secs()));
+        message.push_str(&format!(" (retry after {} s)", wait.as_secs()));
     }
     let error = ProviderError {
         status: Some(status),
         retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
         ..ProviderError::new(provider, kind, message)
     };
-    // A quota that is used up does not come back by waiting a second.
+    // A quota that is used up is not restored within seconds.
     let hopeless = said.codes.iter().any(|code| code == "insufficient_quota");
     Failure {
         transient: !hopeless && is_transient(status, headers, kind),
@@ -51,7 +50,7 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
     }
 }
 
-/// The error for an error object inside a stream whose status was 200.
+/// Error for an error object inside a stream with status 200.
 pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
     let said = said(value);
     let number = said.codes.iter().find_map(|code| code.parse().ok());
@@ -107,8 +106,8 @@ fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
     }
 }
 
-/// The kind that only the words of a message tell. Several servers have no code for a context that is too long; these
-/// are the words of Anthropic, Gemini, vLLM, llama.cpp, LM Studio, Ollama and Mistral.
+/// Kind of error that only the text of a message identifies. Several servers have no code for a context that is too
+/// long; these are the messages of Anthropic, Gemini, vLLM, llama.cpp, LM Studio, Ollama and Mistral.
 pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
     let message = message.to_ascii_lowercase();
     [
@@ -129,7 +128,7 @@ pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
     .then_some(ProviderErrorKind::ContextLength)
 }
 
-/// Reads the body of an error: JSON in any of the usual shapes, a page of HTML, or text.
+/// Parses the body of an error: JSON in any of the usual forms, a page of HTML, or text.
 fn read(body: &str) -> Said {
     match serde_json::from_str::<Value>(body) {
         Ok(value) => said(&value),
@@ -141,7 +140,7 @@ fn read(body: &str) -> Said {
 }
 
 fn said(value: &Value) -> Said {
-    // Gemini answers a stream's request with a list of one error.
+    // Gemini answers a streaming request with a list of one error.
     let value = match value {
         Value::Array(items) => items.first().unwrap_or(&Value::Null),
         other => other,
@@ -177,7 +176,7 @@ fn said(value: &Value) -> Said {
     }
 }
 
-/// One line of printable text with at most [`MAX_MESSAGE_CHARS`] characters.
+/// Returns one line of printable text of at most [`MAX_MESSAGE_CHARS`] characters.
 pub(crate) fn bounded(text: &str) -> String {
     let mut line = String::new();
     for (count, word) in text.split_whitespace().enumerate() {
@@ -185,7 +184,7 @@ pub(crate) fn bounded(text: &str) -> String {
             line.push(' ');
         }
         line.extend(word.chars().filter(|c| !c.is_control()));
-        // Bytes are at least as many as characters.
+        // There are at least as many bytes as characters.
         if line.len() > MAX_MESSAGE_CHARS * 4 {
             break;
         }
@@ -196,7 +195,7 @@ pub(crate) fn bounded(text: &str) -> String {
     }
 }
 
-/// The words of a page, without what stands in angle brackets and without styles and scripts.
+/// Text of a page without tags, styles and scripts.
 fn without_tags(page: &str) -> String {
     let mut words = String::new();
     let mut rest = page;
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_follows_status_and_code() {
+    fn kind_follows_status_and_code() {
         use ProviderErrorKind::*;
         for (status, body, kind) in [
             (401, "{}", Unauthorized),
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_found_in_every_usual_shape() {
+    fn message_is_found_in_every_usual_form() {
         for (body, message) in [
             (r#"{"error":{"message":"a"}}"#, "a"),
             (r#"{"error":"a"}"#, "a"),
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_kept_up_to_its_limit_and_cut_with_a_mark_beyond() {
+    fn message_beyond_the_limit_is_cut() {
         assert_eq!(
             bounded(&"é".repeat(MAX_MESSAGE_CHARS)),
             "é".repeat(MAX_MESSAGE_CHARS)
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_quota_is_not_tried_again() {
+    fn exhausted_quota_is_not_retried() {
         let body = r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#;
         let failure = of_response("p", 429, &HeaderMap::new(), body);
         assert_eq!(failure.error.kind, ProviderErrorKind::RateLimited);
@@ -316,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_asks_to_wait_long_says_how_long() {
+    fn error_names_a_long_retry_after() {
         let mut headers = HeaderMap::new();
         headers.insert("retry-after", "3600".parse().unwrap());
         let error = of_response("p", 429, &headers, r#"{"error":{"message":"slow"}}"#).error;
-        assert_eq!(error.message, "slow (asks to wait 3600 s)");
+        assert_eq!(error.message, "slow (retry after 3600 s)");
         assert_eq!(error.retry_after_ms, Some(3_600_000));
     }
 
     #[test]
-    fn an_error_inside_a_stream_keeps_its_code() {
+    fn error_in_a_stream_keeps_its_code() {
         for (value, kind, transient) in [
             (
                 r#"{"error":{"message":"m","code":503}}"#,

@@ -1,4 +1,4 @@
-//! Everything that the wires share of HTTP: the client, retries, time limits, and errors in one shape.
+//! HTTP code shared by all protocols: client, retries, timeouts, and errors in one form.
 
 mod client;
 mod connection;

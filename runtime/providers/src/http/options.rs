@@ -1,31 +1,31 @@
-//! The settings of a provider's connection.
+//! HTTP options of a provider's connection.
 
 use std::time::Duration;
 
 use super::RetryPolicy;
 
-/// The settings of a provider's connection.
+/// HTTP options of a provider's connection.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// Longest time for a connection to stand, with TLS. Default: 10 seconds.
+    /// Maximum time to establish a connection, including TLS. Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// Longest silence: from the request to the first byte of the answer, and between two pieces of it. Models that
-    /// reason can be silent for minutes. Default: 300 seconds.
+    /// Idle timeout: from the request to the first byte of the answer, and between two chunks of it. Models that reason
+    /// can be silent for minutes. Default: 300 seconds.
     pub idle_timeout: Duration,
-    /// Longest time in which nothing of the answer comes, whatever else the server sends to keep the connection. Default: 900
-    /// seconds.
+    /// Maximum time without a part of the answer, even if the server sends other data to keep the connection alive.
+    /// Default: 900 seconds.
     pub progress_timeout: Duration,
-    /// Longest time for the whole answer with all retries. Default: none.
+    /// Maximum time for the whole answer with all retries. Default: none.
     pub deadline: Option<Duration>,
-    /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not asked. Not shown by
-    /// `Debug`, because it may hold a password.
+    /// URL of a proxy for all requests (`http://`, `https://`). Default: none; the environment is not read. Hidden from
+    /// `Debug`, because it may contain a password.
     pub proxy: Option<String>,
-    /// Root certificates that are trusted beside those of Mozilla and of the system, each as DER.
+    /// Root certificates that are trusted in addition to those of Mozilla and of the system, each as DER.
     pub root_certificates: Vec<Vec<u8>>,
-    /// When a request is sent again.
+    /// Retries of requests.
     pub retry: RetryPolicy,
-    /// Further headers for every request, as names and values. `Debug` shows the names alone.
+    /// Additional headers of every request, as names and values. `Debug` shows only the names.
     pub headers: Vec<(String, String)>,
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_hides_secrets() {
         let options = HttpOptions {
             proxy: Some("http://u:planted@proxy".into()),
             headers: vec![("x-key".into(), "planted".into())],

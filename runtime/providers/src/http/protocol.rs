@@ -1,5 +1,5 @@
-//! What one protocol contributes to a provider: how a request is written and how its answer is read. Everything else, from
-//! the base URL to retries, is shared.
+//! Interface of one protocol: building requests and decoding answers. Everything else, from the base URL to retries, is
+//! shared.
 
 use std::fmt::Debug;
 
@@ -17,29 +17,29 @@ use crate::{ApiKey, SetupError};
 /// A header of a request.
 pub(crate) type Header = (HeaderName, HeaderValue);
 
-/// How far a decoder has come.
+/// Progress of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// More must come.
+    /// The answer is incomplete.
     Open,
-    /// The answer is complete; what may follow is of little worth.
+    /// The answer is complete; only less important data may follow.
     Settled,
-    /// The protocol's end marker was read.
+    /// The protocol's end marker was received.
     Done,
 }
 
-/// Reads the events of one answer.
+/// Decoder of the events of one answer.
 pub(crate) trait Decoder: Send {
-    /// Takes one event.
+    /// Decodes one event.
     fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure>;
 
-    /// Everything was read and the answer is complete.
+    /// Completes the answer when everything was read.
     fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure>;
 }
 
-/// A protocol that models are asked in.
+/// Protocol of requests to models.
 pub(crate) trait Protocol: Debug + Send + Sync {
-    /// What requests leave out or say otherwise because the server refused it. A provider learns it once.
+    /// Optional parts of requests that the server supports. A provider learns them from refusals.
     type Dialect: Debug + Copy + Send + Sync;
 
     type Decoder: Decoder;
@@ -52,37 +52,37 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Name of the protocol's own service in errors and traces.
     fn service(&self) -> &'static str;
 
-    /// Whether the protocol's own service listens at this host. It answers nobody without a key.
+    /// True if the protocol's own service is at this host. It requires a key.
     fn is_own_host(host: &str) -> bool;
 
-    /// The dialect that a server is first asked in.
+    /// Initial dialect for a server.
     fn dialect(&self, host: &str) -> Self::Dialect;
 
-    /// The header of a key or token.
+    /// Header of a key or token.
     fn authorization(&self, key: &ApiKey) -> Result<Header, SetupError> {
         bearer(key)
     }
 
-    /// Further headers of every request.
+    /// Additional headers of every request.
     fn headers(&self) -> Result<Vec<Header>, SetupError> {
         Ok(Vec::new())
     }
 
-    /// Where requests go, below the base URL.
+    /// Path of requests, below the base URL.
     fn path(&self, model: &str) -> String;
 
-    /// The body of a request. The same request gives the same bytes.
+    /// Builds the body of a request. Deterministic: equal requests give equal bytes.
     fn body(&self, request: &Request, model: &str, dialect: Self::Dialect) -> Value;
 
-    /// A decoder for the answer of this provider.
+    /// Creates a decoder for an answer of this provider.
     fn decoder(provider: &str) -> Self::Decoder;
 
-    /// Prepares an empty answer for what the request asks.
+    /// Prepares an empty answer for the request.
     fn prepare(&self, answer: ResponseBuilder, _request: &Request) -> ResponseBuilder {
         answer
     }
 
-    /// The dialect in which a server may accept the request that it refused as invalid, where the error tells.
+    /// Dialect in which a server may accept a request that it refused as invalid, if the error shows it.
     fn adapt(
         &self,
         _dialect: Self::Dialect,

@@ -1,4 +1,4 @@
-//! A provider behind HTTP: one connection and one way of exchanging requests for all protocols.
+//! Provider over HTTP: one connection and one exchange of requests for all protocols.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use super::protocol::{Header, Protocol};
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, Connection, SetupError, TokenSource, emit};
 
-/// A model behind HTTP that speaks the protocol `P`. Each module of a protocol names its own, such as
+/// Model over HTTP with the protocol `P`. Each protocol module names its own, such as
 /// [`OpenAi`](crate::openai::OpenAi).
 #[derive(Debug)]
 #[expect(private_bounds, reason = "the protocols are those of this crate")]
@@ -22,13 +22,13 @@ pub struct HttpProvider<P: Protocol> {
     tokens: Option<TokenSource>,
     http: Http,
     protocol: P,
-    /// As learnt from the server's refusals.
+    /// Dialect learnt from the server's refusals.
     dialect: Mutex<P::Dialect>,
 }
 
 #[expect(private_bounds, reason = "the protocols are those of this crate")]
 impl<P: Protocol> HttpProvider<P> {
-    /// A provider that speaks the protocol as it is by default. Checks the settings; sends nothing.
+    /// Creates a provider with the default settings of the protocol. Validates the settings; sends no request.
     ///
     /// # Errors
     /// As [`HttpProvider::with`].
@@ -39,10 +39,10 @@ impl<P: Protocol> HttpProvider<P> {
         Self::with(connection, P::default())
     }
 
-    /// A provider that speaks the protocol with settings of its own. Checks the settings; sends nothing.
+    /// Creates a provider with protocol settings. Validates the settings; sends no request.
     ///
     /// # Errors
-    /// [`SetupError::MissingKey`] for the protocol's own service without a key, and what is wrong with URL, proxy or
+    /// [`SetupError::MissingKey`] for the protocol's own service without a key, and errors in the URL, proxy or
     /// headers.
     pub fn with(connection: Connection, protocol: P) -> Result<Self, SetupError> {
         let Connection {
@@ -98,20 +98,20 @@ impl<P: Protocol> Provider for HttpProvider<P> {
     }
 }
 
-/// One request on its way to an answer.
+/// Exchange of one request.
 pub(super) struct Exchange<'a, P: Protocol> {
     provider: &'a HttpProvider<P>,
     request: Request,
-    /// Its own copy: what another request learns meanwhile was not said in this one.
+    /// Copy of the learnt dialect: changes by concurrent requests do not affect this one.
     dialect: P::Dialect,
-    /// The access token of this request, where they come from a source.
+    /// Access token of this request, if a source is set.
     token: Option<ApiKey>,
-    /// The service did not accept it. A second one that is refused ends the request.
+    /// True if the service refused the token. A second refusal ends the request.
     is_refused: bool,
 }
 
 impl<P: Protocol> Exchange<'_, P> {
-    /// What goes over the wire.
+    /// The HTTP request.
     pub(super) fn outgoing(&self) -> Result<Outgoing, ProviderError> {
         let HttpProvider {
             info,
@@ -137,16 +137,16 @@ impl<P: Protocol> Exchange<'_, P> {
         P::decoder(&self.provider.info.provider)
     }
 
-    /// An empty answer to be filled.
+    /// An empty response.
     pub(super) fn answer(&self) -> ResponseBuilder {
         let answer = ResponseBuilder::to(&self.request, &self.provider.info.provider);
         self.provider.protocol.prepare(answer, &self.request)
     }
 
-    /// Gets what must be there before each attempt: an access token.
+    /// Prepares each attempt: gets an access token.
     ///
     /// # Errors
-    /// When it is not there; the request is not sent.
+    /// Fails if there is no token; the request is not sent.
     pub(super) async fn authorize(&mut self) -> Result<(), ProviderError> {
         let Some(tokens) = &self.provider.tokens else {
             return Ok(());
@@ -157,12 +157,12 @@ impl<P: Protocol> Exchange<'_, P> {
         Ok(())
     }
 
-    /// What the request holds beside the key of the provider and must stand in no error.
+    /// Secret of the request, besides the provider's key, that must be redacted from errors.
     pub(super) fn secret(&self) -> Option<&ApiKey> {
         self.token.as_ref()
     }
 
-    /// Changes the request so that a server that refused it may accept it. `false` when there is nothing to change.
+    /// Changes the request so that a server that refused it may accept it. `false` if there is nothing to change.
     pub(super) fn adapt(&mut self, error: &ProviderError) -> bool {
         let is_unauthorized = error.status == Some(401) && self.token.is_some();
         if is_unauthorized && !std::mem::replace(&mut self.is_refused, true) {

@@ -1,4 +1,4 @@
-//! When a request is sent again, and after which pause.
+//! Retries of requests and their pauses.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,18 +6,18 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use toolcell_core::ProviderError;
 use toolcell_core::provider::ProviderErrorKind;
 
-/// Longest pause that a server may ask for. A longer one is the person's to decide: the request fails and the error says
-/// how long the server wants to be left alone.
+/// Maximum pause that a server may request. A longer one is the user's decision: the request fails and the error names
+/// the requested wait.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
-/// When a request is sent again. Only ever before the first piece of an answer.
+/// Retry policy. Requests are retried only before the first delta of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
-    /// Most retries of one request. Default: 2.
+    /// Maximum retries of one request. Default: 2.
     pub retries: u32,
-    /// Pause before the first retry where the server names none; it doubles each time. Default: 0.5 seconds.
+    /// Pause before the first retry if the server names none; it doubles each time. Default: 0.5 seconds.
     pub first_pause: Duration,
-    /// Longest pause of our own choice. Default: 8 seconds.
+    /// Maximum pause if the server names none. Default: 8 seconds.
     pub longest_pause: Duration,
 }
 
@@ -31,11 +31,11 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What an attempt that failed says about another one.
+/// Failed attempt with its retry information.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) error: ProviderError,
-    /// Whether the same request may succeed later.
+    /// True if the same request may succeed later.
     pub(crate) transient: bool,
 }
 
@@ -56,8 +56,8 @@ impl Failure {
 }
 
 impl RetryPolicy {
-    /// The pause before retry number `retry` (the first is 1), or `None` when there shall be none. `random` is in 0..1
-    /// and shortens our own pauses by up to a quarter, so that many clients do not come back at once.
+    /// Pause before retry number `retry` (the first is 1), or `None` for no retry. `random` is in 0..1 and shortens the
+    /// policy's own pauses by up to a quarter, so that many clients do not retry at the same time.
     pub(crate) fn pause(&self, retry: u32, failure: &Failure, random: f64) -> Option<Duration> {
         if !failure.transient || retry > self.retries {
             return None;
@@ -73,14 +73,14 @@ impl RetryPolicy {
     }
 }
 
-/// Whether a response of this status may become a good one by waiting. `x-should-retry` of the server wins.
+/// True if a response with this status may succeed on a retry. The server's `x-should-retry` takes precedence.
 pub(crate) fn is_transient(status: u16, headers: &HeaderMap, kind: ProviderErrorKind) -> bool {
     match headers.get("x-should-retry").map(|v| v.as_bytes()) {
         Some(b"true") => return true,
         Some(b"false") => return false,
         _ => {}
     }
-    // An error that is told by its code rather than its status, such as a context that is too long, stays what it is.
+    // Errors that are identified by a code, such as a context that is too long, are permanent.
     matches!(status, 408 | 409 | 429 | 500..)
         && matches!(
             kind,
@@ -88,7 +88,7 @@ pub(crate) fn is_transient(status: u16, headers: &HeaderMap, kind: ProviderError
         )
 }
 
-/// How long a response asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
+/// Wait requested by a response: `retry-after-ms`, or `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |value: &reqwest::header::HeaderValue| value.to_str().ok().map(|s| s.trim().to_owned());
     let seconds = |number: &str, scale: f64| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_how_long_to_wait_in_milliseconds_seconds_or_as_a_date() {
+    fn retry_after_is_parsed_in_every_form() {
         assert_eq!(asked("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
         assert_eq!(asked("retry-after", "7"), Some(Duration::from_secs(7)));
         assert_eq!(asked("retry-after", "0.5"), Some(Duration::from_millis(500)));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_that_the_server_asks_for_is_kept_up_to_two_minutes_and_refused_beyond() {
+    fn requested_pause_is_limited_to_two_minutes() {
         let policy = RetryPolicy::default();
         assert_eq!(
             policy.pause(1, &limited(Some(120_000)), 0.5),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_longest_and_are_shortened_by_chance() {
+    fn pauses_double_up_to_the_limit_with_jitter() {
         let policy = RetryPolicy {
             retries: 40,
             ..RetryPolicy::default()
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_end_after_their_number_and_never_begin_for_an_error_that_stays() {
+    fn retries_are_limited_and_skipped_for_permanent_errors() {
         let policy = RetryPolicy::default();
         assert!(policy.pause(2, &limited(None), 0.0).is_some());
         assert!(policy.pause(3, &limited(None), 0.0).is_none());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_listed_statuses_are_transient_unless_the_server_says_otherwise() {
+    fn only_listed_statuses_are_transient_by_default() {
         let none = HeaderMap::new();
         for status in [408, 409, 429, 500, 502, 503, 504, 529] {
             assert!(

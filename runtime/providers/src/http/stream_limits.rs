@@ -1,26 +1,26 @@
-//! How much of a stream may come without the answer getting on.
+//! Limits of a stream that makes no progress.
 //!
-//! Bytes that keep coming are no sign of life: comments, empty lines and empty deltas cost a server nothing. So what counts
-//! is *progress*: text, reasoning, a call or its arguments, what the provider wants back, the end of the answer.
+//! Received bytes alone are no progress: comments, empty lines and empty deltas cost a server nothing. Progress is
+//! text, reasoning, a call or its arguments, opaque provider data, or the end of the answer.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Bytes of a whole stream. The longest answers of models have some 130,000 tokens, of which each comes in an event of some
+/// Maximum bytes of a whole stream. The longest answers of models have about 130,000 tokens, each in an event of about
 /// 300 bytes.
 pub(super) const MAX_STREAM_BYTES: u64 = 256 << 20;
 
-/// Bytes without progress: the longest event twice, since some providers repeat all of an answer at its end.
+/// Maximum bytes without progress: twice the largest event, because some providers repeat the whole answer at its end.
 pub(super) const MAX_STALLED_BYTES: u64 = 32 << 20;
 
-/// Lines without progress. Servers send a sign of life every few seconds, for some minutes at most.
+/// Maximum lines without progress. Servers send keep-alives every few seconds, for some minutes at most.
 pub(super) const MAX_STALLED_LINES: u64 = 100_000;
 
-/// What came of one stream.
+/// Counters of one stream.
 #[derive(Debug)]
 pub(super) struct StreamLimits {
-    /// Longest time without progress.
+    /// Maximum time without progress.
     time: Duration,
     bytes: u64,
     stalled_bytes: u64,
@@ -28,14 +28,14 @@ pub(super) struct StreamLimits {
     last_progress: Instant,
 }
 
-/// Which limit a stream is beyond.
+/// Limit that a stream exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum StreamLimit {
-    #[error("the stream is longer than {MAX_STREAM_BYTES} bytes")]
+    #[error("the stream exceeds {MAX_STREAM_BYTES} bytes")]
     Bytes,
-    #[error("{MAX_STALLED_BYTES} bytes came without any of the answer in them")]
+    #[error("received {MAX_STALLED_BYTES} bytes without a part of the answer")]
     StalledBytes,
-    #[error("{MAX_STALLED_LINES} lines came without any of the answer in them")]
+    #[error("received {MAX_STALLED_LINES} lines without a part of the answer")]
     StalledLines,
 }
 
@@ -50,7 +50,7 @@ impl StreamLimits {
         }
     }
 
-    /// More bytes came.
+    /// Counts received bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<(), StreamLimit> {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.bytes = self.bytes.saturating_add(count);
@@ -62,7 +62,7 @@ impl StreamLimits {
         }
     }
 
-    /// More lines were read, none of which ended an event with progress.
+    /// Counts received lines, none of which ended an event with progress.
     pub(super) fn lines(&mut self, count: u64) -> Result<(), StreamLimit> {
         self.stalled_lines = self.stalled_lines.saturating_add(count);
         match self.stalled_lines > MAX_STALLED_LINES {
@@ -71,14 +71,14 @@ impl StreamLimits {
         }
     }
 
-    /// The answer got on.
+    /// Resets the counters after progress.
     pub(super) fn progress(&mut self) {
         self.stalled_bytes = 0;
         self.stalled_lines = 0;
         self.last_progress = Instant::now();
     }
 
-    /// When the stream ends if there is no progress before.
+    /// Time at which the stream ends without progress.
     pub(super) fn until(&self) -> Instant {
         self.last_progress + self.time
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_accepted_up_to_each_limit_and_refused_beyond() {
+    fn bytes_beyond_a_limit_are_refused() {
         let piece = 1 << 20;
         let mut limits = limits();
         for _ in 0..MAX_STALLED_BYTES >> 20 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_accepted_up_to_the_limit_and_refused_beyond() {
+    fn lines_beyond_the_limit_are_refused() {
         let mut limits = limits();
         assert_eq!(limits.lines(MAX_STALLED_LINES), Ok(()));
         assert_eq!(limits.lines(1), Err(StreamLimit::StalledLines));

@@ -1,6 +1,6 @@
-//! Which arguments a request gives to a tool.
+//! Extraction of a tool's arguments from a request.
 //!
-//! Each parameter takes what its kind can take; free text takes the words that are left over.
+//! Each parameter takes entities of its kind; free-text parameters take the remaining words.
 
 use serde_json::{Map, Value};
 
@@ -8,14 +8,14 @@ use super::things::{Request, Thing, is_name, is_unit_of_time};
 use super::tool::{Kind, Offered, Parameter};
 use super::words::{Word, stem, words};
 
-/// A parameter for a text of any length, rather than for a pattern or a name.
+/// True for a parameter for text of any length, as opposed to a pattern or a name.
 pub(super) fn holds_text(parameter: &Parameter) -> bool {
     ["text", "content", "input", "document", "body", "data"]
         .iter()
         .any(|name| parameter.stems.contains(&stem(name)))
 }
 
-/// The arguments for a tool; `None` when one that it needs is not in the request and `text_follows` does not bring it.
+/// Arguments for a tool; `None` if a required one is not in the request and `text_follows` does not provide it.
 pub(super) fn fill(
     tool: &Offered<'_>,
     request: &Request,
@@ -24,7 +24,7 @@ pub(super) fn fill(
 ) -> Option<Map<String, Value>> {
     let mut things: Vec<Option<&Thing>> = request.things.iter().map(Some).collect();
     let mut arguments = Map::new();
-    // What can be nothing else goes first, free text takes what is left.
+    // Entities with one possible kind first; free text takes the remaining words.
     let certain = |p: &&Parameter| p.kind != Kind::Text && p.kind != Kind::Integer;
     for parameter in tool.parameters.iter().filter(certain) {
         if let Some(value) = fill_certain(parameter, request, &mut things) {
@@ -52,7 +52,7 @@ pub(super) fn fill(
             }
         }
     }
-    // `ls src`: a single word that is left over is a place, where the tool looks for nothing else.
+    // `ls src`: a single remaining word is a path if the tool has no other parameter for it.
     if let Some(word) = free.filter(|text| is_name(text))
         && !tool.parameters.iter().any(|p| p.required && p.kind == Kind::Text)
         && let Some(place) = tool.parameters.iter().find(|p| p.kind == Kind::Path)
@@ -78,7 +78,7 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
     match &parameter.kind {
         Kind::Url => take(|t| if let Thing::Url(s) = t { Some(s) } else { None }),
         Kind::Path => take(|t| if let Thing::Path(s) = t { Some(s) } else { None })
-            // "the files here": the directory that everything is in.
+            // "the files here": the current directory.
             .or_else(|| {
                 parameter
                     .required
@@ -90,15 +90,15 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
         Kind::Date => take(|t| if let Thing::Date(s) = t { Some(s) } else { None }),
         Kind::OneOf(values) => {
             let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
-            let said: Vec<String> = request.rest.split_whitespace().map(plain).collect();
+            let rest: Vec<String> = request.rest.split_whitespace().map(plain).collect();
             let found = values.iter().find(|value| {
                 let value = plain(value);
-                said.iter().any(|word| {
+                rest.iter().any(|word| {
                     let word = word.trim_matches(|c: char| !c.is_alphanumeric());
                     word == value || stem(word) == stem(&value)
                 })
             });
-            // A unit stands beside its number.
+            // A unit directly follows its number.
             found
                 .or_else(|| {
                     request.things.iter().find_map(|thing| match thing {
@@ -109,11 +109,11 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
                 .map(|value| Value::from(value.as_str()))
         }
         Kind::Boolean => {
-            let said = words(&request.rest);
+            let rest = words(&request.rest);
             let named = parameter
                 .stems
                 .iter()
-                .all(|s| said.iter().any(|word| word.stem == *s));
+                .all(|s| rest.iter().any(|word| word.stem == *s));
             (named && !parameter.stems.is_empty()).then(|| Value::from(true))
         }
         Kind::Duration | Kind::Text | Kind::Integer | Kind::Other => None,
@@ -121,15 +121,15 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
 }
 
 fn is_directory(parameter: &Parameter) -> bool {
-    let said = words(&parameter.docs);
+    let docs = words(&parameter.docs);
     parameter
         .stems
         .iter()
-        .chain(said.iter().map(|w| &w.stem))
+        .chain(docs.iter().map(|w| &w.stem))
         .any(|s| matches!(s.as_str(), "directory" | "dir" | "folder"))
 }
 
-/// A number of days or the like, as text; into the past where the request says so.
+/// A duration as text, negative if the request refers to the past.
 fn fill_durations(
     tool: &Offered<'_>,
     request: &Request,
@@ -158,7 +158,8 @@ fn fill_durations(
     }
 }
 
-/// Numbers go to the parameter whose name is their unit, else by what is said before them: the *first* 20 are a limit.
+/// Assigns numbers to the parameter whose name is their unit, otherwise by the preceding word: the *first* 20 are a
+/// limit.
 fn fill_numbers(
     tool: &Offered<'_>,
     request: &Request,
@@ -235,7 +236,7 @@ fn fill_numbers(
     }
 }
 
-/// The words that no tool is described with: what is looked for rather than what is to be done.
+/// Words that occur in no tool description: the subject of the request rather than the action.
 fn free_text(request: &Request, asked: &[Word], tool: &Offered<'_>) -> Option<String> {
     let mut run: Vec<&str> = Vec::new();
     for token in request.rest.split_whitespace() {
@@ -254,7 +255,7 @@ fn free_text(request: &Request, asked: &[Word], tool: &Offered<'_>) -> Option<St
     (!run.is_empty()).then(|| run.join(" "))
 }
 
-/// A field named in words as the path expression of jq, where the parameter says that it is one.
+/// Converts a field name into a jq path expression, if the parameter is documented as one.
 fn as_language(text: &str, parameter: &Parameter) -> String {
     let says_jq =
         words(&parameter.docs).iter().any(|w| w.stem == "jq") || parameter.stems.iter().any(|s| s == "jq");

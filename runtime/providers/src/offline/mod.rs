@@ -1,9 +1,9 @@
-//! No model at all: a small, deterministic stand-in that finds the tool by the words of the request.
+//! Provider without a model: a small, deterministic stand-in that selects tools by the words of the request.
 //!
-//! It lets everything else run without a key and without a network. It compares the words of the person's last message
-//! with the names, descriptions and schemas of the tools, fills in what the message names (paths, addresses, quoted
-//! texts, numbers, dates, cities), asks for one call or two, and passes on what the tool says. It knows no tool by name,
-//! understands no language, and says in every answer what it is.
+//! It allows the rest of the system to run without a key or network. It compares the words of the user's last message
+//! with the names, descriptions and schemas of the tools, extracts arguments from the message (paths, addresses, quoted
+//! texts, numbers, dates, cities), makes one or two calls, and returns their results. It has no built-in tool names and
+//! no language understanding, and every answer states what it is.
 
 mod fill;
 mod plan;
@@ -23,20 +23,20 @@ use crate::emit::{self, Emitter};
 use plan::{Step, near, plan};
 use words::{likeness, words};
 
-/// How every answer begins.
+/// Prefix of every answer.
 pub const MARK: &str = "offline stand-in, no model";
 
-/// Longest result that is repeated in an answer, in characters; a reader can see the rest in the call itself.
+/// Maximum length of a result that is repeated in an answer, in characters; the full result is in the call.
 const MAX_RESULT_CHARS: usize = 4000;
 
-/// A provider without a model.
+/// Provider without a model.
 #[derive(Debug)]
 pub struct Offline {
     info: ProviderInfo,
 }
 
 impl Offline {
-    /// The stand-in. It has no settings.
+    /// Creates the stand-in. It has no settings.
     pub fn new() -> Self {
         Self {
             info: ProviderInfo {
@@ -63,7 +63,7 @@ impl Provider for Offline {
     }
 }
 
-/// What the stand-in does next.
+/// Next action of the stand-in.
 #[derive(Debug, PartialEq)]
 enum Next {
     Say(String),
@@ -110,7 +110,7 @@ fn answer(request: &Request) -> Next {
         .iter()
         .rposition(|m| matches!(**m, Message::User { .. }));
     let Some(at) = at else {
-        return Next::Say(format!("{MARK}: nothing was asked."));
+        return Next::Say(format!("{MARK}: the request is empty."));
     };
     let asked = request.messages[at].text();
     let results: Vec<(&str, String, bool)> = request.messages[at..].iter().filter_map(result).collect();
@@ -167,9 +167,9 @@ fn next_call(step: &Step, before: Option<&str>) -> Next {
 
 fn nothing_fits(asked: &str, request: &Request) -> String {
     if request.tools.is_empty() || request.tool_choice == ToolChoice::None {
-        return format!("{MARK}: there is no tool to call, and it can do nothing else.");
+        return format!("{MARK}: no tools are available, and it can only call tools.");
     }
-    let mut text = format!("{MARK}: no tool fits this request, or something that it needs is not named.");
+    let mut text = format!("{MARK}: no tool fits this request, or the request lacks a required argument.");
     let near: Vec<&ToolSpec> = near(asked, &request.tools);
     let listed: Vec<&ToolSpec> = if near.is_empty() {
         request.tools.iter().collect()
@@ -203,7 +203,7 @@ fn sentence(asked: &str, results: &[(&str, String, bool)]) -> String {
     format!("{MARK}:{earlier} `{name}` {said}:{join}{shown}")
 }
 
-/// A result in words. Of a flat JSON object the fields come first that the request names.
+/// Text of a result. For a flat JSON object, the fields named in the request come first.
 fn told(asked: &str, result: &str) -> String {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(result) else {
         return result.trim().to_owned();

@@ -1,7 +1,7 @@
-//! Which tool a request asks for.
+//! Selection of the tool for a request.
 //!
-//! Words are weighed as in text search: a word that few tools know says more than one that all know. What a request
-//! names (an address, a path, a date) must find a parameter that takes it.
+//! Words are weighted as in text search: a word that occurs in few tools counts more than a common one. Entities in the
+//! request (an address, a path, a date) need a parameter of their kind.
 
 use serde_json::{Map, Value};
 use toolcell_core::ToolSpec;
@@ -11,30 +11,30 @@ use super::things::{Request, Thing, is_unit_of_time, take_apart};
 use super::tool::{Kind, Offered};
 use super::words::{Word, words};
 
-/// Least score of a tool that is called. A single common word stays below it.
+/// Minimum score of a selected tool. A single common word stays below it.
 const ENOUGH: f64 = 1.5;
 
-/// What a thing counts that a tool can take, and what it costs when it cannot.
+/// Score of an entity that the tool accepts; subtracted if it does not.
 const THING: f64 = 2.0;
 
-/// What the ending of a file counts, beside 1 for a word.
+/// Weight of a file extension, relative to 1 for a word.
 const ENDING_WEIGHT: f64 = 0.5;
 
-/// One call to be made.
+/// A planned call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
-    /// The parameter that takes the text of the step before.
+    /// Parameter that takes the text of the previous result.
     pub(super) takes_result: Option<String>,
 }
 
-/// The calls that answer a request, at most two; none when no tool fits.
+/// The calls for a request, at most two; none if no tool fits.
 pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Vec<Step> {
     let offered: Vec<Offered<'_>> = tools.iter().map(Offered::new).collect();
-    // "A, and then B" is two requests where each is one by itself.
-    for joint in [" and then ", ", then ", "; then ", "; ", " and also ", " and "] {
-        if let Some((first, second)) = text.split_once(joint)
+    // "A, and then B" is two requests if each part is a request by itself.
+    for separator in [" and then ", ", then ", "; then ", "; ", " and also ", " and "] {
+        if let Some((first, second)) = text.split_once(separator)
             && let ([a], [b]) = (&single(first, &offered)[..], &single(second, &offered)[..])
             && a != b
         {
@@ -44,7 +44,7 @@ pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Vec<Step> {
     single(text, &offered)
 }
 
-/// The names of the tools that a request has something to do with, best first.
+/// Tools related to a request, best first.
 pub(super) fn near<'a>(text: &str, tools: &'a [ToolSpec]) -> Vec<&'a ToolSpec> {
     let offered: Vec<Offered<'a>> = tools.iter().map(Offered::new).collect();
     let asked = meaningful(&take_apart(text));
@@ -72,7 +72,7 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
             .filter_map(|tool| {
                 let words = score_of_words(&asked, tool, offered)
                     + ENDING_WEIGHT * score_of_words(&endings(&request), tool, offered);
-                // A word must speak for the tool, not the things alone.
+                // At least one word must match the tool, not only entities.
                 (words > 0.0).then_some(())?;
                 let arguments = fill(tool, &request, &asked, false)?;
                 Some((
@@ -82,7 +82,7 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
             })
             .collect(),
     );
-    // "How many words has https://…": one tool takes the address, another does what is asked with the text.
+    // "How many words has https://…": one tool takes the address, another processes the text.
     let through = request.things.iter().find_map(|thing| {
         let kind = kind_of(thing).filter(|kind| *kind == Kind::Url)?;
         let source = offered
@@ -109,7 +109,7 @@ fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
     });
     match (direct, through) {
         (Some((direct_score, step)), Some((through_score, steps))) => {
-            // A detour must be asked for more clearly than the direct way, which also scores for the thing.
+            // Two calls need a clearer match than one, which also scores for the entity.
             if through_score > direct_score {
                 steps
             } else {
@@ -136,13 +136,13 @@ fn meaningful(request: &Request) -> Vec<Word> {
         .filter(|w| !w.is_empty())
         .collect();
     if asked.is_empty() && !request.things.is_empty() {
-        // "What is in it?" asks to read it.
+        // "What is in it?" is a request to read.
         asked = words("read");
     }
     asked
 }
 
-/// The endings of the files that a request names: `package.json` has to do with JSON.
+/// Extensions of the files in a request: `package.json` relates to JSON.
 fn endings(request: &Request) -> Vec<Word> {
     let ending = |thing: &Thing| match thing {
         Thing::Path(path) => path
@@ -189,7 +189,7 @@ fn kind_of(thing: &Thing) -> Option<Kind> {
     }
 }
 
-/// What a tool can take of the things counts for it, what it cannot counts against it.
+/// Adds a score for each entity that the tool accepts and subtracts one for each that it does not.
 fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
     let mut score = 0.0;
     for kind in [Kind::Url, Kind::Path, Kind::Zone, Kind::Date, Kind::Duration] {
@@ -199,7 +199,7 @@ fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
             .filter(|t| kind_of(t).as_ref() == Some(&kind))
             .count();
         let taken = named.min(tool.takes(&kind));
-        // A number of days may be a number as well.
+        // A number of days may be a plain number as well.
         let lost = if kind == Kind::Duration { 0 } else { named - taken };
         #[expect(clippy::cast_precision_loss, reason = "no request names so many things")]
         let difference = taken as f64 - lost as f64;

@@ -1,39 +1,39 @@
-//! The things that a request names: addresses, paths, quoted texts, numbers, dates, places.
+//! Entities in a request: addresses, paths, quoted texts, numbers, dates, places.
 
 use super::words::stem;
 use super::zones;
 
-/// One thing.
+/// Entity.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Thing {
-    /// `http://` or `https://`.
+    /// URL with `http://` or `https://`.
     Url(String),
-    /// A file or directory.
+    /// Path of a file or directory.
     Path(String),
-    /// What stood in quotation marks.
+    /// Text in quotation marks.
     Quoted(String),
-    /// A number and the word after it.
+    /// Number and the following word.
     Number { value: i64, unit: String },
-    /// A date or time as in RFC 3339.
+    /// Date or time as in RFC 3339.
     Date(String),
-    /// A time zone of the IANA database, perhaps named by its city.
+    /// Time zone of the IANA database, possibly given as a city.
     Zone(String),
 }
 
-/// A request taken apart.
+/// A parsed request.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) things: Vec<Thing>,
-    /// The text without the things, where they stood a gap.
+    /// Text with a gap in place of each entity.
     pub(super) rest: String,
 }
 
 const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
 
-/// Words after which a single word is a place to look in.
+/// Prepositions after which a single word is a directory.
 const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "below"];
 
-/// Takes a request apart.
+/// Parses a request.
 pub(super) fn take_apart(text: &str) -> Request {
     let mut request = Request::default();
     let unquoted = take_quoted(text, &mut request.things);
@@ -59,7 +59,7 @@ pub(super) fn take_apart(text: &str) -> Request {
                 request.things.push(thing);
                 request.rest.push_str(" \u{0} ");
             }
-            // `in src`: the last word of a sentence, or one before another preposition, that is no ordinary word.
+            // `in src`: a word at the end of a sentence or before another preposition that is not an ordinary word.
             None if !request.things.iter().any(|t| matches!(t, Thing::Path(_)))
                 && PLACE_WORDS.contains(&before.as_str())
                 && is_name(bare)
@@ -120,7 +120,7 @@ fn thing(token: &str, next: &str) -> Option<Thing> {
     is_path(token).then(|| Thing::Path(token.to_owned()))
 }
 
-/// `.name`, which in quotation marks is rather an expression than a file.
+/// `.name`, which in quotation marks is more likely an expression than a file.
 fn is_hidden(token: &str) -> bool {
     token.starts_with('.') && !token.starts_with("./") && !token.starts_with("..")
 }
@@ -139,14 +139,14 @@ pub(super) fn is_date(token: &str) -> bool {
         && (bytes.len() == 10 || bytes[10] == b'T')
 }
 
-/// Whether a number before this word is a length of time.
+/// True if a number before this word is a duration.
 pub(super) fn is_unit_of_time(unit: &str) -> bool {
     ["second", "minute", "hour", "day", "week", "month", "year"]
         .iter()
         .any(|name| stem(name) == stem(unit))
 }
 
-/// A token with a slash or with an ending, such as `src/lib.rs`, `README.md`, `.gitignore`, `..`.
+/// A token with a slash or an extension, such as `src/lib.rs`, `README.md`, `.gitignore`, `..`.
 fn is_path(token: &str) -> bool {
     if !token.chars().any(char::is_alphanumeric) {
         return matches!(token, "." | ".." | "/" | "./" | "../");
@@ -155,7 +155,7 @@ fn is_path(token: &str) -> bool {
         return !token.contains("://") && !token.starts_with("//");
     }
     match token.rsplit_once('.') {
-        // `.gitignore` is a file; `.name` of a query is not told from it and is quoted by careful people.
+        // `.gitignore` is a file; a query such as `.name` looks the same unless quoted.
         Some(("", name)) => name.len() > 1,
         Some((stem, ending)) => {
             stem.chars().any(char::is_alphanumeric)
@@ -170,7 +170,7 @@ fn is_path(token: &str) -> bool {
     }
 }
 
-/// Whether a word may be the name of a directory: no capital, because cities and people have one.
+/// True if a word may be the name of a directory: not capitalised, unlike cities and names.
 pub(super) fn is_name(token: &str) -> bool {
     !token.is_empty()
         && token
@@ -178,7 +178,7 @@ pub(super) fn is_name(token: &str) -> bool {
             .all(|c| (c.is_alphanumeric() && !c.is_uppercase()) || c == '_' || c == '-')
 }
 
-/// Whether a place ends before this word.
+/// True if a place ends before this word.
 fn ends_a_place(next: &str) -> bool {
     PLACE_WORDS.contains(&next) || matches!(next, "" | "and" | "for" | "with" | "to" | "directory" | "folder")
 }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_found_where_people_write_them() {
+    fn entities_are_found_in_sentences() {
         assert_eq!(
             things("How many words are in README.md?"),
             [Thing::Path("README.md".into())]
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_words_are_no_things() {
+    fn ordinary_words_are_no_entities() {
         for text in ["What's up?", "it's 'not closed", "Find it.", "the e.g. case", "“"] {
             let found = things(text);
             assert!(

@@ -1,4 +1,4 @@
-//! A tool as its description and its schema tell it.
+//! Properties of a tool derived from its description and schema.
 
 use serde_json::Value;
 use toolcell_core::ToolSpec;
@@ -6,46 +6,46 @@ use toolcell_core::ToolSpec;
 use super::things::is_date;
 use super::words::{Word, likeness, stem, words};
 
-/// A tool, its words weighed by where they stand, and its parameters.
+/// A tool, its words weighted by where they occur, and its parameters.
 pub(super) struct Offered<'a> {
     pub(super) spec: &'a ToolSpec,
     pub(super) parameters: Vec<Parameter>,
     words: Vec<(String, f64)>,
 }
 
-/// One parameter.
+/// Parameter of a tool.
 pub(super) struct Parameter {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) required: bool,
     /// Stems of its name.
     pub(super) stems: Vec<String>,
-    /// What is said of it.
+    /// Description.
     pub(super) docs: String,
 }
 
-/// What a parameter takes, as far as its schema, name and description tell.
+/// Kind of values of a parameter, derived from its schema, name and description.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    /// An address on the web.
+    /// URL.
     Url,
-    /// A file or directory.
+    /// Path of a file or directory.
     Path,
-    /// A time zone.
+    /// Time zone.
     Zone,
-    /// A date or time.
+    /// Date or time.
     Date,
-    /// A length of time in words, such as `30 days`.
+    /// Duration in words, such as `30 days`.
     Duration,
-    /// One of these.
+    /// One of a list of values.
     OneOf(Vec<String>),
     /// Any other text.
     Text,
-    /// A whole number.
+    /// Integer.
     Integer,
-    /// Yes or no.
+    /// Boolean.
     Boolean,
-    /// Something that no request in words fills.
+    /// Not expressible in a request.
     Other,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Offered<'a> {
             parameters,
             words: Vec::new(),
         };
-        // The name is chosen to be recognised, the first sentence to say what the tool does; the rest explains.
+        // The name and the first sentence describe the tool best; the rest gives details.
         offered.weigh(spec.name.as_str(), 3.0);
         offered.weigh(spec.title.as_deref().unwrap_or_default(), 2.0);
         let (first, rest) = spec
@@ -96,7 +96,7 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// How much the tool has to do with a word; 0 for nothing.
+    /// Relevance of the tool for a word; 0 for none.
     pub(super) fn weight_of(&self, asked: &Word) -> f64 {
         self.words
             .iter()
@@ -104,7 +104,7 @@ impl<'a> Offered<'a> {
             .fold(0.0, f64::max)
     }
 
-    /// How many parameters of a kind the tool has.
+    /// Number of parameters of a kind.
     pub(super) fn takes(&self, kind: &Kind) -> usize {
         self.parameters.iter().filter(|p| p.kind == *kind).count()
     }
@@ -136,7 +136,7 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
             }
         })
         .collect();
-    // The end of something is of the kind of its start.
+    // The end of a range has the kind of its start.
     if parameters.iter().any(|p| p.kind == Kind::Date) {
         for parameter in parameters.iter_mut().filter(|p| p.kind == Kind::Text) {
             if parameter
@@ -148,7 +148,7 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
             }
         }
     }
-    // Required ones in the order of `required`, as the author declared them; then those that come first by their names.
+    // Required parameters in the order of `required`, then the others in the order of their names' meaning.
     parameters.sort_by_key(|p| {
         let declared = required.iter().position(|name| *name == p.name);
         (declared.unwrap_or(usize::MAX), order(&p.stems))
@@ -159,7 +159,7 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
 /// Names of the ends of a period.
 const PERIOD: &[&str] = &["from", "to", "start", "end", "time", "since", "until", "when"];
 
-/// Which of two parameters of one kind comes first in a sentence: from *old* to *new*.
+/// Order of two parameters of one kind in a sentence: from *old* to *new*.
 fn order(stems: &[String]) -> u8 {
     let has = |set: &[&str]| stems.iter().any(|s| set.iter().any(|word| stem(word) == *s));
     if has(&[
@@ -190,8 +190,8 @@ fn kind(root: &Value, property: &Value, stems: &[String], docs: &str) -> Kind {
 
 fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     let named = |names: &[&str]| stems.iter().any(|s| names.iter().any(|name| stem(name) == *s));
-    let said = words(docs);
-    let says = |word: &str| said.iter().take(8).any(|w| w.stem == stem(word));
+    let doc_words = words(docs);
+    let mentions = |word: &str| doc_words.iter().take(8).any(|w| w.stem == stem(word));
     match property.get("format").and_then(Value::as_str) {
         Some("uri" | "url" | "iri") => return Kind::Url,
         Some("date" | "date-time" | "time") => return Kind::Date,
@@ -202,14 +202,17 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     } else if named(&["duration", "interval", "period"]) {
         Kind::Duration
     } else if named(&["zone", "timezone", "tz"])
-        || said.windows(2).any(|w| w[0].stem == "tim" && w[1].stem == "zon") && says("zone")
+        || doc_words
+            .windows(2)
+            .any(|w| w[0].stem == "tim" && w[1].stem == "zon")
+            && mentions("zone")
     {
         Kind::Zone
     } else if named(&["path", "file", "filename", "dir", "directory", "folder"]) {
         Kind::Path
     } else if named(&["date", "datetime", "instant", "timestamp"])
         || (named(PERIOD)
-            && (says("date")
+            && (mentions("date")
                 || docs
                     .split_whitespace()
                     .any(|w| is_date(w.trim_matches(['`', ',', '.'])))))
@@ -220,10 +223,10 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
     }
 }
 
-/// References inside the schema that are followed: an option of an enumeration takes two.
+/// Maximum references that are followed: an option of an enumeration takes two.
 const MAX_HOPS: usize = 4;
 
-/// The schema itself, what it refers to, and its alternatives.
+/// The schema itself, its reference target, and its alternatives.
 fn forms<'a>(root: &'a Value, property: &'a Value) -> Vec<&'a Value> {
     let mut forms = vec![property];
     if let Some(target) = property.get("$ref").and_then(Value::as_str)

@@ -1,8 +1,8 @@
-//! Words of a request and of a tool's description, brought to a form in which they can be compared.
+//! Words of a request or a tool's description, normalised for comparison.
 
 use std::sync::OnceLock;
 
-/// Words that say nothing about what is wanted.
+/// Stop words.
 const EMPTY: &[&str] = &[
     "a", "about", "again", "all", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
     "can", "could", "did", "do", "does", "for", "from", "give", "has", "have", "here", "how", "i", "if",
@@ -12,7 +12,7 @@ const EMPTY: &[&str] = &[
     "who", "will", "with", "would", "you", "your",
 ];
 
-/// Words that people use for one another. Each word of a line stands for all others of it, with less weight.
+/// Groups of related words. Each word also matches the others of its group, with less weight.
 const RELATED: &[&[&str]] = &[
     &[
         "show", "read", "display", "print", "open", "view", "cat", "content",
@@ -42,26 +42,26 @@ const RELATED: &[&[&str]] = &[
     &["query", "extract", "select", "filter", "value", "field"],
 ];
 
-/// What a related word counts, beside 1 for the word itself.
+/// Weight of a related word, relative to 1 for the word itself.
 const RELATED_WEIGHT: f64 = 0.6;
 
-/// One word of a text.
+/// Word of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// As it is written.
+    /// The word as written.
     pub(super) text: String,
-    /// In lower case, without its ending.
+    /// Lower-case stem.
     pub(super) stem: String,
 }
 
 impl Word {
-    /// Whether the word says nothing about what is wanted.
+    /// True for a stop word.
     pub(super) fn is_empty(&self) -> bool {
         EMPTY.contains(&self.text.to_lowercase().as_str())
     }
 }
 
-/// The words of a text: letters and digits; `snake_case` and `camelCase` are several words.
+/// Splits a text into words of letters and digits; `snake_case` and `camelCase` are several words.
 pub(super) fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     let mut current = String::new();
@@ -82,8 +82,8 @@ pub(super) fn words(text: &str) -> Vec<Word> {
     words
 }
 
-/// A word in lower case without the commonest English endings. Not a dictionary form, but the same for `file` and
-/// `files`, `search` and `searching`, `compare` and `compared`.
+/// Lower-case word without common English suffixes. Not a dictionary form, but equal for `file` and `files`, `search`
+/// and `searching`, `compare` and `compared`.
 pub(super) fn stem(word: &str) -> String {
     let mut word = word.to_lowercase();
     if let Some(base) = word.strip_suffix("ies").filter(|base| base.len() >= 3) {
@@ -111,7 +111,7 @@ pub(super) fn stem(word: &str) -> String {
     word
 }
 
-/// How much `asked` speaks for `offered`, both stems: 1 for the same word, less for a related one, else 0.
+/// Similarity of two stems: 1 for equal, less for related, else 0.
 pub(super) fn likeness(asked: &str, offered: &str) -> f64 {
     if asked == offered {
         1.0
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_one_word_have_one_stem() {
+    fn forms_of_a_word_share_a_stem() {
         for forms in [
             ["file", "files", "Files"],
             ["search", "searches", "searching"],
@@ -155,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn a_related_word_speaks_for_another_in_any_form_with_less_weight() {
+    fn related_words_match_with_less_weight() {
         assert!((likeness(&stem("searching"), &stem("search")) - 1.0).abs() < f64::EPSILON);
         assert!((likeness(&stem("where"), &stem("searches")) - RELATED_WEIGHT).abs() < f64::EPSILON);
         assert!(likeness(&stem("song"), &stem("search")).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn names_of_tools_and_parameters_are_several_words() {
+    fn names_are_split_into_words() {
         let texts = |text: &str| words(text).into_iter().map(|w| w.text).collect::<Vec<_>>();
         assert_eq!(
             texts("files_read oldPath sha256"),

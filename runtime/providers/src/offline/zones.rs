@@ -1,7 +1,7 @@
-//! Time zones that people name by a city.
+//! Time zones named by a city.
 
-/// Zones of the IANA time zone database (<https://www.iana.org/time-zones>) whose last part is a city that people ask
-/// for. Any other zone is understood when it is written out, as in `Asia/Thimphu`.
+/// Zones of the IANA time zone database (<https://www.iana.org/time-zones>) whose last part is a commonly used city.
+/// Any other zone is recognised in full form, such as `Asia/Thimphu`.
 const ZONES: &[&str] = &[
     "Africa/Cairo",
     "Africa/Casablanca",
@@ -92,7 +92,7 @@ const ZONES: &[&str] = &[
     "Pacific/Honolulu",
 ];
 
-/// Large cities that have no zone of their own name.
+/// Large cities without a zone of their own name.
 const OTHERS: &[(&str, &str)] = &[
     ("beijing", "Asia/Shanghai"),
     ("boston", "America/New_York"),
@@ -111,13 +111,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("washington", "America/New_York"),
 ];
 
-/// Takes the zones out of a text, in the order in which they stand; a gap is left for each.
+/// Extracts the zones from a text, in order; each leaves a gap.
 pub(super) fn take(text: &str, mut found: impl FnMut(&str)) -> String {
     let mut rest: Vec<&str> = Vec::new();
     let tokens: Vec<&str> = text.split_whitespace().collect();
     let mut at = 0;
     while at < tokens.len() {
-        // Names of cities have up to three words.
+        // City names have up to three words.
         let zone = (1..=3.min(tokens.len() - at)).rev().find_map(|length| {
             let name = tokens[at..at + length].join(" ");
             let name = name.trim_matches(|c: char| !c.is_alphanumeric());
@@ -142,7 +142,7 @@ fn zone_of(name: &str) -> Option<String> {
     if let Some(zone) = ZONES.iter().find(|zone| zone.eq_ignore_ascii_case(name)) {
         return Some((*zone).to_owned());
     }
-    // A city is written with a capital; `paris` alone may be a directory.
+    // Cities are capitalised; `paris` alone may be a directory.
     if !name.starts_with(char::is_uppercase) {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Ollama's own wire (<https://github.com/ollama/ollama/blob/main/docs/api.md>): `POST /api/chat`, JSON lines.
+//! Ollama's native API (<https://github.com/ollama/ollama/blob/main/docs/api.md>): `POST /api/chat`, JSON lines.
 //!
-//! Beside the compatible endpoints of the same server it can set the length of the context, which is small by default and
-//! beyond which a prompt is cut without a word.
+//! Unlike the compatible endpoints of the same server, it can set the length of the context, which is small by default
+//! and beyond which a prompt is truncated silently.
 
 mod request;
 mod stream;
@@ -14,13 +14,13 @@ use crate::framing::Framing;
 use crate::http::{HttpProvider, Protocol};
 pub(crate) use stream::OllamaDecoder;
 
-/// Base URL of a server on this machine.
+/// Base URL of a local server.
 pub const OLLAMA_BASE_URL: &str = "http://localhost:11434";
 
-/// The name under which what the provider must get back is kept.
+/// Name under which opaque provider data is kept.
 const WIRE: &str = "ollama";
 
-/// A model behind an Ollama server.
+/// Model behind an Ollama server.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -33,13 +33,14 @@ const WIRE: &str = "ollama";
 /// ```
 pub type Ollama = HttpProvider<Chat>;
 
-/// Ollama's chat protocol.
+/// Chat protocol of Ollama.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Chat {
-    /// Length of the context, in tokens; `None` leaves it to the server, which cuts what is longer. Default: 16 384.
+    /// Length of the context, in tokens; `None` uses the server's default, which truncates longer prompts. Default: 16
+    /// 384.
     pub context: Option<u64>,
-    /// How long the model stays loaded, such as `10m`; `None` leaves it to the server.
+    /// Time that the model stays loaded, such as `10m`; `None` uses the server's default.
     pub keep_alive: Option<String>,
 }
 
@@ -52,10 +53,10 @@ impl Default for Chat {
     }
 }
 
-/// Whether a model can be told to think.
+/// Support of thinking by a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thinking {
-    /// As the request says.
+    /// As requested.
     Asked,
     /// The model does not support it.
     Unsupported,
@@ -72,7 +73,7 @@ impl Protocol for Chat {
         "ollama"
     }
 
-    /// No host: a server on this machine needs no key, and the cloud says so itself.
+    /// None: a local server needs no key, and the cloud service returns an error without one.
     fn is_own_host(_host: &str) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! The body of a chat request.
+//! Body of a chat request.
 
 use serde_json::{Map, Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
@@ -7,14 +7,14 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 use super::{Chat, Thinking, WIRE};
 use crate::{fallback_text, opaque, sanitize, schema};
 
-/// The body for a request. The same request gives the same bytes.
+/// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, thinking: Thinking, settings: &Chat) -> Value {
     let mut body = json!({
         "model": model,
         "messages": messages(request),
         "stream": true,
     });
-    // The wire has no choice of tools: a model that must not call is shown none.
+    // The API has no tool choice: if calls are not allowed, no tools are sent.
     let tools: Vec<Value> = match &request.tool_choice {
         ToolChoice::None => Vec::new(),
         ToolChoice::Tool(name) => request
@@ -77,7 +77,7 @@ fn messages(request: &Request) -> Vec<Value> {
     }
     for message in &request.messages {
         messages.push(match &**message {
-            Message::User { content } => spoken("user", content),
+            Message::User { content } => text_message("user", content),
             Message::Assistant { parts } => assistant(parts),
             Message::Tool {
                 call_id,
@@ -85,7 +85,7 @@ fn messages(request: &Request) -> Vec<Value> {
                 content,
                 ..
             } => {
-                let mut message = spoken("tool", content);
+                let mut message = text_message("tool", content);
                 message["tool_name"] = sanitize::name(name).into();
                 message["tool_call_id"] = json!(call_id);
                 message
@@ -95,8 +95,8 @@ fn messages(request: &Request) -> Vec<Value> {
     messages
 }
 
-/// Text, and pictures beside it.
-fn spoken(role: &str, content: &[Content]) -> Value {
+/// Message with text and pictures.
+fn text_message(role: &str, content: &[Content]) -> Value {
     let mut lines = Vec::new();
     let mut pictures = Vec::new();
     for part in content {
@@ -128,7 +128,7 @@ fn assistant(parts: &[Part]) -> Value {
                     thinking.push_str(more);
                 }
             }
-            // Arguments are an object on this wire, not its text.
+            // Arguments are an object in this API, not a string.
             Part::Call(call) => calls.push(json!({
                 "id": call.id,
                 "function": {
@@ -140,7 +140,7 @@ fn assistant(parts: &[Part]) -> Value {
         }
     }
     let mut message = json!({"role": "assistant", "content": text});
-    // Thoughts are wanted beside calls alone.
+    // Reasoning is expected only with calls.
     if !thinking.is_empty() && !calls.is_empty() {
         message["thinking"] = thinking.into();
     }

@@ -1,4 +1,4 @@
-//! The stream of a chat answer: one JSON object a line, the last one with `done`.
+//! Decoder of a streamed chat answer: one JSON object per line, the last one with `done`.
 
 use serde_json::{Value, json};
 use toolcell_core::provider::{Completion, StopReason, Usage};
@@ -10,7 +10,7 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
-/// Reads the lines of one answer.
+/// Decoder of the lines of one answer.
 pub(crate) struct OllamaDecoder {
     provider: String,
     stop: Option<String>,
@@ -58,7 +58,7 @@ impl Decoder for OllamaDecoder {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
-                format_args!("a line is no JSON ({e})"),
+                format_args!("a line is not valid JSON ({e})"),
                 &event.data,
             )
         })?;
@@ -66,7 +66,7 @@ impl Decoder for OllamaDecoder {
             return Err(error_in_stream(&self.provider, &data));
         }
         match data.get("message") {
-            Some(said) => message(said, &event.data, answer),
+            Some(value) => message(value, &event.data, answer),
             None if data.get("done").is_some() => {}
             None => return Err(malformed(&self.provider, "a line has no `message`", &event.data)),
         }

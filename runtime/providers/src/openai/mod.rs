@@ -1,8 +1,8 @@
-//! Chat Completions (<https://platform.openai.com/docs/api-reference/chat>), streamed: OpenAI and every server that
-//! speaks the same, such as Ollama, vLLM, llama.cpp, LM Studio, SGLang, LiteLLM, OpenRouter and Groq.
+//! Chat Completions (<https://platform.openai.com/docs/api-reference/chat>), streamed: OpenAI and compatible servers,
+//! such as Ollama, vLLM, llama.cpp, LM Studio, SGLang, LiteLLM, OpenRouter and Groq.
 //!
-//! The wire is spoken as its widest common part; what a server refuses (`stream_options`, `parallel_tool_calls`, …) is
-//! left out from then on, and what it does differently in its answer is understood.
+//! Requests use the common subset of servers; fields that a server refuses (`stream_options`, `parallel_tool_calls`, …)
+//! are omitted from then on, and variants of answers are decoded.
 
 mod request;
 mod schemas;
@@ -20,16 +20,16 @@ pub use schemas::ToolSchemas;
 pub(crate) use schemas::answer_schema;
 pub(crate) use stream::ChatDecoder;
 
-/// Base URL of OpenAI itself.
+/// Base URL of OpenAI.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// The host behind it.
+/// Host of OpenAI.
 pub(crate) const OPENAI_HOST: &str = "api.openai.com";
 
-/// The name under which what the provider must get back is kept.
+/// Name under which opaque provider data is kept.
 const WIRE: &str = "openai_chat";
 
-/// A model behind a Chat Completions endpoint.
+/// Model behind a Chat Completions endpoint.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -44,7 +44,7 @@ pub type OpenAi = HttpProvider<ChatCompletions>;
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct ChatCompletions {
-    /// How tools are described. Default: [`ToolSchemas::Loose`].
+    /// Form of tool schemas. Default: [`ToolSchemas::Loose`].
     pub tool_schemas: ToolSchemas,
 }
 

@@ -1,4 +1,4 @@
-//! The body of a Chat Completions request.
+//! Body of a Chat Completions request.
 
 use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
@@ -7,19 +7,19 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 use super::{ToolSchemas, WIRE, answer_schema};
 use crate::{fallback_text, opaque, sanitize};
 
-/// Longest identifier of a call that is sent. Some servers give longer ones than others take.
+/// Maximum length of a call identifier, in bytes. Some servers produce longer ones than others accept.
 const MAX_ID_BYTES: usize = 40;
 
-/// What a server understands beside the common part of the wire.
+/// Optional fields that a server supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect(u8);
 
 impl Dialect {
-    /// `stream_options`, which asks for the usage.
+    /// `stream_options`, which requests the usage.
     const STREAM_OPTIONS: Self = Self(1);
     /// `parallel_tool_calls`.
     const PARALLEL_CALLS: Self = Self(2);
-    /// `max_completion_tokens` in place of the older `max_tokens`.
+    /// `max_completion_tokens` instead of the older `max_tokens`.
     const COMPLETION_TOKENS: Self = Self(4);
     /// `prompt_cache_key`.
     const CACHE_KEY: Self = Self(8);
@@ -38,7 +38,7 @@ impl Dialect {
         self.0 & what.0 != 0
     }
 
-    /// The dialect without the field that a refusal names; `None` when it names none that was sent in `body`.
+    /// The dialect without the field named in an error; `None` if the error names no field of `body`.
     pub(super) fn without_what(self, refusal: &str, body: &Value) -> Option<Self> {
         for (name, what) in [
             ("stream_options", Self::STREAM_OPTIONS),
@@ -52,7 +52,7 @@ impl Dialect {
                 return Some(Self(self.0 & !what.0));
             }
         }
-        // "Use `max_completion_tokens` instead": the one field that a server can also miss.
+        // "Use `max_completion_tokens` instead": the only field that a server may require.
         (!self.has(Self::COMPLETION_TOKENS)
             && refusal.contains("max_tokens")
             && refusal.contains("max_completion_tokens"))
@@ -60,7 +60,7 @@ impl Dialect {
     }
 }
 
-/// The body for a request. The same request gives the same bytes.
+/// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, dialect: Dialect, schemas: ToolSchemas) -> Value {
     let mut body = json!({
         "model": model,
@@ -127,7 +127,7 @@ fn tool(tool: &ToolSpec, schemas: ToolSchemas) -> Value {
         "description": tool.description,
         "parameters": parameters,
     });
-    // Servers that do not know the field refuse it.
+    // Servers refuse unknown fields.
     if strict {
         function["strict"] = true.into();
     }
@@ -139,7 +139,7 @@ fn messages(request: &Request) -> Vec<Value> {
     if !request.instructions.is_empty() {
         messages.push(json!({"role": "system", "content": request.instructions}));
     }
-    // Pictures of results wait here until all results of the step are said: nothing may stand between those.
+    // Pictures of results follow after all results of the step: no message may come between those.
     let mut pictures = Vec::new();
     for message in &request.messages {
         if !matches!(**message, Message::Tool { .. }) {
@@ -164,7 +164,7 @@ fn messages(request: &Request) -> Vec<Value> {
     messages
 }
 
-/// Content of a user message: a plain string where it is one text, because the smallest servers know nothing else.
+/// Content of a user message: a string if it is a single text, because minimal servers accept nothing else.
 fn user(content: &[Content]) -> Value {
     if let [Content::Text { text }] = content {
         return json!(text);
@@ -212,8 +212,8 @@ fn assistant(parts: &[Part]) -> Value {
             Part::Reasoning { .. } => {}
         }
     }
-    // Models that think between their calls are confused, and some servers refuse, when their thoughts are missing
-    // beside the calls; thoughts of plain answers are wanted by none.
+    // Models that reason between calls perform worse, and some servers return an error, without the reasoning of
+    // messages with calls; reasoning of plain answers is never needed.
     for part in parts {
         if let Part::Reasoning { text, opaque } = part
             && let Some(given) = opaque::for_wire(WIRE, opaque)
@@ -238,7 +238,7 @@ fn assistant(parts: &[Part]) -> Value {
     message
 }
 
-/// A result as text, the only thing that this wire carries in it; pictures follow in a message of the user.
+/// Converts a result to text, the only content that the API allows; pictures follow in a user message.
 fn result(content: &[Content], name: &str, pictures: &mut Vec<Value>) -> String {
     let mut lines = Vec::new();
     for part in content {

@@ -1,4 +1,4 @@
-//! How tools are described to OpenAI: with their own schemas, or in the strict subset.
+//! Tool schemas for OpenAI: the tools' own schemas, or the strict subset.
 
 use serde_json::Value;
 use toolcell_core::ToolSpec;
@@ -7,19 +7,19 @@ use toolcell_core::provider::Request;
 use crate::response_builder::ResponseBuilder;
 use crate::schema::Strict;
 
-/// How tools are described.
+/// Form of tool schemas in requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolSchemas {
-    /// With their own schemas. The model may break them; arguments are checked in any case.
+    /// The tools' own schemas. The model may violate them; arguments are checked in any case.
     #[default]
     Loose,
-    /// In the strict subset, to which the model's output is constrained, where a tool's schema has such a form; other
-    /// tools as they are.
+    /// The strict subset, which constrains the model's output, for tools whose schema has such a form; other schemas
+    /// unchanged.
     Strict,
 }
 
 impl ToolSchemas {
-    /// The schema to send and whether it is strict.
+    /// The schema to send, and true if it is strict.
     pub(crate) fn of(self, tool: &ToolSpec) -> (Value, bool) {
         match self {
             Self::Loose => (tool.input.as_value().clone(), false),
@@ -33,7 +33,7 @@ impl ToolSchemas {
         }
     }
 
-    /// An answer whose arguments are raised to the tools' own schemas.
+    /// Configures a response to convert arguments back to the tools' own schemas.
     pub(crate) fn answer(self, answer: ResponseBuilder, request: &Request) -> ResponseBuilder {
         match self {
             Self::Loose => answer,
@@ -46,8 +46,8 @@ impl ToolSchemas {
     }
 }
 
-/// The schema of a final answer and whether it is strict: only where that changes nothing, because the text goes to the
-/// reader as the model writes it.
+/// The schema of a final answer, and true if it is strict: only if strictness changes nothing, because the text is
+/// returned as the model writes it.
 pub(crate) fn answer_schema(schema: &Value) -> (Value, bool) {
     match Strict::of(schema) {
         Ok(strict) if strict.is_exact() => (strict.schema().clone(), true),

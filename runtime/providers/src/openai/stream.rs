@@ -1,4 +1,4 @@
-//! The stream of a Chat Completions answer, as OpenAI and the servers that speak the same send it.
+//! Decoder of a streamed Chat Completions answer, from OpenAI and compatible servers.
 
 use serde_json::Value;
 use toolcell_core::ProviderError;
@@ -10,11 +10,11 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
-/// Reads the chunks of one answer.
+/// Decoder of the chunks of one answer.
 pub(crate) struct ChatDecoder {
     provider: String,
     calls: Vec<Seen>,
-    /// The field that reasoning came in.
+    /// Field in which reasoning was received.
     reasoning_field: Option<&'static str>,
     reasoning_details: Vec<Value>,
     refused: bool,
@@ -23,7 +23,7 @@ pub(crate) struct ChatDecoder {
     any_choice: bool,
 }
 
-/// What the stream says of a call, to tell its pieces from those of others.
+/// Identification of a call in the stream, to assign its deltas.
 struct Seen {
     index: Option<u64>,
     id: Option<String>,
@@ -46,7 +46,7 @@ impl ChatDecoder {
 
     fn choice(&mut self, choice: &Value, answer: &mut ResponseBuilder) {
         self.any_choice = true;
-        // `message` is that of an answer in one piece.
+        // `message` is used by answers that are not streamed.
         let delta = choice.get("delta").or_else(|| choice.get("message"));
         if let Some(delta) = delta {
             self.delta(delta, answer);
@@ -96,7 +96,7 @@ impl ChatDecoder {
         }
     }
 
-    /// What goes back with the reasoning: the field that it came in, and the details as they came.
+    /// Stores opaque data for the reasoning: the field in which it was received, and the details unchanged.
     fn keep_reasoning(&mut self, answer: &mut ResponseBuilder) {
         if self.reasoning_field.is_none() && self.reasoning_details.is_empty() {
             return;
@@ -123,7 +123,7 @@ impl ChatDecoder {
         let position = match self.find(index, id, name) {
             Some(position) => {
                 if let (Some(more), Some(known)) = (name, answer.call_at(position)) {
-                    // A name comes whole, whole again in every piece, or in pieces.
+                    // A name arrives once, repeated in every delta, or in fragments.
                     if known.name != more && known.arguments.is_empty() {
                         known.name.push_str(more);
                     }
@@ -147,18 +147,18 @@ impl ChatDecoder {
         }
     }
 
-    /// The call that a piece belongs to; `None` for a new one.
+    /// Index of the call to which a delta belongs; `None` for a new one.
     fn find(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let same_id = |seen: &&Seen| id.is_some() && seen.id.as_deref() == id;
         let seen = match index {
-            // Some servers say index 0 of every call and tell them apart by identifier alone.
+            // Some servers send index 0 for every call and distinguish calls by identifier only.
             Some(_) => self
                 .calls
                 .iter()
                 .rev()
                 .find(|seen| seen.index == index && (id.is_none() || seen.id.is_none() || same_id(seen))),
             None if id.is_some() => self.calls.iter().find(same_id),
-            // Without both, a name begins a call and its absence goes on with the last one.
+            // Without both, a delta with a name starts a call, and one without continues the last call.
             None if name.is_some() => None,
             None => self.calls.last(),
         };
@@ -183,14 +183,19 @@ impl Decoder for ChatDecoder {
         if data.is_empty() {
             return Ok(Progress::Open);
         }
-        let chunk: Value = serde_json::from_str(data)
-            .map_err(|e| malformed(&self.provider, format_args!("a chunk is no JSON ({e})"), data))?;
+        let chunk: Value = serde_json::from_str(data).map_err(|e| {
+            malformed(
+                &self.provider,
+                format_args!("a chunk is not valid JSON ({e})"),
+                data,
+            )
+        })?;
         if chunk.get("error").is_some_and(|e| !e.is_null()) || event.name == "error" {
             return Err(error_in_stream(&self.provider, &chunk));
         }
         match chunk.get("choices").and_then(Value::as_array) {
             Some(choices) => {
-                // Only one answer is asked for; a further one would be mixed into it.
+                // Only one answer is requested; a second one must not be mixed into it.
                 let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
                 if let Some(choice) = choices.iter().find(first) {
                     self.choice(choice, answer);
@@ -237,7 +242,7 @@ fn text_of(value: Option<&Value>) -> Option<&str> {
     value.and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// Pieces of one detail carry the same index and type; their texts belong together.
+/// Joins deltas of one detail, which have the same index and type.
 fn join_detail(details: &mut Vec<Value>, piece: &Value) {
     let same = |name: &str, other: &Value| other.get(name) == piece.get(name);
     if let Some(last) = details.last_mut()

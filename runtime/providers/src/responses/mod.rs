@@ -1,7 +1,7 @@
 //! OpenAI Responses (<https://platform.openai.com/docs/api-reference/responses>), streamed.
 //!
-//! The conversation is ours: nothing is stored at the provider (`store: false`), and reasoning travels as encrypted items
-//! that go back with what followed them. This wire carries pictures and files in results.
+//! Conversations are kept by the client: nothing is stored at the provider (`store: false`), and reasoning is sent as
+//! encrypted items together with the items that followed. Results may contain pictures and files.
 
 mod request;
 mod stream;
@@ -16,10 +16,10 @@ use crate::openai::{OPENAI_BASE_URL, OPENAI_HOST, ToolSchemas};
 use crate::response_builder::ResponseBuilder;
 pub(crate) use stream::ResponsesDecoder;
 
-/// The name under which what the provider must get back is kept.
+/// Name under which opaque provider data is kept.
 const WIRE: &str = "openai_responses";
 
-/// A model behind the Responses endpoint.
+/// Model behind the Responses endpoint.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -38,7 +38,7 @@ pub struct Responses {
     pub organization: Option<String>,
     /// Header `OpenAI-Project`.
     pub project: Option<String>,
-    /// How tools are described. Default: [`ToolSchemas::Loose`].
+    /// Form of tool schemas. Default: [`ToolSchemas::Loose`].
     pub tool_schemas: ToolSchemas,
 }
 

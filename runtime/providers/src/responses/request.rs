@@ -1,4 +1,4 @@
-//! The body of a Responses request.
+//! Body of a Responses request.
 
 use serde_json::{Value, json};
 use toolcell_core::provider::{Request, ToolChoice};
@@ -8,10 +8,10 @@ use super::WIRE;
 use crate::openai::ToolSchemas;
 use crate::{fallback_text, opaque, sanitize};
 
-/// Longest identifier of a call that is sent.
+/// Maximum length of a call identifier, in bytes.
 const MAX_ID_BYTES: usize = 64;
 
-/// The body for a request. The same request gives the same bytes.
+/// Builds the body of a request. Deterministic: equal requests give equal bytes.
 pub(super) fn body(request: &Request, model: &str, schemas: ToolSchemas) -> Value {
     let mut body = json!({
         "model": model,
@@ -122,7 +122,7 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
                 "arguments": sanitize::arguments_text(&call.arguments),
             })),
             Part::Reasoning { opaque, .. } => {
-                // The service refuses reasoning whose following item is gone, such as a call that was cut off.
+                // The API refuses reasoning whose next item is missing, such as a truncated call.
                 let followed = parts[at + 1..].iter().any(|p| match p {
                     Part::Text { text, .. } => !text.is_empty(),
                     Part::Call(_) => true,
@@ -138,7 +138,7 @@ fn assistant(parts: &[Part], items: &mut Vec<Value>) {
     }
 }
 
-/// A result: a plain string where it is text alone.
+/// Converts a result: a string if it consists of text only.
 fn output(content: &[Content]) -> Value {
     let texts: Option<Vec<String>> = content
         .iter()

@@ -1,4 +1,4 @@
-//! The stream of a Responses answer.
+//! Decoder of a streamed Responses answer.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
-/// Reads the events of one answer.
+/// Decoder of the events of one answer.
 pub(crate) struct ResponsesDecoder {
     provider: String,
-    /// For each output item that was begun, what it is.
+    /// Output items in progress, by index.
     items: BTreeMap<u64, Item>,
     refused: bool,
     stop: StopReason,
     usage: Option<Usage>,
 }
 
-/// An output item that was begun.
+/// Output item in progress.
 struct Item {
     call: Option<usize>,
-    /// Whether any text of it came.
+    /// True if text of the item was received.
     seen: bool,
 }
 
@@ -47,7 +47,7 @@ impl ResponsesDecoder {
         self.items.insert(index, Item { call, seen: false });
     }
 
-    /// The complete item. The copy that began it may lack anything.
+    /// Handles a complete item. The item of the start event may lack any field.
     fn done(&mut self, index: u64, item: &Value, answer: &mut ResponseBuilder) {
         if !self.items.contains_key(&index) {
             self.added(index, item, answer);
@@ -79,7 +79,7 @@ impl ResponsesDecoder {
                     self.refused |= part.get("refusal").is_some();
                     answer.text(text.and_then(Value::as_str).unwrap_or_default());
                 }
-                // Whether it is commentary or the answer; models are confused by a history without it.
+                // Commentary or answer; models perform worse without it in the history.
                 if let Some(phase) = item.get("phase").filter(|phase| phase.is_string()) {
                     let kept = Map::from_iter([("phase".to_owned(), phase.clone())]);
                     answer.text_opaque(opaque::of(WIRE, kept.into()));
@@ -120,13 +120,13 @@ impl ResponsesDecoder {
 impl Decoder for ResponsesDecoder {
     fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
         if event.data.trim() == "[DONE]" {
-            // No marker of this wire; what was complete before it is over already.
+            // Not part of this API; a complete answer has ended before.
             return Ok(Progress::Open);
         }
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
-                format_args!("an event is no JSON ({e})"),
+                format_args!("an event is not valid JSON ({e})"),
                 &event.data,
             )
         })?;
@@ -168,9 +168,9 @@ impl Decoder for ResponsesDecoder {
                 return self.ended(data.get("response").unwrap_or(&data));
             }
             Some("error") => return Err(error_in_stream(&self.provider, &data)),
-            // What shows progress, and what later versions of the wire add.
+            // Progress events, and events of later API versions.
             Some(_) => {}
-            // An answer in one piece.
+            // An answer that is not streamed.
             None if data.get("output").is_some_and(Value::is_array) => {
                 let items = data.get("output").and_then(Value::as_array);
                 for (index, item) in (0..).zip(items.into_iter().flatten()) {

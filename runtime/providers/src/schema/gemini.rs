@@ -1,19 +1,20 @@
-//! The schema type of Gemini, a subset of OpenAPI 3.0 (<https://ai.google.dev/api/caching#Schema>), for models that do
-//! not take `parametersJsonSchema`.
+//! Conversion to Gemini's schema type, a subset of OpenAPI 3.0 (<https://ai.google.dev/api/caching#Schema>), for models
+//! without `parametersJsonSchema`.
 //!
-//! What the subset cannot say is left out: it widens what the model is told, and the check afterwards knows better.
+//! Unsupported constraints are dropped: the model is told a wider schema, and arguments are checked against the full
+//! one.
 
 use serde_json::{Map, Value, json};
 
 use super::inline::inline;
 use super::types;
 
-/// Lowers the schema of a tool's arguments; `None` for one without properties, for which the wire has no form.
+/// Converts the schema of a tool's arguments; `None` without properties, which the API cannot express.
 pub(crate) fn gemini(schema: &Value) -> Option<Value> {
     let inlined = inline(schema).ok();
     let lowered = match &inlined {
         Some(schema) => node(schema),
-        // A schema that refers to itself cannot be said; its outermost level can.
+        // A recursive schema cannot be expressed; its outermost level can.
         None => node(&without_references(schema)),
     };
     lowered.get("properties")?;
@@ -64,10 +65,10 @@ fn node(schema: &Value) -> Value {
         .collect();
     match (&forms[..], &named[..]) {
         ([only], []) => {
-            // The one form beside `null`; what is said of the whole is said of it.
-            let said = std::mem::take(&mut out);
+            // The only form besides `null` gets the annotations of the whole.
+            let annotations = std::mem::take(&mut out);
             out = only.as_object().cloned().unwrap_or_default();
-            out.extend(said);
+            out.extend(annotations);
         }
         ([_, ..], _) => {
             out.insert("anyOf".into(), forms.into());
@@ -110,11 +111,11 @@ fn typed(map: &Map<String, Value>, named: Option<&str>, out: &mut Map<String, Va
         out.insert("enum".into(), json!(listed));
         out.insert("format".into(), "enum".into());
     } else if !listed.is_empty() {
-        // Only texts can be listed; the numbers are said in words.
+        // Only strings can be enumerated; numbers are listed in the description.
         let values: Vec<String> = listed.iter().map(ToString::to_string).collect();
         let before = out.get("description").and_then(Value::as_str).unwrap_or_default();
-        let said = format!("{before} One of: {}.", values.join(", "));
-        out.insert("description".into(), said.trim().into());
+        let description = format!("{before} One of: {}.", values.join(", "));
+        out.insert("description".into(), description.trim().into());
     }
     match kind {
         "string" if map.get("format").is_some_and(|f| f == "date-time") => {
@@ -128,7 +129,7 @@ fn typed(map: &Map<String, Value>, named: Option<&str>, out: &mut Map<String, Va
                     .iter()
                     .map(|(name, p)| (name.clone(), node(p)))
                     .collect();
-                // A name that is required and not described is refused.
+                // The API refuses a required name without a property.
                 let required: Vec<&Value> = map
                     .get("required")
                     .and_then(Value::as_array)
@@ -143,7 +144,7 @@ fn typed(map: &Map<String, Value>, named: Option<&str>, out: &mut Map<String, Va
             }
         }
         "array" => {
-            // An array without items is refused.
+            // The API refuses an array without items.
             let items = map.get("items").map_or_else(|| json!({"type": "STRING"}), node);
             out.insert("items".into(), items);
         }
@@ -157,7 +158,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_the_subset_has_is_said_in_its_words() {
+    fn supported_keywords_are_converted() {
         let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "$defs": {"Unit": {"oneOf": [{"const": "c"}, {"const": "f"}]}},
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_refers_to_itself_is_said_as_far_as_it_can_be() {
+    fn recursive_schema_is_converted_to_its_outermost_level() {
         let schema = json!({
             "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}},
             "type": "object",
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(gemini(&json!({"type": "object"})), None);
     }
 
-    /// Any JSON that uses the words of JSON Schema, also where they make no sense.
+    /// Any JSON made of JSON Schema keywords, valid or not.
     fn words() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(json!("string")),
@@ -249,7 +250,7 @@ mod tests {
         })
     }
 
-    /// Every keyword of a schema in the subset, properties left aside.
+    /// Every keyword of a schema in the subset, except properties.
     fn keywords(schema: &Value, found: &mut Vec<String>) {
         if let Value::Object(map) = schema {
             for (keyword, value) in map {
@@ -270,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_schema_makes_a_lowering_fail_or_say_what_its_wire_does_not_know(schema in words()) {
+        fn no_schema_breaks_a_conversion(schema in words()) {
             let mut found = Vec::new();
             if let Some(lowered) = gemini(&schema) {
                 keywords(&lowered, &mut found);

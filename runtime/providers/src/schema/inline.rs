@@ -1,29 +1,29 @@
-//! A schema without references.
+//! Inlining of references in a schema.
 
 use serde_json::{Map, Value};
 
 use super::ANNOTATIONS;
 
-/// Most nodes of the result. A few lines of references to references can stand for a schema of any size.
+/// Maximum nodes of the result. Nested references can expand to a schema of any size.
 const MAX_NODES: usize = 100_000;
 
-/// Deepest nesting of the result.
+/// Maximum nesting of the result.
 const MAX_DEPTH: usize = 100;
 
-/// Why references cannot be resolved by writing out what they stand for.
+/// Reason why references cannot be inlined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InlineError {
-    #[error("the schema refers to itself")]
+    #[error("the schema is recursive")]
     Recursive,
-    #[error("the schema is too large without its references")]
+    #[error("the schema is too large after inlining its references")]
     TooLarge,
-    #[error("a reference leads nowhere")]
+    #[error("a reference has no target")]
     Missing,
-    #[error("a reference has constraints beside it")]
+    #[error("a reference has sibling constraints")]
     Siblings,
 }
 
-/// Writes out every reference. `$defs` are gone afterwards.
+/// Inlines every reference. The result has no `$defs`.
 pub(super) fn inline(root: &Value) -> Result<Value, InlineError> {
     Inliner {
         root,
@@ -35,7 +35,7 @@ pub(super) fn inline(root: &Value) -> Result<Value, InlineError> {
 
 struct Inliner<'a> {
     root: &'a Value,
-    /// References that are being written out.
+    /// References that are being inlined.
     open: Vec<&'a str>,
     nodes: usize,
 }
@@ -61,9 +61,9 @@ impl<'a> Inliner<'a> {
         for (keyword, value) in map {
             let value = match keyword.as_str() {
                 "$defs" | "definitions" => continue,
-                // Data, not schemas: `{"const": {"$ref": "x"}}` refers to nothing.
+                // Data, not schemas: `{"const": {"$ref": "x"}}` is not a reference.
                 "const" | "enum" | "default" | "examples" => value.clone(),
-                // Names of properties are no keywords: one may be called `$ref`.
+                // Property names are not keywords: one may be called `$ref`.
                 "properties" | "patternProperties" | "dependentSchemas" => match value {
                     Value::Object(named) => {
                         let mut out = Map::new();
@@ -103,7 +103,7 @@ impl<'a> Inliner<'a> {
         self.open.push(target);
         let mut inlined = self.node(found, depth + 1)?;
         self.open.pop();
-        // What is said beside the reference is said of this use of it.
+        // Sibling annotations apply to this use of the reference.
         if let Value::Object(map) = &mut inlined {
             for (keyword, value) in siblings {
                 if keyword != "$ref" && keyword != "$defs" {
@@ -121,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn references_are_written_out_with_what_is_said_beside_them() {
+    fn references_are_inlined_with_sibling_annotations() {
         let schema = json!({
             "$defs": {"A": {"type": "string", "description": "a"}},
             "type": "object",
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_out_is_refused() {
+    fn references_that_cannot_be_inlined_are_refused() {
         let with = |a: Value| json!({"$defs": {"A": a}, "$ref": "#/$defs/A"});
         for (schema, error) in [
             (
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_doubles_with_every_reference_does_not_fill_the_memory() {
+    fn exponential_references_stay_within_the_node_limit() {
         let mut defs = Map::new();
         defs.insert("d0".into(), json!({"type": "string"}));
         for n in 1..40 {

@@ -1,8 +1,9 @@
-//! Schemas as the wires want them.
+//! Conversions of schemas for providers.
 //!
-//! A tool has one schema (JSON Schema 2020-12). It is sent as it is wherever a provider takes it, and lowered where it
-//! does not. Lowering may only widen what a model is told or spell it differently: every argument is checked against the
-//! tool's own schema afterwards, and what a lowering spelt differently is raised back before ([`strict::Strict::raise`]).
+//! A tool has one schema (JSON Schema 2020-12). It is sent unchanged to providers that accept it, and converted for
+//! others. A conversion may only widen the schema or express it differently: every argument is checked against the
+//! tool's own schema afterwards, and values in a different form are converted back before that
+//! ([`strict::Strict::raise`]).
 
 mod gemini;
 mod inline;
@@ -15,7 +16,7 @@ pub(crate) use gemini::gemini;
 pub(crate) use ollama::ollama;
 pub(crate) use strict::Strict;
 
-/// Keywords that say something about a value without constraining it.
+/// Keywords that annotate a value without constraining it.
 const ANNOTATIONS: &[&str] = &[
     "title",
     "description",
@@ -30,7 +31,7 @@ const ANNOTATIONS: &[&str] = &[
     "$defs",
 ];
 
-/// A schema whose root has no `anyOf`, `oneOf` or `allOf`, which Anthropic and Gemini refuse there.
+/// Returns a schema whose root has no `anyOf`, `oneOf` or `allOf`, which Anthropic and Gemini refuse there.
 pub(crate) fn plain_root(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Value::Object(map) = &mut schema {
@@ -41,8 +42,8 @@ pub(crate) fn plain_root(schema: &Value) -> Value {
     schema
 }
 
-/// Constraints that Anthropic's structured output refuses
-/// (<https://docs.anthropic.com/en/api/messages>, `output_config.format`). Without them the schema promises less.
+/// Constraints that Anthropic's structured output refuses (<https://docs.anthropic.com/en/api/messages>,
+/// `output_config.format`). Without them the schema guarantees less.
 const NOT_PROMISED: &[&str] = &[
     "$schema",
     "minimum",
@@ -56,8 +57,7 @@ const NOT_PROMISED: &[&str] = &[
     "uniqueItems",
 ];
 
-/// A schema as structured output of Anthropic takes it: its objects take no further properties, and what cannot be
-/// promised is left out.
+/// Converts a schema for Anthropic's structured output: objects are closed, and unsupported constraints are dropped.
 pub(crate) fn closed(schema: &Value) -> Value {
     let mut schema = schema.clone();
     close(&mut schema);
@@ -74,8 +74,8 @@ fn close(schema: &mut Value) {
             if map.get("type").is_some_and(|t| t == "object") && !map.contains_key("additionalProperties") {
                 map.insert("additionalProperties".into(), false.into());
             }
-            // A property may be called `type`; only schemas are closed, and what looks like one and is data (`const`,
-            // `enum`, `default`) is left alone.
+            // A property may be called `type`; only schemas are closed, not data that looks like one (`const`, `enum`,
+            // `default`).
             for (keyword, value) in map.iter_mut() {
                 match keyword.as_str() {
                     "properties" | "$defs" => {
@@ -93,7 +93,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The types that a schema names, without `null`, and whether it names `null`.
+/// The types of a schema without `null`, and whether `null` is among them.
 fn types(map: &Map<String, Value>) -> (Vec<&str>, bool) {
     let named: Vec<&str> = match map.get("type") {
         Some(Value::String(name)) => vec![name.as_str()],
@@ -107,7 +107,7 @@ fn types(map: &Map<String, Value>) -> (Vec<&str>, bool) {
     )
 }
 
-/// Whether `null` fits a schema whose references are resolved.
+/// True if `null` fits a schema whose references are resolved.
 fn takes_null(schema: &Value) -> bool {
     let Value::Object(map) = schema else {
         return *schema == Value::Bool(true);
@@ -134,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_object_of_a_closed_schema_is_closed_and_data_is_left() {
+    fn closing_affects_every_object_schema_and_no_data() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn null_fits_where_the_schema_says_so() {
+    fn null_fits_nullable_schemas_only() {
         for (schema, takes) in [
             (json!({}), true),
             (json!({"type": "string"}), false),

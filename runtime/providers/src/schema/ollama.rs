@@ -1,13 +1,14 @@
-//! What Ollama's templates show a model of a schema: `type`, `description`, `enum`, `items`, `properties`, `required`,
-//! `anyOf`. The rest is dropped by the server without a word, so what can be said otherwise is.
+//! Conversion to the schema keywords that Ollama's templates show a model: `type`, `description`, `enum`, `items`,
+//! `properties`, `required`, `anyOf`. The server drops others silently, so that constraints are expressed with these
+//! where possible.
 
 use serde_json::{Map, Value, json};
 
 use super::inline::inline;
 
-/// Lowers the schema of a tool's arguments.
+/// Converts the schema of a tool's arguments.
 pub(crate) fn ollama(schema: &Value) -> Value {
-    // One that refers to itself is left with its references, which the server does not follow.
+    // A recursive schema keeps its references, which the server does not resolve.
     let inlined = inline(schema).unwrap_or_else(|_| schema.clone());
     node(&inlined)
 }
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_server_would_drop_is_said_otherwise() {
+    fn unsupported_keywords_are_converted() {
         let schema = json!({
             "$defs": {"Unit": {"type": "string", "enum": ["c", "f"]}},
             "type": "object",

@@ -1,8 +1,8 @@
-//! The subset that OpenAI's constrained decoding takes
+//! Conversion to the subset of OpenAI's constrained decoding
 //! (<https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>).
 //!
-//! Every property is required there, so an optional one becomes required and nullable, and a `null` that a model writes
-//! for it is taken away again.
+//! The subset requires every property, so an optional property becomes required and nullable, and a `null` that a model
+//! writes for it is removed.
 
 use serde_json::{Map, Value, json};
 use toolcell_core::Schema;
@@ -10,19 +10,19 @@ use toolcell_core::Schema;
 use super::inline::{InlineError, inline};
 use super::{takes_null, types};
 
-/// Most properties of a schema, all objects together.
+/// Maximum properties of a schema, over all objects.
 const MAX_PROPERTIES: usize = 5000;
 
-/// Deepest nesting of objects and arrays.
+/// Maximum nesting of objects and arrays.
 const MAX_LEVELS: usize = 10;
 
-/// Most values of all enumerations together.
+/// Maximum values of all enumerations.
 const MAX_ENUM_VALUES: usize = 1000;
 
-/// Most characters of all names and values together.
+/// Maximum characters of all names and values.
 const MAX_CHARACTERS: usize = 120_000;
 
-/// Formats of texts that are taken; others are left out.
+/// Supported string formats; others are dropped.
 const FORMATS: &[&str] = &[
     "date-time",
     "time",
@@ -35,30 +35,30 @@ const FORMATS: &[&str] = &[
     "uuid",
 ];
 
-/// A schema in the strict subset, and the way back.
+/// Schema in the strict subset, with the reverse conversion.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Strict {
     lowered: Value,
     original: Value,
 }
 
-/// Why a schema has no strict form. The tool is offered with its own schema then.
+/// Reason why a schema has no strict form. The tool is then offered with its own schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStrict {
     #[error("{0}")]
     References(String),
     #[error("`{0}` has no strict form")]
     Keyword(String),
-    #[error("a part of it takes any value")]
+    #[error("a part of the schema accepts any value")]
     Anything,
-    #[error("an object of it takes properties of any name")]
+    #[error("an object of the schema accepts properties of any name")]
     Open,
-    #[error("it is larger than strict schemas may be")]
+    #[error("the schema exceeds the limits of strict schemas")]
     TooLarge,
 }
 
 impl Strict {
-    /// Lowers a schema.
+    /// Converts a schema.
     pub(crate) fn of(schema: &Value) -> Result<Self, NotStrict> {
         let original = inline(schema).map_err(|e: InlineError| NotStrict::References(e.to_string()))?;
         let mut lowering = Lowering::default();
@@ -74,12 +74,12 @@ impl Strict {
         &self.lowered
     }
 
-    /// Whether what fits the strict form fits the schema itself, so that nothing has to be raised.
+    /// True if values of the strict form fit the schema itself, so that no conversion back is needed.
     pub(crate) fn is_exact(&self) -> bool {
         required_all(&self.original)
     }
 
-    /// Takes away each `null` that stands for a property left out.
+    /// Removes each `null` that stands for an omitted property.
     pub(crate) fn raise(&self, value: &mut Value) {
         raise(&self.original, value);
     }
@@ -112,7 +112,7 @@ impl Lowering {
                 "format" if value.as_str().is_some_and(|f| FORMATS.contains(&f)) => value.clone(),
                 "items" => self.node(value, level + 1)?,
                 "anyOf" | "oneOf" => {
-                    // Forms that exclude each other are a matter of the check afterwards.
+                    // Mutual exclusion of the forms is checked afterwards.
                     let forms = value.as_array().ok_or(NotStrict::Anything)?;
                     let forms: Result<Vec<Value>, NotStrict> =
                         forms.iter().map(|f| self.node(f, level)).collect();
@@ -120,7 +120,7 @@ impl Lowering {
                     continue;
                 }
                 "properties" | "required" | "additionalProperties" => continue,
-                // Annotations, and constraints that only the check afterwards knows.
+                // Annotations, and constraints that are checked afterwards only.
                 "title" | "default" | "examples" | "deprecated" | "readOnly" | "writeOnly" | "$comment"
                 | "$schema" | "$id" | "format" | "minLength" | "maxLength" | "uniqueItems" => continue,
                 other => return Err(NotStrict::Keyword(other.to_owned())),
@@ -203,7 +203,7 @@ fn is_required(object: &Map<String, Value>, name: &str) -> bool {
         .is_some_and(|names| names.iter().any(|n| n == name))
 }
 
-/// A schema that takes `null` as well.
+/// Makes a schema nullable.
 fn nullable(schema: Value) -> Value {
     if let Value::Object(map) = &schema
         && let Some(Value::String(name)) = map.get("type")
@@ -216,7 +216,7 @@ fn nullable(schema: Value) -> Value {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// Whether every property of every object is required.
+/// True if every property of every object is required.
 fn required_all(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_strict_form_is_refused() {
+    fn schema_without_strict_form_is_refused() {
         let with = |property: Value| json!({"type": "object", "properties": {"a": property}});
         for (property, reason) in [
             (json!({}), NotStrict::Anything),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_accepted_up_to_their_limit_and_refused_beyond() {
+    fn nesting_beyond_the_limit_is_refused() {
         let nested = |levels: usize| {
             let inner = (1..levels).fold(
                 json!({"type": "string"}),
@@ -356,7 +356,7 @@ mod tests {
         ];
         leaf.prop_recursive(4, 32, 4, |inner| {
             prop_oneof![
-                // Each property is required or not, and there or not where it need not be.
+                // Each property is required or optional, and an optional one is present or not.
                 proptest::collection::btree_map("[a-e]", (inner.clone(), any::<bool>(), any::<bool>()), 0..4).prop_map(
                     |fields| {
                         let mut properties = Map::new();
@@ -377,7 +377,7 @@ mod tests {
                     }
                 ),
                 proptest::collection::vec(inner.clone(), 1..3).prop_map(|items| {
-                    // All items of the first one's schema.
+                    // All items have the schema of the first one.
                     let (schema, item) = items[0].clone();
                     (json!({"type": "array", "items": schema}), json!(vec![item; items.len()]))
                 }),
@@ -389,7 +389,7 @@ mod tests {
         })
     }
 
-    /// What a model writes under the strict form: `null` for everything left out.
+    /// Value as written by a model under the strict form: `null` for every omitted property.
     fn as_model(schema: &Value, value: &Value) -> Value {
         if let Some(forms) = schema.get("anyOf").and_then(Value::as_array) {
             return as_model(&forms[1], value);
@@ -417,7 +417,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
         #[test]
-        fn what_fits_the_schema_fits_its_strict_form_and_comes_back_the_same((schema, value) in pair()) {
+        fn values_survive_the_strict_form((schema, value) in pair()) {
             let root = json!({"type": "object", "properties": {"root": schema}, "required": ["root"],
                 "additionalProperties": false});
             let value = json!({"root": value});
@@ -426,7 +426,7 @@ mod tests {
             let checked = Schema::new(strict.schema().clone()).unwrap();
             prop_assert_eq!(checked.validate(&written), Ok(()));
             strict.raise(&mut written);
-            // A `null` that the schema itself takes may stay where nothing was.
+            // A `null` that the schema itself accepts may remain.
             prop_assert_eq!(Schema::new(root).unwrap().validate(&written), Ok(()));
             prop_assert_eq!(without_nulls(&written), without_nulls(&value));
         }

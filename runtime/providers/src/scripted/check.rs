@@ -1,4 +1,4 @@
-//! What must hold of every request that the loop sends.
+//! Invariants of every request from the loop.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use toolcell_core::{Content, Message};
 /// the same name; identifiers of calls are unique; tools have different names.
 ///
 /// # Errors
-/// The first rule that is broken, with the number of the message.
+/// The first violation, with the number of the message.
 pub fn request(request: &Request) -> Result<(), String> {
     let mut seen = HashSet::new();
     let mut open: std::collections::VecDeque<&CallRequest> = std::collections::VecDeque::new();
@@ -18,13 +18,11 @@ pub fn request(request: &Request) -> Result<(), String> {
         match &**message {
             Message::Tool { call_id, name, .. } => {
                 let call = open.pop_front().ok_or_else(|| {
-                    format!(
-                        "message {number} is the result of `{call_id}`, which no call before it asked for"
-                    )
+                    format!("message {number} is a result of `{call_id}`, which no open call has")
                 })?;
                 if call.id != *call_id || call.name != *name {
                     return Err(format!(
-                        "message {number} is the result of `{call_id}` ({name}), and that of `{}` ({}) comes next",
+                        "message {number} is the result of `{call_id}` ({name}), but the result of `{}` ({}) is next",
                         call.id, call.name
                     ));
                 }
@@ -58,7 +56,7 @@ pub fn request(request: &Request) -> Result<(), String> {
     }
 }
 
-/// Whether the last message is the model's own, as only a provider that paused is sent.
+/// True if the last message is an answer, which is sent only after a pause of the provider.
 pub(super) fn ends_with_answer(request: &Request) -> bool {
     matches!(
         request.messages.last().map(|m| &**m),
@@ -66,7 +64,7 @@ pub(super) fn ends_with_answer(request: &Request) -> bool {
     )
 }
 
-/// The number of the model's answers in a request.
+/// Number of answers in a request.
 pub(super) fn answers_in(request: &Request) -> usize {
     request
         .messages
@@ -75,7 +73,7 @@ pub(super) fn answers_in(request: &Request) -> usize {
         .count()
 }
 
-/// The text of the last message of the person.
+/// Text of the user's last message.
 pub(super) fn last_user_text(request: &Request) -> String {
     request
         .messages
@@ -86,7 +84,7 @@ pub(super) fn last_user_text(request: &Request) -> String {
         .unwrap_or_default()
 }
 
-/// The results after the model's last answer, as text and whether they are errors.
+/// Results after the last answer: text, and true for an error.
 pub(super) fn last_results(request: &Request) -> Vec<(String, bool)> {
     let after = request
         .messages
@@ -151,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_has_one_result_directly_after_it_and_in_order() {
+    fn calls_need_one_result_directly_after_them_in_order() {
         let user = || Message::user("hi");
         assert_eq!(
             checked(vec![user(), calls(&["a", "b"]), result("a"), result("b"), user()]),
@@ -161,7 +159,7 @@ mod tests {
             (vec![user(), calls(&["a"])], "the call `a` (f) has no result"),
             (
                 vec![user(), calls(&["a", "b"]), result("b"), result("a")],
-                "message 3 is the result of `b` (f), and that of `a` (f) comes next",
+                "message 3 is the result of `b` (f), but the result of `a` (f) is next",
             ),
             (
                 vec![user(), calls(&["a"]), user(), result("a")],
@@ -169,7 +167,7 @@ mod tests {
             ),
             (
                 vec![user(), calls(&["a"]), result("a"), result("a")],
-                "message 4 is the result of `a`, which no call before it asked for",
+                "message 4 is a result of `a`, which no open call has",
             ),
             (
                 vec![user(), calls(&["a"]), result("a"), calls(&["a"]), result("a")],

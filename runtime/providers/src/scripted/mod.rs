@@ -1,12 +1,12 @@
-//! Turns from a script: a provider whose answers are known beforehand, for tests and demonstrations.
+//! Provider that plays a script of known answers, for tests and demonstrations.
 //!
-//! It answers request after request with the steps of a [`Script`] and checks each request on the way: what the step
-//! expects, and what must hold of every request of the loop ([`check`]). A request that breaks a rule is answered with
-//! an error that says which, and [`Scripted::assert_complete`] repeats it.
+//! It answers each request with the next step of a [`Script`] and checks each request: the expectations of the step,
+//! and the invariants of every request ([`check`]). A request that violates one is answered with an error that names
+//! it, which [`Scripted::assert_complete`] repeats.
 //!
-//! # The file
+//! # File format
 //!
-//! A JSON object; unknown names are errors. Everything but `steps` may be left out.
+//! A JSON object; unknown names are errors. Everything except `steps` is optional.
 //!
 //! ```
 //! # let text = r#"
@@ -33,9 +33,10 @@
 //! # toolcell_providers::scripted::Script::parse(text).unwrap();
 //! ```
 //!
-//! A step answers with `reasoning`, `text` and `calls` in this order, in pieces of `chunk` characters, then with `error` or
-//! an end: `stop` is `complete` (default), `max_tokens`, `refused`, `paused` or the provider's own word. `arguments` is an
-//! object, or a string that is sent as it stands. All names are documented at [`Script`], [`Step`], [`Expect`].
+//! A step answers with `reasoning`, `text` and `calls` in this order, in deltas of `chunk` characters, then with
+//! `error` or an end: `stop` is `complete` (default), `max_tokens`, `refused`, `paused` or another word of the
+//! provider. `arguments` is an object, or a string that is sent unchanged. All names are documented at [`Script`],
+//! [`Step`] and [`Expect`].
 
 pub mod check;
 mod script;
@@ -54,10 +55,10 @@ pub use script::{Expect, Failure, Position, Script, ScriptedCall, Step};
 use crate::emit::{self, Emitter};
 use crate::{SetupError, opaque};
 
-/// Largest script that is read, in bytes: a thousand long turns.
+/// Maximum size of a script file, in bytes: a thousand long turns.
 const MAX_SCRIPT_BYTES: u64 = 64 << 20;
 
-/// A provider that answers from a script.
+/// Provider that plays a script.
 #[derive(Debug)]
 pub struct Scripted {
     info: ProviderInfo,
@@ -73,7 +74,7 @@ struct State {
 }
 
 impl Scripted {
-    /// A provider for a script.
+    /// Creates a provider for a script.
     pub fn new(script: Script) -> Self {
         let state = State {
             played: vec![false; script.steps.len()],
@@ -92,7 +93,7 @@ impl Scripted {
     /// Reads a script from a file.
     ///
     /// # Errors
-    /// [`SetupError::Script`] with the path, and with line and column where the text does not fit.
+    /// [`SetupError::Script`] with the path, and with line and column of a syntax error.
     pub fn from_file(path: &Path) -> Result<Self, SetupError> {
         let refused = |why: String| SetupError::Script {
             reason: format!("{}: {why}", path.display()),
@@ -117,10 +118,10 @@ impl Scripted {
         self.state().requests.clone()
     }
 
-    /// Whether every step was played and every request kept the rules.
+    /// Checks that every step was played and every request was valid.
     ///
     /// # Errors
-    /// What is missing or broken, in words.
+    /// Description of the first missing step or violation.
     pub fn complete(&self) -> Result<(), String> {
         let state = self.state();
         if let Some(failure) = state.failures.first() {
@@ -128,7 +129,7 @@ impl Scripted {
         }
         match state.played.iter().position(|played| !played) {
             Some(step) => Err(format!(
-                "step {} of {} was never asked for",
+                "step {} of {} was not requested",
                 step + 1,
                 state.played.len()
             )),
@@ -139,20 +140,20 @@ impl Scripted {
     /// [`Scripted::complete`] for tests.
     ///
     /// # Panics
-    /// When a step was not played or a request broke a rule.
+    /// Panics if a step was not played or a request was invalid.
     #[track_caller]
     pub fn assert_complete(&self) {
         if let Err(why) = self.complete() {
-            panic!("the script of `{}` is not complete: {why}", self.info.model);
+            panic!("script of `{}` not complete: {why}", self.info.model);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole after each of its changes, so a panic elsewhere leaves it usable.
+        // The state is consistent after each change, so that it stays usable after a panic elsewhere.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds the step for a request and checks the request.
+    /// Selects the step for a request and checks the request.
     fn accept(&self, request: &Request) -> Result<&Step, String> {
         let mut state = self.state();
         let number = state.requests.len();
@@ -170,11 +171,11 @@ impl Scripted {
                 .is_some_and(|step| step.stop == StopReason::Paused);
         let checked = check::request(request).and_then(|()| {
             if check::ends_with_answer(request) && !was_paused {
-                return Err("the last message is the model's own".to_owned());
+                return Err("the last message is an answer of the model".to_owned());
             }
             let step = self.script.steps.get(index).ok_or_else(|| {
                 format!(
-                    "the script has {total} steps, and step {} is asked for",
+                    "the script has {total} steps, but step {} was requested",
                     index + 1
                 )
             })?;

@@ -1,4 +1,4 @@
-//! The format of a script.
+//! Format of a script.
 
 use std::time::Duration;
 
@@ -10,62 +10,62 @@ use toolcell_core::provider::{ProviderErrorKind, Request, StopReason, ToolChoice
 use super::check;
 use crate::SetupError;
 
-/// A script.
+/// Script of answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// Name of the model that it plays. Default: `script`.
+    /// Name of the played model. Default: `script`.
     #[serde(default = "script")]
     pub model: String,
-    /// Which step answers which request.
+    /// Assignment of steps to requests.
     #[serde(default)]
     pub position: Position,
-    /// The steps, at least one.
+    /// Steps, at least one.
     pub steps: Vec<Step>,
 }
 
-/// Which step answers which request.
+/// Assignment of steps to requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Position {
-    /// The first request gets the first step, the second the second, and so on.
+    /// The n-th request gets the n-th step.
     #[default]
     Order,
-    /// A request with `n` answers of the model in it gets step `n + 1`. So a session finds its place again in another
-    /// process, and many sessions can share one provider.
+    /// A request that contains `n` answers gets step `n + 1`, so that a session can continue in another process, and
+    /// many sessions can share one provider.
     Conversation,
 }
 
-/// One answer.
+/// Answer of a script.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Step {
-    /// What the request must be like.
+    /// Expectations on the request.
     pub expect: Expect,
-    /// Pauses of retries before the answer, in milliseconds each.
+    /// Retry pauses before the answer, in milliseconds each.
     pub retries_ms: Vec<u64>,
-    /// Reasoning.
+    /// Reasoning deltas, sent first.
     pub reasoning: String,
-    /// Text.
+    /// Text, sent after the reasoning.
     pub text: String,
-    /// Calls.
+    /// Calls, sent after the text.
     pub calls: Vec<ScriptedCall>,
-    /// Characters of one piece of text, reasoning or arguments; 0, the default, sends each as one piece.
+    /// Maximum characters of one delta; 0, the default, sends each text as one delta.
     pub chunk: usize,
-    /// Pause before each piece, in milliseconds.
+    /// Pause before each delta, in milliseconds.
     pub delay_ms: u64,
-    /// Fails after all of the above.
+    /// Failure after the content.
     pub error: Option<Failure>,
-    /// Never ends after all of the above; only dropping the stream does.
+    /// True to leave the stream open after the content, until it is dropped.
     pub hang: bool,
-    /// Why the answer ends.
+    /// Stop reason.
     #[serde(deserialize_with = "stop_reason")]
     pub stop: StopReason,
-    /// Tokens used.
+    /// Token usage.
     pub usage: Option<Usage>,
 }
 
-/// One call of a step.
+/// Call of a step.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
@@ -74,52 +74,52 @@ pub struct ScriptedCall {
     pub id: Option<String>,
     /// Name of the tool; need not exist.
     pub name: String,
-    /// An object, or a string that is sent as it stands and need not be JSON. Default: `{}`.
+    /// An object, or a string that is sent unchanged and need not be JSON. Default: `{}`.
     #[serde(default = "no_arguments")]
     pub arguments: Value,
 }
 
-/// An error in place of an end.
+/// Failure instead of a stop reason.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// What can be done about it: `rate_limited`, `truncated`, …
+    /// Kind of the error: `rate_limited`, `truncated`, …
     pub kind: ProviderErrorKind,
-    /// What the provider says.
+    /// Message of the provider.
     #[serde(default)]
     pub message: String,
     /// The HTTP status.
     #[serde(default)]
     pub status: Option<u16>,
-    /// How long it asks to wait, in milliseconds.
+    /// Requested wait, in milliseconds.
     #[serde(default)]
     pub retry_after_ms: Option<u64>,
 }
 
-/// What a request must be like. What is left out is not looked at.
+/// Expectations on a request. Omitted ones are not checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
-    /// Stands in the last message of the person.
+    /// Substring of the user's last message.
     pub user: Option<String>,
-    /// Each stands in the result of the call at the same position, after the model's last answer; their number is equal.
+    /// Substring of each result after the last answer, by position; their number must be equal.
     pub results: Option<Vec<String>>,
-    /// Whether each of these results is an error.
+    /// True for each of these results that is an error.
     pub errors: Option<Vec<bool>>,
-    /// Stands in the system prompt.
+    /// Substring of the system prompt.
     pub instructions: Option<String>,
-    /// The names of all tools offered, in order.
+    /// Names of all offered tools, in order.
     pub tools: Option<Vec<String>>,
-    /// The number of messages.
+    /// Number of messages.
     pub messages: Option<usize>,
-    /// Whether the model must, may or must not call.
+    /// Required tool choice.
     pub tool_choice: Option<ToolChoice>,
-    /// None of these stands anywhere in the request.
+    /// Strings that must not occur in the request.
     pub absent: Vec<String>,
 }
 
 impl Script {
-    /// Reads a script.
+    /// Parses a script.
     ///
     /// # Errors
     /// [`SetupError::Script`] with line and column.
@@ -144,7 +144,7 @@ impl From<Vec<Step>> for Script {
 }
 
 impl Step {
-    /// A text in pieces of [`Step::chunk`] characters.
+    /// Splits a text into deltas of [`Step::chunk`] characters.
     pub(super) fn pieces(&self, text: &str) -> Vec<String> {
         if self.chunk == 0 {
             return vec![text.to_owned()];
@@ -180,17 +180,13 @@ impl Failure {
 }
 
 impl Expect {
-    /// Whether a request is as expected.
+    /// Checks a request against the expectations.
     ///
     /// # Errors
-    /// The first thing that is not, in words.
+    /// Description of the first mismatch.
     pub fn check(&self, request: &Request) -> Result<(), String> {
         if let Some(wanted) = &self.user {
-            contains(
-                "the last message of the person",
-                &check::last_user_text(request),
-                wanted,
-            )?;
+            contains("the last user message", &check::last_user_text(request), wanted)?;
         }
         if let Some(wanted) = &self.instructions {
             contains("the system prompt", &request.instructions, wanted)?;
@@ -219,7 +215,7 @@ impl Expect {
         if !self.absent.is_empty() {
             let everything = format!("{request:?}");
             if let Some(found) = self.absent.iter().find(|text| everything.contains(*text)) {
-                return Err(format!("`{found}` stands in the request"));
+                return Err(format!("`{found}` occurs in the request"));
             }
         }
         Ok(())
@@ -230,7 +226,7 @@ fn contains(what: &str, text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) {
         Ok(())
     } else {
-        Err(format!("{what} does not contain {wanted:?}; it is {text:?}"))
+        Err(format!("{what} does not contain {wanted:?}: {text:?}"))
     }
 }
 
@@ -238,7 +234,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T) -> R
     if found == wanted {
         Ok(())
     } else {
-        Err(format!("{what}: {wanted:?} is expected and {found:?} was sent"))
+        Err(format!("{what}: expected {wanted:?}, got {found:?}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Calls without a marker: an answer that is nothing but JSON or a call of Python.
+//! Calls without a marker: an answer that consists of JSON or a Python call.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use super::names::Offered;
 use super::syntax::{ARGUMENT_FIELDS, NAME_FIELDS, Written, object};
 use super::value::{end_of_value, keywords, read};
 
-/// An answer that is nothing but calls without markers: JSON objects, or Python calls in brackets. Every name must be
-/// that of a tool that is offered, and nothing may be left over.
+/// Parses an answer that consists of calls without markers: JSON objects, or Python calls in brackets. Every name must
+/// be that of an offered tool, and nothing else may remain.
 pub(super) fn bare(text: &str, offered: &Offered) -> Option<Vec<Written>> {
     let text = text.trim();
     if let Some(calls) = python(text, offered) {
@@ -40,7 +40,7 @@ pub(super) fn bare(text: &str, offered: &Offered) -> Option<Vec<Written>> {
         if !has_arguments || !fields.keys().all(known) {
             return None;
         }
-        // The format's way to say that nothing is called.
+        // In this format, no call.
         if fields
             .get("action")
             .is_some_and(|action| action == "none" || action == "")

@@ -1,4 +1,4 @@
-//! The format that a model is asked to write, and the conversation in it.
+//! Text formats of calls, and conversion of a conversation to them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 
 use crate::sanitize;
 
-/// The format that a model is asked to write. Take the one that it was trained on, `Hermes` where that is not known.
+/// Text format of calls. Choose the one that the model was trained on, or `Hermes` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TextFormat {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`, as Hermes and Qwen models are trained.
@@ -20,11 +20,11 @@ pub enum TextFormat {
     Labels,
     /// `<tool>{"server_name": "local", "tool_name": …, "arguments": …}</tool>`.
     ToolTag,
-    /// `{"action": …, "params": …}` on a line of its own.
+    /// `{"action": …, "params": …}` on its own line.
     Action,
 }
 
-/// The request as a provider without tool calling gets it: tools, calls and results are text.
+/// Converts a request for a provider without tool calling: tools, calls and results become text.
 pub(super) fn request(request: &Request, format: TextFormat) -> Request {
     let offers = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
     let instructions = match offers {
@@ -118,7 +118,7 @@ fn messages(request: &Request, format: TextFormat) -> Vec<Arc<Message>> {
     messages
 }
 
-/// An answer with its calls as text. What else its provider wants back stays before it.
+/// Converts an answer with its calls to text. Opaque provider data stays before it.
 fn assistant(parts: &[Part], format: TextFormat) -> Message {
     let mut out: Vec<Part> = Vec::new();
     let mut text = String::new();
@@ -140,7 +140,7 @@ fn assistant(parts: &[Part], format: TextFormat) -> Message {
 
 fn call(call: &CallRequest, format: TextFormat) -> String {
     let arguments = Value::Object(sanitize::arguments(&call.arguments));
-    // The name first: that is how models are trained, and it decides what follows.
+    // The name comes first, as in the training data of models.
     let name = json!(call.name);
     match format {
         TextFormat::Hermes => {
@@ -154,7 +154,7 @@ fn call(call: &CallRequest, format: TextFormat) -> String {
     }
 }
 
-/// A result between words that say what it is. Pictures stay what they are.
+/// Appends a result with a label. Pictures are kept.
 fn push_result(out: &mut Vec<Content>, name: &str, content: &[Content], is_error: bool, format: TextFormat) {
     let status = if is_error { "error" } else { "success" };
     let (before, after) = match format {
@@ -183,7 +183,7 @@ fn push_result(out: &mut Vec<Content>, name: &str, content: &[Content], is_error
     }
     text.push_str(after);
     match out.last_mut() {
-        // Results of text alone are one text, as the smallest servers want it.
+        // Results of only text are joined, as minimal servers require.
         Some(Content::Text { text: last }) => last.push_str(&text),
         _ => out.push(Content::text(text)),
     }

@@ -1,15 +1,16 @@
-//! Calls in text, for models that have no tool calling of their own or fall out of it.
+//! Calls in text, for models without tool calling or with unreliable tool calling.
 //!
-//! [`TextCalls`] wraps any provider. [`TextCalls::new`] is for models without tool calling: it describes the tools in the system prompt, writes calls and results into the
-//! conversation as text, and reads calls out of what the model writes. One format is asked for; all that models are known
-//! to write are understood, because a model that was trained on another one falls back to it.
+//! [`TextCalls`] wraps any provider. [`TextCalls::new`] is for models without tool calling: it describes the tools in
+//! the system prompt, writes calls and results into the conversation as text, and parses calls from the model's text.
+//! The model is asked for one format; all known formats are parsed, because a model that was trained on another one
+//! falls back to it.
 //!
-//! [`TextCalls::watching`] leaves the request as it is and only reads the answer, for local models whose server now and then
-//! passes a call on as text.
+//! [`TextCalls::watching`] leaves the request unchanged and only parses the answer, for local models whose server
+//! sometimes returns a call as text.
 //!
-//! What must hold: only the model's own answer is read, never a result or a message of the person; a format that could
-//! also be an ordinary answer (bare JSON, a Python call) counts only when it is the whole answer and names a tool that
-//! is offered; what is read as a call is not shown.
+//! Invariants: only the model's own answer is parsed, never a result or a user message; a format that could also be an
+//! ordinary answer (bare JSON, a Python call) is a call only if it is the whole answer and names an offered tool; text
+//! that is parsed as a call is not shown.
 
 mod bare;
 mod format;
@@ -33,7 +34,7 @@ pub use format::TextFormat;
 use names::Offered;
 use scan::{Scanner, Seen};
 
-/// A provider whose model calls tools in text.
+/// Provider whose model calls tools in text.
 ///
 /// ```
 /// use toolcell_providers::Connection;
@@ -46,12 +47,12 @@ use scan::{Scanner, Seen};
 #[derive(Debug)]
 pub struct TextCalls<P> {
     inner: P,
-    /// The format that is asked for; `None` when the provider's own way is.
+    /// Requested format; `None` for the provider's own tool calling.
     format: Option<TextFormat>,
 }
 
 impl<P: Provider> TextCalls<P> {
-    /// Wraps a provider; `format` is the one that the model is asked to write.
+    /// Wraps a provider; `format` is the format that the model is asked for.
     pub fn new(inner: P, format: TextFormat) -> Self {
         Self {
             inner,
@@ -59,7 +60,7 @@ impl<P: Provider> TextCalls<P> {
         }
     }
 
-    /// Wraps a provider that can call tools and whose model sometimes writes a call as text all the same.
+    /// Wraps a provider with tool calling whose model sometimes writes a call as text.
     pub fn watching(inner: P) -> Self {
         Self { inner, format: None }
     }
@@ -96,7 +97,7 @@ impl<P: Provider> TextCalls<P> {
                     return Err(ProviderError::new(
                         &self.info().provider,
                         ProviderErrorKind::Truncated,
-                        "the stream ended without an end",
+                        "the stream ended without a final event",
                     ));
                 }
             }
@@ -104,14 +105,14 @@ impl<P: Provider> TextCalls<P> {
     }
 }
 
-/// An answer of which a part is read and a part is the provider's own.
+/// Answer of which one part is parsed from text and another comes from the provider.
 struct Reading {
     answer: ResponseBuilder,
-    /// Where each call came from, in the order in which they began.
+    /// Origin of each call, in the order in which they started.
     order: Vec<Origin>,
 }
 
-/// Where a call came from, with its position among those.
+/// Origin of a call, with its index among the calls of that origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Text(usize),
@@ -119,7 +120,7 @@ enum Origin {
 }
 
 impl Reading {
-    /// The position of a call among all of the answer; a new one at its first mention.
+    /// Index of a call in the whole answer; a new one at its first mention.
     fn position(&mut self, origin: Origin) -> usize {
         self.order
             .iter()
@@ -130,7 +131,7 @@ impl Reading {
             })
     }
 
-    /// A delta with the position of its call among all.
+    /// A delta with the index of its call in the whole answer.
     fn placed(&mut self, delta: Delta, origin: fn(usize) -> Origin) -> Delta {
         match delta {
             Delta::CallStarted { index, name } => Delta::CallStarted {
@@ -145,7 +146,7 @@ impl Reading {
         }
     }
 
-    /// A delta of the provider that is no text.
+    /// A delta of the provider that is not text.
     fn own(&mut self, delta: Delta) -> Delta {
         self.placed(delta, Origin::Provider)
     }
@@ -168,12 +169,12 @@ impl Reading {
         self.answer.check_size().map_err(|failure| failure.error)
     }
 
-    /// The whole answer: what the provider wants back first, then what was read, calls in the order of their beginning.
+    /// The whole answer: opaque provider data first, then the parsed text, calls in the order in which they started.
     fn joined(mut self, completion: Completion) -> Completion {
-        // A call that is whole in the text is whole, whatever ended the answer after it.
+        // A call that is complete in the text stays complete, whatever the stop reason.
         let read = self.answer.complete(StopReason::Complete, completion.usage).parts;
         if text_of(&read) == Some(text_of_provider(&completion)) {
-            // Nothing was read out of it: what the provider wants back stays with its texts.
+            // Without parsed calls, opaque provider data stays with its text.
             return completion;
         }
         let is_call = |part: &Part| matches!(part, Part::Call(_));
@@ -205,7 +206,7 @@ impl Reading {
     }
 }
 
-/// The text of parts that are nothing but text.
+/// Text of parts that consist of text only.
 fn text_of(parts: &[Part]) -> Option<String> {
     parts
         .iter()

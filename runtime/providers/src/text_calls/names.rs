@@ -1,4 +1,4 @@
-//! The tools that are offered, and which of them a name in a text means.
+//! Offered tools, and resolution of names in text to them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolcell_core::ToolSpec;
 use toolcell_core::json::parse_value;
 
-/// The tools that are offered.
+/// Offered tools.
 #[derive(Debug, Clone)]
 pub(super) struct Offered {
     tools: Arc<[ToolSpec]>,
@@ -21,8 +21,8 @@ impl Offered {
         self.tools.is_empty()
     }
 
-    /// The tool that a name means: the name itself, `functions.name:0`, `name` with other separators, or the end of one
-    /// name alone. `None` when it is none or could be several.
+    /// Resolves a name to a tool: the name itself, `functions.name:0`, `name` with other separators, or a unique
+    /// suffix. `None` if no tool or several match.
     pub(super) fn resolve(&self, written: &str) -> Option<&str> {
         let named = |name: &str| {
             self.tools
@@ -59,7 +59,7 @@ impl Offered {
         only(&|name| name == wanted).or_else(|| only(&|name| name.ends_with(&format!("_{wanted}"))))
     }
 
-    /// A value written as bare text, as the type that the tool's schema gives the parameter.
+    /// Converts bare text to the type of the parameter in the tool's schema.
     pub(super) fn typed(&self, tool: &str, parameter: &str, text: &str) -> Value {
         let property = self.tools.iter().find(|t| t.name.as_str() == tool).and_then(|t| {
             t.input
@@ -78,7 +78,7 @@ impl Offered {
     }
 }
 
-/// A name as one step of a JSON Pointer (RFC 6901).
+/// Escapes a name as one token of a JSON Pointer (RFC 6901).
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -106,7 +106,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_name_is_resolved_to_one_tool_or_none() {
+    fn name_resolves_to_one_tool_or_none() {
         let offered = offered(&["files_read", "files_list", "notes_list", "weather"]);
         for (written, name) in [
             ("files_read", Some("files_read")),
@@ -124,7 +124,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_bare_value_gets_the_type_of_its_parameter() {
+    fn bare_value_gets_the_type_of_its_parameter() {
         let offered = offered(&["weather"]);
         assert_eq!(offered.typed("weather", "city", "7"), "7");
         assert_eq!(offered.typed("weather", "days", " 7 "), 7);

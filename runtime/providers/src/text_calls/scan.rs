@@ -1,5 +1,4 @@
-//! An answer while it is being read: what can be shown is shown at once, what may be a call is held back until it is
-//! certain.
+//! Scanner of a streamed answer: ordinary text is emitted at once, a possible call is held back until it is decided.
 
 use super::TextFormat;
 use super::bare::bare;
@@ -7,24 +6,24 @@ use super::names::Offered;
 use super::syntax::{Found, SYNTAXES, Syntax, Written};
 use super::value::end_of_value;
 
-/// Marks around reasoning that a model writes into its answer.
+/// Markers around reasoning in an answer's text.
 const THOUGHTS: &[(&str, &str)] = &[
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
     ("[Thinking:", "]"),
 ];
 
-/// The mark of a code block. What stands in one is shown, and calls in it are examples.
+/// Marker of a code block. Its content is shown; calls in it are examples.
 const FENCE: &str = "```";
 
-/// Names of code blocks that may hold a call when they are the whole answer.
+/// Languages of code blocks that may contain a call if they are the whole answer.
 const CALL_BLOCKS: &[&str] = &["", "json", "tool_call", "tool_code", "tool", "xml"];
 
-/// From this length on, in bytes, what is held back is looked at again only when it has grown by an eighth: a long call
-/// that comes in small pieces would be read as often as it has pieces.
+/// Length in bytes from which held-back text is parsed again only after it has grown by an eighth: otherwise a long
+/// call in small deltas would be parsed once per delta.
 const LONG: usize = 4096;
 
-/// One piece of an answer.
+/// Item of a scanned answer.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
     Text(String),
@@ -32,39 +31,39 @@ pub(super) enum Seen {
     Call(Written),
 }
 
-/// Where the reader is.
+/// State of the scanner.
 #[derive(Clone, Copy)]
 enum State {
     Open,
-    /// Inside reasoning that this closes.
+    /// In reasoning, up to this marker.
     Thought(&'static str),
-    /// Inside a code block.
+    /// In a code block.
     Block,
 }
 
-/// Reads an answer piece by piece.
+/// Scanner of an answer.
 pub(super) struct Scanner {
     offered: Offered,
     format: TextFormat,
-    /// What was read and is neither shown nor taken.
+    /// Text that is neither shown nor parsed yet.
     held: String,
     state: State,
     at_line_start: bool,
-    /// A call was taken; white space after it is not shown.
+    /// True after a call; white space after it is not shown.
     is_after_call: bool,
-    /// Nothing was shown yet: the whole answer may be a call.
+    /// True while nothing was shown: the whole answer may be a call.
     is_pristine: bool,
     seen: Vec<Seen>,
-    /// The length of what is held from which on it is worth another look.
+    /// Length of the held text from which it is parsed again.
     look_again_at: usize,
 }
 
-/// Something that ends plain text.
+/// End of ordinary text.
 enum Mark {
     Call(&'static Syntax),
     Thought(&'static str, &'static str),
     Block,
-    /// An object at the beginning of a line, where the format asked for is a bare object.
+    /// An object at the start of a line, if the requested format is a bare object.
     Object,
 }
 
@@ -83,20 +82,20 @@ impl Scanner {
         }
     }
 
-    /// Takes the next piece.
+    /// Feeds the next delta.
     pub(super) fn feed(&mut self, text: &str) -> Vec<Seen> {
         self.held.push_str(text);
         while self.step(None) {}
         std::mem::take(&mut self.seen)
     }
 
-    /// The answer is over; `is_cut` when it was cut off.
+    /// Ends the answer; `is_cut` if it was truncated.
     pub(super) fn finish(&mut self, is_cut: bool) -> Vec<Seen> {
         while self.step(Some(is_cut)) {}
         std::mem::take(&mut self.seen)
     }
 
-    /// Takes one thing from what is held; `false` when more must come. `end` is given when nothing more comes.
+    /// Takes one item from the held text; `false` if more text is needed. `end` is set if there is no more.
     fn step(&mut self, end: Option<bool>) -> bool {
         if self.is_after_call {
             let space = self.held.len() - self.held.trim_start().len();
@@ -135,7 +134,7 @@ impl Scanner {
         }
     }
 
-    /// The bytes before `mark`, and whether it is there. What may be its beginning is left.
+    /// Bytes before `mark`, and true if it was found. A possible prefix of it is kept.
     fn up_to(&self, mark: &str, end: Option<bool>) -> (usize, bool) {
         match self.held.find(mark) {
             Some(at) => (at, true),
@@ -144,7 +143,7 @@ impl Scanner {
         }
     }
 
-    /// Whether an answer that begins like this may be nothing but a call without a marker.
+    /// True if the answer may be a call without a marker.
     fn may_be_bare(&self) -> bool {
         let text = self.held.trim_start();
         let mark = SYNTAXES
@@ -167,7 +166,7 @@ impl Scanner {
         text.starts_with('{') || (text.starts_with('[')) || FENCE.starts_with(text)
     }
 
-    /// The answer may be a call from its first to its last byte.
+    /// Handles an answer that may be one call from its first to its last byte.
     fn whole(&mut self, end: Option<bool>) -> bool {
         let text = self.held.trim();
         let inner = match text.strip_prefix(FENCE) {
@@ -201,7 +200,7 @@ impl Scanner {
             return false;
         };
         if at > 0 {
-            // A mark in backticks is talked about.
+            // A marker in backticks is quoted, not used.
             let is_quoted = self.held[..at].ends_with('`') && !matches!(mark, Mark::Block);
             self.show(at);
             if is_quoted {
@@ -220,7 +219,7 @@ impl Scanner {
                 self.state = State::Thought(close);
             }
             Mark::Call(syntax) => {
-                // The end of an answer that was cut off completes nothing.
+                // The end of a truncated answer completes no call.
                 let found = syntax.read(&self.held, &self.offered, end == Some(false));
                 return self.found(found, end);
             }
@@ -253,13 +252,13 @@ impl Scanner {
                 return false;
             }
             (Found::Pending, Some(false)) => self.show(self.held.len()),
-            // The beginning of a call that never came is not shown.
+            // An incomplete call is not shown.
             (Found::Pending, Some(true)) => self.held.clear(),
         }
         true
     }
 
-    /// The first mark in what is held; of two at one place the longer one.
+    /// The first marker in the held text; of two at one position, the longer one.
     fn next_mark(&self) -> Option<(usize, Mark)> {
         let mut first: Option<(usize, usize, Mark)> = None;
         let mut offer = |at: Option<usize>, length: usize, mark: Mark| {
@@ -303,7 +302,7 @@ impl Scanner {
         })
     }
 
-    /// How many bytes at the end may be the beginning of a mark.
+    /// Number of bytes at the end that may be a prefix of a marker.
     fn may_begin_mark(&self) -> usize {
         SYNTAXES
             .iter()
@@ -333,7 +332,7 @@ impl Scanner {
     }
 }
 
-/// The length of the longest end of `text` that is a proper beginning of `mark`.
+/// Length of the longest suffix of `text` that is a proper prefix of `mark`.
 fn beginning(text: &str, mark: &str) -> usize {
     (1..mark.len().min(text.len() + 1))
         .rev()
@@ -394,7 +393,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_format_is_understood_and_not_shown() {
+    fn every_format_is_parsed_and_not_shown() {
         for text in FORMATS {
             assert_eq!(
                 read(text),
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn text_around_a_call_is_shown_where_the_format_has_a_marker() {
+    fn text_around_a_marked_call_is_shown() {
         for text in &FORMATS[..14] {
             let (shown, calls) = read(&format!("I look it up.\n{text}\nDone."));
             assert_eq!(calls.len(), 1, "{text}");
@@ -417,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_without_a_marker_counts_only_as_the_whole_answer() {
+    fn unmarked_call_must_be_the_whole_answer() {
         for text in &FORMATS[14..] {
             for answer in [format!("For example:\n{text}"), format!("{text}\nis a call.")] {
                 assert_eq!(read(&answer), (answer.clone(), vec![]), "{answer}");
@@ -432,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_shown_as_it_is() {
+    fn other_text_is_shown_unchanged() {
         for text in [
             "{\"city\": \"Rome\"}",
             "{\"name\": \"weather\"}",
@@ -457,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn several_calls_come_in_order() {
+    fn calls_keep_their_order() {
         let (shown, calls) = read(
             "<tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"Rome\"}}</tool_call>\n<tool_call>{\"name\":\"files.read\",\"arguments\":{}}</tool_call>",
         );
@@ -467,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_call_of_an_unknown_or_broken_kind_is_passed_on_to_be_refused() {
+    fn invalid_marked_call_is_passed_on() {
         let (shown, calls) = read("<tool_call>{\"name\":\"climate\",\"arguments\":{\"a\":1}}</tool_call>");
         assert_eq!(
             (shown.as_str(), &calls[..]),
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closing_tag_inside_a_string_does_not_end_a_call() {
+    fn closing_tag_in_a_string_does_not_end_a_call() {
         let (shown, calls) =
             read("<tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"</tool_call>\"}}</tool_call>");
         assert_eq!(
@@ -490,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_cut_off_is_neither_run_nor_shown() {
+    fn truncated_call_is_neither_run_nor_shown() {
         for text in &FORMATS[..14] {
             let cut = text.find("Rome").unwrap();
             let (shown, _, calls) = scan(TextFormat::Hermes, &["So: ", "\n", &text[..cut]], true);
@@ -499,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_in_tags_is_reasoning_and_calls_in_it_are_none() {
+    fn calls_in_tagged_reasoning_are_ignored() {
         let text =
             "<think>I could <tool_call>{\"name\":\"weather\",\"arguments\":{}}</tool_call></think>Hello";
         let (shown, thought, calls) = scan(TextFormat::Hermes, &[text], false);
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_object_after_text_counts_where_it_was_asked_for() {
+    fn bare_object_after_text_is_a_call_if_requested() {
         let text = "I check.\n{\"action\": \"weather\", \"params\": {\"city\": \"Rome\"}}\n";
         let (shown, _, calls) = scan(TextFormat::Action, &[text], false);
         assert_eq!((shown.as_str(), calls.len()), ("I check.\n", 1));
@@ -521,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_call_in_small_pieces_is_read_without_reading_all_of_it_for_each() {
+    fn long_call_in_small_deltas_is_parsed_in_linear_time() {
         let text = format!(
             "<tool_call>{{\"name\":\"weather\",\"arguments\":{{\"city\":\"{}\"}}}}</tool_call> done",
             "x".repeat(500_000)
@@ -536,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_shown_while_it_comes() {
+    fn text_is_shown_while_it_streams() {
         let mut scanner = Scanner::new(offered(&["weather"]), TextFormat::Hermes);
         assert_eq!(scanner.feed("Hello <"), [Seen::Text("Hello ".into())]);
         assert_eq!(scanner.feed("b> and <tool"), [Seen::Text("<b> and ".into())]);
@@ -545,7 +544,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cutting_an_answer_anywhere_changes_nothing(
+        fn delta_boundaries_do_not_matter(
             which in 0..FORMATS.len(),
             before in proptest::sample::select(vec!["", "Text\n", "<think>hm</think>", "`a` <b> {"]),
             after in proptest::sample::select(vec!["", "\nmore", "\n```\nx\n```\n", " \n"]),
@@ -568,7 +567,7 @@ mod tests {
         }
 
         #[test]
-        fn no_answer_makes_the_reader_fail_or_lose_text_without_markers(text in "[a-z<>{}\\[\\]|`\"\n: =()_/é]{0,60}") {
+        fn no_answer_breaks_the_scanner_or_loses_text(text in "[a-z<>{}\\[\\]|`\"\n: =()_/é]{0,60}") {
             for format in [TextFormat::Hermes, TextFormat::Action] {
                 let (shown, thought, calls) = scan(format, &[&text], false);
                 prop_assert!(!calls.is_empty() || !thought.is_empty() || shown == text || text.contains('<'), "{}", shown);

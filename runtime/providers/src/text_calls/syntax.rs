@@ -1,4 +1,4 @@
-//! The formats in which models write calls, by their markers, and the object that most of them hold.
+//! Formats in which models write calls, by their markers, and the JSON object that most of them contain.
 
 use serde_json::Value;
 
@@ -7,34 +7,34 @@ use super::tags::{enclosed, function_tag};
 use super::tokens::{deepseek, kimi, labels, mistral, to_the_end};
 use super::value::{end_of_value, read};
 
-/// A call as it was read.
+/// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) name: String,
-    /// JSON text, or what the model wrote in its place.
+    /// JSON text, or the model's text in its place.
     pub(super) arguments: String,
 }
 
-/// What stands at the beginning of a text.
+/// Result of parsing the start of a text.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
-    /// Calls, up to this byte. None when the model says in its format that it calls nothing.
+    /// Calls, up to this byte. Empty if the format states that nothing is called.
     Calls(usize, Vec<Written>),
-    /// No call, up to this byte.
+    /// Not a call, up to this byte.
     Text(usize),
-    /// More must come to tell.
+    /// More text is needed.
     Pending,
 }
 
-/// A format that begins with a marker which no ordinary answer has.
+/// Format with a start marker that does not occur in ordinary answers.
 pub(super) struct Syntax {
     pub(super) marker: &'static str,
-    /// The marker counts only at the beginning of a line.
+    /// True if the marker is valid only at the start of a line.
     pub(super) at_line_start: bool,
     read: fn(&str, &Offered, bool) -> Found,
 }
 
-/// All formats with markers. Of two markers at one place the longer one counts.
+/// All formats with markers. Of two markers at one position, the longer one applies.
 pub(super) const SYNTAXES: &[Syntax] = &[
     // Hermes, Qwen: `<tool_call>{"name": …, "arguments": …}</tool_call>`; Qwen-Coder: `<function=…>` inside.
     Syntax {
@@ -95,19 +95,19 @@ pub(super) const SYNTAXES: &[Syntax] = &[
 ];
 
 impl Syntax {
-    /// Reads a text that begins with the marker; `is_end` when nothing more comes.
+    /// Parses a text that starts with the marker; `is_end` if there is no more text.
     pub(super) fn read(&self, text: &str, offered: &Offered, is_end: bool) -> Found {
         (self.read)(text, offered, is_end)
     }
 }
 
-/// One or more JSON objects, alone, in an array, or one after another.
+/// Parses one or more JSON objects: a single one, an array, or a sequence.
 pub(super) fn objects(body: &str, offered: &Offered) -> Option<Vec<Written>> {
     let mut calls = Vec::new();
     let mut rest = body.trim();
     while !rest.is_empty() {
         let Some(end) = end_of_value(rest) else {
-            // An object that never ends: its name may stand in it, and the reader is told what is wrong.
+            // An incomplete object: if it contains a name, the call is passed on so that the model gets an error.
             let name = broken_name(rest).and_then(|name| offered.resolve(name))?;
             calls.push(Written {
                 name: name.to_owned(),
@@ -135,7 +135,7 @@ pub(super) fn objects(body: &str, offered: &Offered) -> Option<Vec<Written>> {
     (!calls.is_empty()).then_some(calls)
 }
 
-/// The fields that name a tool, and those that hold its arguments.
+/// Fields for the name of a tool, and fields for its arguments.
 pub(super) const NAME_FIELDS: &[&str] = &["name", "tool_name", "tool", "function", "action"];
 pub(super) const ARGUMENT_FIELDS: &[&str] = &[
     "arguments",
@@ -146,7 +146,7 @@ pub(super) const ARGUMENT_FIELDS: &[&str] = &[
     "action_input",
 ];
 
-/// The name in JSON that cannot be read.
+/// Extracts the name from invalid JSON.
 fn broken_name(text: &str) -> Option<&str> {
     NAME_FIELDS.iter().find_map(|field| {
         let (_, rest) = text.split_once(&format!("\"{field}\""))?;
@@ -159,8 +159,8 @@ fn broken_name(text: &str) -> Option<&str> {
     })
 }
 
-/// A call as a JSON object. The name need not be that of a tool: markers say that a call is meant, and who runs calls
-/// tells the model which names there are.
+/// Parses a call from a JSON object. The name need not be that of a tool: after a marker a call is intended, and
+/// dispatch tells the model the valid names.
 pub(super) fn object(value: &Value, offered: &Offered) -> Option<Written> {
     // `{"type": "function", "function": {"name": …, "arguments": …}}`
     if let Some(inner @ Value::Object(_)) = value.get("function") {

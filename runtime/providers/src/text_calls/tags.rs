@@ -6,7 +6,7 @@ use super::names::Offered;
 use super::syntax::{Found, Written, objects, written};
 use super::value::end_of_value;
 
-/// Calls between two tags. A model that stops at the end of its last call leaves the second tag out.
+/// Parses calls between two tags. A model that stops after its last call omits the closing tag.
 pub(super) fn enclosed(text: &str, close: &str, offered: &Offered, is_end: bool) -> Found {
     let start = text.find('>').map_or(text.len(), |at| at + 1);
     let (body, end) = match body_end(text, start, close) {
@@ -20,7 +20,7 @@ pub(super) fn enclosed(text: &str, close: &str, offered: &Offered, is_end: bool)
     }
 }
 
-/// Where the closing tag stands; one inside a JSON string is none.
+/// Position of the closing tag, outside JSON strings.
 fn body_end(text: &str, start: usize, close: &str) -> Option<usize> {
     let body = &text[start..];
     let lead = body.len() - body.trim_start().len();
@@ -59,7 +59,7 @@ fn body_calls(body: &str, offered: &Offered) -> Option<Vec<Written>> {
     objects(body, offered)
 }
 
-/// `<tool_name>…</tool_name><arguments>…</arguments>`, the arguments as JSON or as an element each.
+/// Parses `<tool_name>…</tool_name><arguments>…</arguments>`, with arguments as JSON or as one element each.
 fn xml(body: &str, offered: &Offered) -> Option<Written> {
     let name = element(body, "tool_name").or_else(|| element(body, "name"))?;
     let name = offered.resolve(name).unwrap_or(name.trim());
@@ -89,7 +89,7 @@ fn element<'a>(body: &'a str, tag: &str) -> Option<&'a str> {
     rest.split_once(&format!("</{tag}>")).map(|(inner, _)| inner)
 }
 
-/// The five entities of XML; a bare `&` stays.
+/// Decodes the five entities of XML; a bare `&` is kept.
 fn unescaped(text: &str) -> String {
     let text = text.trim();
     let text = text
@@ -103,7 +103,7 @@ fn unescaped(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// `<function=name>` with `<parameter=key>value</parameter>` or JSON inside.
+/// Parses `<function=name>` with `<parameter=key>value</parameter>` or JSON inside.
 pub(super) fn function_tag(text: &str, offered: &Offered, is_end: bool) -> Found {
     let close = "</function>";
     let (inner, end) = match text.find(close) {
@@ -125,7 +125,7 @@ pub(super) fn function_tag(text: &str, offered: &Offered, is_end: bool) -> Found
             return Found::Text(end);
         };
         let value = value.split_once("</parameter>").map_or(value, |(value, _)| value);
-        // One line end after the tag and one before the next belong to the layout.
+        // One line end after the tag and one before the next are layout.
         let value = value.strip_prefix('\n').unwrap_or(value);
         let value = value.strip_suffix('\n').unwrap_or(value);
         arguments.insert(key.trim().to_owned(), offered.typed(name, key.trim(), value));

@@ -1,4 +1,4 @@
-//! Calls after the special tokens of a model's template, and after words of a prompt.
+//! Calls after the special tokens of a model's template, and after labels from a prompt.
 
 use super::names::Offered;
 use super::syntax::{Found, objects, written};
@@ -34,7 +34,7 @@ pub(super) fn mistral(text: &str, offered: &Offered, is_end: bool) -> Found {
     Found::Calls(start + at + end, vec![call])
 }
 
-/// A body that never ended: a call that is told to be broken where its name is known, else text.
+/// Handles an incomplete body: an invalid call if its name is known, otherwise text.
 fn unfinished(text: &str, body: &str, offered: &Offered, is_end: bool) -> Found {
     if !is_end {
         return Found::Pending;
@@ -122,7 +122,7 @@ pub(super) fn labels(text: &str, offered: &Offered, is_end: bool) -> Found {
     if !rest.starts_with(marker) {
         return match marker.starts_with(rest) && !is_end {
             true => Found::Pending,
-            // Half a call is none.
+            // An incomplete call is ignored.
             false => Found::Text(line_end),
         };
     }

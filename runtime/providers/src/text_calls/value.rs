@@ -1,10 +1,10 @@
-//! Values inside a text: where a JSON value ends, and what of its syntax models get wrong.
+//! Values in text: the end of a JSON value, and repair of common syntax errors of models.
 
 use serde_json::{Map, Value};
 use toolcell_core::json::parse_value;
 
-/// Where the JSON object or array that begins a text ends, or `None` when it does not end in it. Brackets inside strings
-/// do not count.
+/// End of the JSON object or array at the start of a text, or `None` if it is incomplete. Brackets in strings are
+/// skipped.
 pub(super) fn end_of_value(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut in_string = false;
@@ -28,14 +28,14 @@ pub(super) fn end_of_value(text: &str) -> Option<usize> {
     None
 }
 
-/// Reads JSON; where it fails, once more with what models get wrong put right: a backslash before a character that needs
-/// none, and line ends inside strings.
+/// Parses JSON; if that fails, parses again after repairing common errors: a backslash before a character that needs
+/// none, and line ends in strings.
 pub(super) fn read(text: &str) -> Option<Value> {
     let text = text.trim();
-    parse_value(text).or_else(|_| parse_value(&mended(text))).ok()
+    parse_value(text).or_else(|_| parse_value(&repaired(text))).ok()
 }
 
-fn mended(text: &str) -> String {
+fn repaired(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_string = false;
     let mut characters = text.chars().peekable();
@@ -68,7 +68,8 @@ fn mended(text: &str) -> String {
     out
 }
 
-/// The arguments of `f(a=1, b="x", c=[True])`, with Python's words for JSON's. `None` for anything more than literals.
+/// Parses the arguments of `f(a=1, b="x", c=[True])`, with Python's names for JSON's literals. `None` for anything
+/// other than literals.
 pub(super) fn keywords(text: &str) -> Option<Map<String, Value>> {
     let mut arguments = Map::new();
     let mut rest = text.trim();
@@ -91,7 +92,7 @@ pub(super) fn keywords(text: &str) -> Option<Map<String, Value>> {
     Some(arguments)
 }
 
-/// Where a literal ends: at a comma or at the end, outside of quotes and brackets.
+/// End of a literal: a comma or the end of the text, outside quotes and brackets.
 fn end_of_literal(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut quote = None;
@@ -112,7 +113,7 @@ fn end_of_literal(text: &str) -> Option<usize> {
     (quote.is_none() && depth == 0).then_some(text.len())
 }
 
-/// A Python literal as JSON: quotes and the words `True`, `False`, `None` are translated outside of strings.
+/// Converts a Python literal to JSON: quotes, and `True`, `False` and `None` outside strings.
 fn literal(text: &str) -> Option<Value> {
     let mut json = String::with_capacity(text.len());
     let mut word = String::new();
@@ -164,7 +165,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn brackets_inside_strings_do_not_end_a_value() {
+    fn brackets_in_strings_do_not_end_a_value() {
         assert_eq!(end_of_value(r#"{"a":"}\"}"} x"#), Some(12));
         assert_eq!(end_of_value(r#"[{"a":[1]}]"#), Some(11));
         assert_eq!(end_of_value(r#"{"a":"#), None);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn common_mistakes_are_put_right_and_others_are_not() {
+    fn common_json_errors_are_repaired() {
         assert_eq!(read(r#"{"path":"C:\dir"}"#), Some(json!({"path": "C:\\dir"})));
         assert_eq!(read("{\"text\":\"a\nb\"}"), Some(json!({"text": "a\nb"})));
         assert_eq!(read(r#"{"a":1,"a":2}"#), None);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn keyword_arguments_are_literals_and_nothing_else() {
+    fn keyword_arguments_must_be_literals() {
         let read = |text: &str| keywords(text).map(Value::Object);
         assert_eq!(
             read(r#"a=1, b='it\'s "x"', c=[True, None, {"k": -2.5}], d="a, b=c""#),

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Tests of Anthropic Messages.
 
 use insta::assert_json_snapshot;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn model(server: &Server) -> Anthropic {
     Anthropic::new(at(server)).unwrap()
 }
 
-/// Events with their names, as the service sends them.
+/// Named events as the API sends them.
 fn events(events: &[&str]) -> Reply {
     let body: String = events
         .iter()
@@ -71,7 +71,7 @@ const THOUGHT: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn text_is_streamed_and_its_usage_counted_with_the_cache() {
+async fn text_is_streamed_and_cached_tokens_are_counted() {
     let server = Server::start([events(&hello_events()).in_pieces(7)]).await;
     let (deltas, end) = play(&model(&server), hello()).await;
     let end = end.unwrap();
@@ -95,7 +95,7 @@ async fn text_is_streamed_and_its_usage_counted_with_the_cache() {
 }
 
 #[tokio::test]
-async fn thoughts_and_calls_come_in_order_and_thoughts_go_back_unchanged() {
+async fn reasoning_and_calls_keep_order_and_are_sent_back_unchanged() {
     let server = Server::start([events(THOUGHT), events(&hello_events())]).await;
     let provider = model(&server);
     let (deltas, end) = play(&provider, hello()).await;
@@ -129,7 +129,7 @@ async fn thoughts_and_calls_come_in_order_and_thoughts_go_back_unchanged() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
+async fn conversation_is_sent_with_cache_breakpoints() {
     let server = Server::start([events(&hello_events())]).await;
     let reasoning = Part::Reasoning {
         text: "Looks like Paris.".into(),
@@ -162,7 +162,7 @@ async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
               "type": "image"
             },
             {
-              "text": "[application/zip of 4 bytes, which cannot be shown to this model]",
+              "text": "[application/zip of 4 bytes, not supported by this model]",
               "type": "text"
             },
             {
@@ -219,7 +219,7 @@ async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
                   "type": "image"
                 },
                 {
-                  "text": "[application/zip of 4 bytes, which cannot be shown to this model]",
+                  "text": "[application/zip of 4 bytes, not supported by this model]",
                   "type": "text"
                 }
               ],
@@ -324,7 +324,7 @@ async fn a_conversation_goes_out_with_results_first_and_cache_breakpoints() {
 }
 
 #[tokio::test]
-async fn a_message_of_the_person_after_results_joins_them_behind() {
+async fn user_message_after_results_is_merged_behind_them() {
     let server = Server::start([events(&hello_events())]).await;
     let request = request(vec![
         Message::user("a"),
@@ -348,7 +348,7 @@ async fn a_message_of_the_person_after_results_joins_them_behind() {
         json!([
             {
                 "type": "tool_result", "tool_use_id": id, "is_error": true,
-                "content": [{"type": "text", "text": "[image/png of 3 bytes, which cannot be shown to this model]"}],
+                "content": [{"type": "text", "text": "[image/png of 3 bytes, not supported by this model]"}],
             },
             {"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}},
         ])
@@ -356,7 +356,7 @@ async fn a_message_of_the_person_after_results_joins_them_behind() {
 }
 
 #[tokio::test]
-async fn what_the_service_refuses_is_not_sent() {
+async fn content_that_the_api_refuses_is_not_sent() {
     let server = Server::start([events(&hello_events())]).await;
     let mut protocol = Messages::default();
     protocol.cache = Some(CacheTime::OneHour);
@@ -406,7 +406,7 @@ async fn what_the_service_refuses_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_budget_of_thoughts_leaves_room_for_the_answer() {
+async fn thinking_budget_leaves_tokens_for_the_answer() {
     let server = Server::start([events(&hello_events())]).await;
     let mut request = hello();
     request.reasoning_effort = Some("4000".into());
@@ -421,7 +421,7 @@ async fn a_budget_of_thoughts_leaves_room_for_the_answer() {
 }
 
 #[tokio::test]
-async fn a_model_that_allows_fewer_tokens_than_the_default_gets_as_many_as_it_allows() {
+async fn token_limit_is_lowered_to_what_the_model_allows() {
     let refusal = json!({"type": "error", "error": {"type": "invalid_request_error", "message":
         "max_tokens: 16384 > 8192, which is the maximum allowed number of output tokens for model-x"}});
     let server = Server::start([
@@ -443,7 +443,7 @@ async fn a_model_that_allows_fewer_tokens_than_the_default_gets_as_many_as_it_al
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn stop_reasons_are_mapped() {
     for (reason, stop) in [
         ("end_turn", StopReason::Complete),
         ("stop_sequence", StopReason::Complete),
@@ -462,7 +462,7 @@ async fn the_reason_for_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
+async fn call_truncated_by_the_token_limit_is_dropped() {
     let cut: Vec<&str> = THOUGHT[..14].to_vec();
     let end = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":1}}"#;
     let server = Server::start([events(&[&cut[..], &[end, STOP]].concat())]).await;
@@ -472,7 +472,7 @@ async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_is_truncated_at_every_event() {
+async fn stream_that_ends_early_is_truncated() {
     let whole = hello_events();
     for count in 0..whole.len() - 2 {
         let server = Server::start([events(&whole[..count])]).await;
@@ -489,7 +489,7 @@ async fn a_stream_that_ends_early_is_truncated_at_every_event() {
 }
 
 #[tokio::test]
-async fn an_overloaded_service_is_asked_again_before_the_first_output_and_not_after() {
+async fn overload_is_retried_only_before_the_first_output() {
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let server = Server::start([
         Reply::json(529, overloaded),
@@ -512,7 +512,7 @@ async fn an_overloaded_service_is_asked_again_before_the_first_output_and_not_af
 }
 
 #[tokio::test]
-async fn errors_are_told_by_kind() {
+async fn errors_are_mapped_to_kinds() {
     for (status, kind, message, expected) in [
         (
             401,
@@ -553,7 +553,7 @@ async fn errors_are_told_by_kind() {
 }
 
 #[tokio::test]
-async fn events_that_make_no_sense_do_not_break_the_answer() {
+async fn malformed_events_do_not_break_the_answer() {
     let server = Server::start([events(&[
         START,
         r#"{"type":"content_block_delta","index":9,"delta":{"type":"input_json_delta","partial_json":"{"}}"#,
@@ -576,7 +576,7 @@ async fn events_that_make_no_sense_do_not_break_the_answer() {
 }
 
 #[test]
-fn a_missing_key_is_refused_only_where_one_is_needed() {
+fn missing_key_is_refused_only_if_required() {
     assert!(matches!(
         Anthropic::new(Connection::new("model-x")),
         Err(SetupError::MissingKey { .. })

@@ -1,4 +1,4 @@
-//! Requests that every wire must be able to send, and what comes back of a stream.
+//! Requests for the tests of all providers, and helpers to read streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub(crate) fn blob(media_type: &str, data: &[u8]) -> Content {
     })
 }
 
-/// A conversation with everything that a message can hold.
+/// A conversation with every kind of content.
 pub(crate) fn rich(reasoning: Part) -> Request {
     Request {
         instructions: "Be brief.".into(),
@@ -131,8 +131,7 @@ pub(crate) fn rich(reasoning: Part) -> Request {
     }
 }
 
-/// Quick retries, and limits that a test never waits for.
-/// A model at a server of these tests.
+/// Connection of a model to a test server.
 pub(crate) fn connection(model: &str, url: impl Into<String>) -> Connection {
     let mut connection = Connection::new(model).with_base_url(url);
     connection.http = http();
@@ -148,7 +147,7 @@ pub(crate) fn http() -> HttpOptions {
     options
 }
 
-/// Everything that a stream gave: the deltas before the end, and the end. One that hangs fails.
+/// Collects a stream: the deltas and the last item. Panics if the stream hangs.
 pub(crate) async fn play(
     provider: &dyn Provider,
     request: Request,
@@ -178,14 +177,14 @@ async fn collect(
             }
         }
     }
-    panic!("the stream ended without an end: {deltas:?}");
+    panic!("the stream ended without a final event: {deltas:?}");
 }
 
 pub(crate) fn retries(deltas: &[Delta]) -> usize {
     deltas.iter().filter(|d| matches!(d, Delta::Retry { .. })).count()
 }
 
-/// Text of all deltas.
+/// Concatenated text deltas.
 pub(crate) fn shown(deltas: &[Delta]) -> String {
     deltas
         .iter()
@@ -196,7 +195,7 @@ pub(crate) fn shown(deltas: &[Delta]) -> String {
         .collect()
 }
 
-/// Name and arguments of all calls.
+/// Names and arguments of all calls.
 pub(crate) fn calls(completion: &Completion) -> Vec<(String, String)> {
     completion
         .parts

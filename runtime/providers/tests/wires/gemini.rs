@@ -1,4 +1,4 @@
-//! Gemini `generateContent`.
+//! Tests of Gemini `generateContent`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ const HELLO: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn text_is_streamed_and_its_usage_counted_with_the_thoughts() {
+async fn text_is_streamed_and_reasoning_tokens_are_counted() {
     let server = Server::start([Reply::events(HELLO).in_pieces(13)]).await;
     let (deltas, end) = play(&model(&server), hello()).await;
     let end = end.unwrap();
@@ -52,7 +52,7 @@ async fn text_is_streamed_and_its_usage_counted_with_the_thoughts() {
 }
 
 #[tokio::test]
-async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
+async fn signatures_are_sent_back_with_their_parts() {
     let server = Server::start([
         Reply::events(&[
             r#"{"candidates":[{"content":{"parts":[{"text":"Hm.","thought":true}]}}]}"#,
@@ -104,7 +104,7 @@ async fn signatures_go_back_with_the_calls_and_texts_that_they_came_with() {
 }
 
 #[tokio::test]
-async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_wire() {
+async fn trailing_signature_is_sent_back_to_this_api_only() {
     let server = Server::start([
         Reply::events(&[
             r#"{"candidates":[{"content":{"parts":[{"text":"So "}]}}]}"#,
@@ -116,9 +116,13 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
     .await;
     let provider = model(&server);
     let end = play(&provider, hello()).await.1.unwrap();
-    let said = Message::Assistant { parts: end.parts };
-    assert_eq!(said.text(), "So it is.");
-    let again = request(vec![Message::user("Hello"), said.clone(), Message::user("Sure?")]);
+    let answer = Message::Assistant { parts: end.parts };
+    assert_eq!(answer.text(), "So it is.");
+    let again = request(vec![
+        Message::user("Hello"),
+        answer.clone(),
+        Message::user("Sure?"),
+    ]);
     play(&provider, again.clone()).await.1.unwrap();
     assert_eq!(
         server.received()[1].body["contents"][1]["parts"],
@@ -131,7 +135,7 @@ async fn a_signature_in_a_last_empty_piece_goes_back_as_it_came_and_to_no_other_
 }
 
 #[tokio::test]
-async fn a_conversation_of_another_model_goes_out() {
+async fn conversation_of_another_model_is_sent() {
     let server = Server::start([Reply::events(HELLO)]).await;
     let mut request = rich(text(""));
     request.tool_choice = ToolChoice::Tool(ToolName::new("weather").unwrap());
@@ -158,7 +162,7 @@ async fn a_conversation_of_another_model_goes_out() {
               }
             },
             {
-              "text": "[application/zip of 4 bytes, which cannot be shown to this model]"
+              "text": "[application/zip of 4 bytes, not supported by this model]"
             },
             {
               "text": "[a: https://example.com/a (text/html)]"
@@ -197,7 +201,7 @@ async fn a_conversation_of_another_model_goes_out() {
               "functionResponse": {
                 "name": "weather",
                 "response": {
-                  "output": "18 °C\n[image/jpeg, shown beside this result]\n[application/zip of 4 bytes, which cannot be shown to this model]"
+                  "output": "18 °C\n[image/jpeg, shown beside this result]\n[application/zip of 4 bytes, not supported by this model]"
                 }
               }
             },
@@ -297,7 +301,7 @@ async fn a_conversation_of_another_model_goes_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_know_json_schemas_gets_its_own_kind() {
+async fn server_without_json_schema_gets_openapi_schemas() {
     let unknown = json!([{"error": {"code": 400, "status": "INVALID_ARGUMENT",
         "message": "Invalid JSON payload received. Unknown name \"parametersJsonSchema\" at 'tools[0].function_declarations[0]'"}}]);
     let server = Server::start([
@@ -322,7 +326,7 @@ async fn a_server_that_does_not_know_json_schemas_gets_its_own_kind() {
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn stop_reasons_are_mapped() {
     for (body, stop) in [
         (
             r#"{"candidates":[{"finishReason":"MAX_TOKENS"}]}"#,
@@ -347,14 +351,14 @@ async fn the_reason_for_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_reason_for_its_end_is_truncated() {
+async fn stream_without_a_stop_reason_is_truncated() {
     let server = Server::start([Reply::events(&HELLO[..1])]).await;
     let error = play(&model(&server), hello()).await.1.unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Truncated);
 }
 
 #[tokio::test]
-async fn errors_are_told_by_kind() {
+async fn errors_are_mapped_to_kinds() {
     for (status, name, message, kind) in [
         (
             400,
@@ -383,7 +387,7 @@ async fn errors_are_told_by_kind() {
 }
 
 #[tokio::test]
-async fn vertex_takes_a_token() {
+async fn vertex_uses_a_bearer_token() {
     let server = Server::start([Reply::events(HELLO)]).await;
     assert_eq!(
         vertex_base_url("p1", "europe-west4"),
@@ -416,7 +420,7 @@ async fn vertex_takes_a_token() {
     );
 }
 
-/// A model whose tokens are `token-0`, `token-1`, and so on, one for each time that the source is asked.
+/// A model whose tokens are `token-0`, `token-1` and so on, one for each call of the token source.
 fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
@@ -430,7 +434,7 @@ fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
                     value: ApiKey::new(format!("token-{number}")),
                     expires_in: None,
                 }),
-                _ => Err("nobody is logged in".to_owned()),
+                _ => Err("not logged in".to_owned()),
             }
         }
     }));
@@ -441,8 +445,8 @@ fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
 }
 
 #[tokio::test]
-async fn a_token_that_has_expired_is_asked_for_again_once() {
-    // Servers repeat what they were sent.
+async fn expired_token_is_renewed_once() {
+    // The server's error repeats the token.
     let expired = |number: u32| {
         let body = json!({"error": {"code": 401, "message": format!("token-{number} expired")}});
         Reply::json(401, body.to_string())
@@ -460,7 +464,7 @@ async fn a_token_that_has_expired_is_asked_for_again_once() {
     let (deltas, end) = play(&provider, hello()).await;
     assert!(end.is_ok());
     assert_eq!((retries(&deltas), asked.load(Ordering::Relaxed)), (1, 2));
-    // A service that refuses a fresh token as well has said no.
+    // The refusal of a new token is final.
     let (deltas, end) = play(&provider, hello()).await;
     let error = end.unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
@@ -479,12 +483,12 @@ async fn a_token_that_has_expired_is_asked_for_again_once() {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_sent_and_the_reason_is_told() {
+async fn missing_token_is_reported_and_nothing_is_sent() {
     let server = Server::start([]).await;
     let (provider, asked) = with_tokens(&server);
     asked.store(3, Ordering::Relaxed);
     let error = play(&provider, hello()).await.1.unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Unauthorized);
-    assert_eq!(error.message, "nobody is logged in");
+    assert_eq!(error.message, "not logged in");
     assert!(server.received().is_empty());
 }

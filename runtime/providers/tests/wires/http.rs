@@ -1,4 +1,5 @@
-//! What HTTP does to every wire, shown with Chat Completions: retries, time limits, broken streams, proxies, TLS.
+//! HTTP behaviour shared by all providers, tested with Chat Completions: retries, timeouts, broken streams, proxies,
+//! TLS.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::loopback::{CERTIFICATE, Reply, Server};
 use crate::openai::{HELLO, model};
 
 #[tokio::test]
-async fn a_stream_that_is_cut_anywhere_before_the_model_had_finished_is_truncated() {
+async fn stream_cut_before_its_end_is_truncated() {
     let whole: String = HELLO.iter().map(|e| format!("data: {e}\n\n")).collect();
     let finished = whole.find(r#""finish_reason""#).unwrap();
     let first_text = whole.find("Gr").unwrap();
@@ -30,7 +31,7 @@ async fn a_stream_that_is_cut_anywhere_before_the_model_had_finished_is_truncate
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_before_anything_was_shown_is_asked_for_again() {
+async fn stream_broken_before_the_first_output_is_retried() {
     let server = Server::start([Reply::events(&HELLO[..1]), Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
     assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
@@ -39,7 +40,7 @@ async fn a_stream_that_breaks_before_anything_was_shown_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_after_something_was_shown_is_not() {
+async fn stream_broken_after_the_first_output_is_not_retried() {
     let server = Server::start([Reply::events(&HELLO[..2]), Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
     assert_eq!(end.unwrap_err().kind, ProviderErrorKind::Truncated);
@@ -48,7 +49,7 @@ async fn a_stream_that_breaks_after_something_was_shown_is_not() {
 }
 
 #[tokio::test]
-async fn an_error_inside_a_stream_is_an_error_and_tried_again_only_before_the_first_output() {
+async fn error_in_a_stream_is_retried_only_before_output() {
     let overloaded = r#"{"error":{"message":"Overloaded","code":529}}"#;
     let server = Server::start([Reply::events(&[overloaded]), Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
@@ -65,7 +66,7 @@ async fn an_error_inside_a_stream_is_an_error_and_tried_again_only_before_the_fi
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_accepted_is_told_without_the_key() {
+async fn rejected_key_is_redacted_from_the_error() {
     let body = r#"{"error":{"message":"Incorrect API key provided: sk-planted-secret.","type":"invalid_request_error","code":"invalid_api_key"}}"#;
     let server = Server::start([Reply::json(401, body)]).await;
     let provider = model(&server, http());
@@ -79,13 +80,13 @@ async fn a_key_that_is_not_accepted_is_told_without_the_key() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_to_wait_is_asked_again_after_that_time() {
+async fn retry_after_is_honoured() {
     let slow =
         Reply::json(429, r#"{"error":{"message":"Rate limit reached"}}"#).header("retry-after-ms", "15");
     let server = Server::start([slow.clone(), slow, Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
     assert!(end.is_ok());
-    let told: Vec<_> = deltas
+    let retries: Vec<_> = deltas
         .iter()
         .filter_map(|d| match d {
             Delta::Retry {
@@ -97,7 +98,7 @@ async fn a_server_that_asks_to_wait_is_asked_again_after_that_time() {
         })
         .collect();
     assert_eq!(
-        told,
+        retries,
         [
             (2, 15, "openai: too many requests: Rate limit reached"),
             (3, 15, "openai: too many requests: Rate limit reached"),
@@ -106,18 +107,18 @@ async fn a_server_that_asks_to_wait_is_asked_again_after_that_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_asks_to_wait_too_long_is_not_asked_again() {
+async fn too_long_retry_after_is_not_waited_for() {
     let slow =
         Reply::json(429, r#"{"error":{"message":"Come back tomorrow"}}"#).header("retry-after", "86400");
     let server = Server::start([slow, Reply::events(HELLO)]).await;
     let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "Come back tomorrow (asks to wait 86400 s)");
+    assert_eq!(error.message, "Come back tomorrow (retry after 86400 s)");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(86_400)));
     assert_eq!(server.received().len(), 1);
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_asked_again_as_often_as_allowed() {
+async fn server_errors_are_retried_up_to_the_limit() {
     let broken = || Reply::new(500, "text/plain", "oops");
     let server = Server::start([broken(), broken(), Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
@@ -136,7 +137,7 @@ async fn a_server_that_fails_is_asked_again_as_often_as_allowed() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_network_error_after_its_retries() {
+async fn unreachable_server_is_a_network_error_after_retries() {
     let server = Server::start([]).await;
     let provider = model(&server, http());
     drop(server);
@@ -147,7 +148,7 @@ async fn a_server_that_is_not_there_is_a_network_error_after_its_retries() {
 }
 
 #[tokio::test]
-async fn a_page_of_html_is_told_in_its_words() {
+async fn html_error_page_is_shown_as_text() {
     let page = "<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>";
     let mut options = http();
     options.retry.retries = 0;
@@ -165,9 +166,9 @@ async fn a_page_of_html_is_told_in_its_words() {
 }
 
 #[tokio::test]
-async fn nonsense_is_a_protocol_error_that_shows_it() {
+async fn malformed_response_is_quoted_in_a_protocol_error() {
     for (body, shown) in [
-        ("data: {\"choices\":\n\n", "a chunk is no JSON"),
+        ("data: {\"choices\":\n\n", "a chunk is not valid JSON"),
         ("data: {\"hello\":1}\n\n", "a chunk has no `choices`"),
         ("data: [DONE]\n\n", "without any content"),
         ("data: 7\n\n", "a chunk has no `choices`"),
@@ -179,11 +180,11 @@ async fn nonsense_is_a_protocol_error_that_shows_it() {
     }
     let server = Server::start([Reply::sse(b"data: \xff\xfe\n\n".to_vec())]).await;
     let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
-    assert_eq!(error.message, "the answer is not UTF-8");
+    assert_eq!(error.message, "the response is not UTF-8");
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirect_is_not_followed() {
     let elsewhere = Reply::new(307, "text/plain", "").header("location", "http://127.0.0.1:9/");
     let server = Server::start([elsewhere]).await;
     let error = play(&model(&server, http()), hello()).await.1.unwrap_err();
@@ -192,7 +193,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn silence_is_ended_by_the_idle_timeout_and_slowness_is_not() {
+async fn idle_timeout_ends_silent_streams_only() {
     let mut options = http();
     options.idle_timeout = Duration::from_millis(60);
     for shown in [0, 2] {
@@ -202,7 +203,7 @@ async fn silence_is_ended_by_the_idle_timeout_and_slowness_is_not() {
             .1
             .unwrap_err();
         assert_eq!(error.kind, ProviderErrorKind::Timeout);
-        assert_eq!(error.message, "nothing came for 60ms");
+        assert_eq!(error.message, "no data received for 60ms");
     }
     let mut options = http();
     options.idle_timeout = Duration::from_secs(30);
@@ -211,17 +212,17 @@ async fn silence_is_ended_by_the_idle_timeout_and_slowness_is_not() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_a_stream_that_never_falls_silent() {
+async fn deadline_ends_a_stream_that_is_never_silent() {
     let mut options = http();
     options.deadline = Some(Duration::from_millis(100));
     let endless = ": still here\n\n".repeat(100_000);
     let server = Server::start([Reply::sse(endless).in_pieces(14)]).await;
     let error = play(&model(&server, options), hello()).await.1.unwrap_err();
     assert_eq!(error.kind, ProviderErrorKind::Timeout);
-    assert_eq!(error.message, "not finished within the deadline of 100ms");
+    assert_eq!(error.message, "the request exceeded the deadline of 100ms");
 }
 
-/// How a stream ends that goes on and on with `filler`.
+/// The error of a stream that repeats `filler` endlessly.
 async fn end_of_endless(filler: &str, bytes: usize, options: HttpOptions) -> ProviderError {
     let mut body = format!("data: {}\n\n", HELLO[0]);
     body.push_str(&filler.repeat(bytes / filler.len()));
@@ -230,7 +231,7 @@ async fn end_of_endless(filler: &str, bytes: usize, options: HttpOptions) -> Pro
 }
 
 #[tokio::test]
-async fn a_stream_without_any_of_the_answer_ends_at_a_limit() {
+async fn stream_without_content_ends_at_a_limit() {
     let empty_delta = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n";
     let long_comment = format!(": {}\n\n", "x".repeat(1 << 20));
     for (filler, bytes, limit) in [
@@ -243,10 +244,10 @@ async fn a_stream_without_any_of_the_answer_ends_at_a_limit() {
     ] {
         let error = end_of_endless(filler, bytes, http()).await;
         assert_eq!(error.kind, ProviderErrorKind::Protocol, "{error}");
-        let expected = format!("{limit} came without any of the answer in them");
+        let expected = format!("received {limit} without a part of the answer");
         assert_eq!(error.message, expected, "{}", &filler[..filler.len().min(20)]);
     }
-    // Less than that is an ordinary wait.
+    // Below the limit, the request waits as usual.
     let kept = ": still here\n\n".repeat(49_000);
     let answer: String = HELLO.iter().map(|event| format!("data: {event}\n\n")).collect();
     let server = Server::start([Reply::sse(kept + &answer)]).await;
@@ -255,7 +256,7 @@ async fn a_stream_without_any_of_the_answer_ends_at_a_limit() {
 }
 
 #[tokio::test]
-async fn time_without_progress_ends_a_stream_that_is_never_silent() {
+async fn stalled_stream_ends_although_it_is_never_silent() {
     for filler in [
         ": still here\n\n",
         "data: {\"choices\":[{\"index\":0,\"delta\":{}}]}\n\n",
@@ -266,10 +267,10 @@ async fn time_without_progress_ends_a_stream_that_is_never_silent() {
         let server = Server::start([Reply::sse(body).in_pieces(filler.len())]).await;
         let error = play(&model(&server, options), hello()).await.1.unwrap_err();
         assert_eq!(error.kind, ProviderErrorKind::Timeout);
-        let message = "nothing of the answer came for 100ms, though the connection was kept";
+        let message = "no part of the answer received for 100ms, although the connection is open";
         assert_eq!(error.message, message);
     }
-    // Slow is not stalled.
+    // A slow stream is not stalled.
     let mut options = http();
     options.progress_timeout = Duration::from_secs(30);
     let server = Server::start([Reply::events(HELLO).in_pieces(9)]).await;
@@ -277,7 +278,7 @@ async fn time_without_progress_ends_a_stream_that_is_never_silent() {
 }
 
 #[tokio::test]
-async fn an_answer_is_accepted_up_to_its_limit_and_refused_beyond() {
+async fn answer_beyond_the_size_limit_is_refused() {
     let word = "x".repeat(1 << 16);
     let delta = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
     for (more, is_accepted) in [("", true), ("y", false)] {
@@ -292,7 +293,7 @@ async fn an_answer_is_accepted_up_to_its_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
+async fn open_stream_after_a_complete_answer_is_not_awaited() {
     let mut options = http();
     options.idle_timeout = Duration::from_secs(1);
     let server = Server::start([Reply::events(&HELLO[..4]).then_stall()]).await;
@@ -301,7 +302,7 @@ async fn a_server_that_neither_marks_the_end_nor_closes_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn requests_go_through_a_proxy_that_is_named() {
+async fn requests_use_the_configured_proxy() {
     let proxy = Server::start([Reply::events(HELLO)]).await;
     let mut connection = connection("gpt-x", "http://model.invalid/v1");
     connection.http.proxy = Some(proxy.url(""));
@@ -313,7 +314,7 @@ async fn requests_go_through_a_proxy_that_is_named() {
 }
 
 #[tokio::test]
-async fn a_server_is_spoken_to_only_when_somebody_vouches_for_its_certificate() {
+async fn server_needs_a_trusted_certificate() {
     for vouched in [false, true] {
         let server = Server::start_tls([Reply::events(HELLO)]).await;
         let mut connection = connection("gpt-x", server.https_url("/v1")).with_key("sk-planted-secret");
@@ -332,13 +333,13 @@ async fn a_server_is_spoken_to_only_when_somebody_vouches_for_its_certificate() 
         assert_eq!(
             server.received().len(),
             usize::from(vouched),
-            "the key does not travel to a stranger"
+            "the key is not sent to an untrusted server"
         );
     }
 }
 
 #[tokio::test]
-async fn dropping_the_stream_closes_the_connection() {
+async fn dropping_a_stream_closes_its_connection() {
     use futures_util::StreamExt;
     use toolcell_core::Provider;
     let server = Server::start([Reply::events(&HELLO[..2]).then_stall()]).await;

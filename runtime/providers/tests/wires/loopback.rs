@@ -1,4 +1,4 @@
-//! A server on loopback that plays recorded answers byte by byte and records what it was sent.
+//! Loopback server that plays recorded responses byte by byte and records requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,11 +12,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-/// A certificate for `localhost` that nobody vouches for, valid from 2020 to 2120, and its key.
+/// Self-signed certificate for `localhost`, valid from 2020 to 2120, and its key.
 pub(crate) const CERTIFICATE: &[u8] = include_bytes!("tls/localhost.der");
 const KEY: &[u8] = include_bytes!("tls/localhost-key.der");
 
-/// Names a directory into which every request goes, a file each, for `tests/sdk_types.py`.
+/// Variable with a directory to which every request is written, one file each, for `tests/sdk_types.py`.
 const BODIES: &str = "WIRE_BODIES";
 
 fn keep_body(dir: &std::path::Path, port: u16, request: &Received) {
@@ -28,12 +28,12 @@ fn keep_body(dir: &std::path::Path, port: u16, request: &Received) {
     std::fs::write(dir.join(name), kept.to_string()).unwrap();
 }
 
-/// A connection, with or without TLS.
+/// Connection with or without TLS.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// One answer.
+/// Scripted response.
 #[derive(Clone)]
 pub(crate) struct Reply {
     status: u16,
@@ -46,11 +46,11 @@ pub(crate) struct Reply {
 
 #[derive(Clone, Copy, PartialEq)]
 enum End {
-    /// The connection is closed.
+    /// Close the connection.
     Close,
-    /// Nothing more comes and the connection stays.
+    /// Send nothing more and keep the connection open.
     Stall,
-    /// The body is announced longer than it is.
+    /// Close the connection before the announced length.
     Break,
 }
 
@@ -90,33 +90,33 @@ impl Reply {
         self
     }
 
-    /// Sends the body in pieces of `bytes`, each a packet of its own.
+    /// Sends the body in chunks of `bytes`, one packet each.
     pub(crate) fn in_pieces(mut self, bytes: usize) -> Self {
         self.piece = bytes;
         self.pause = Duration::from_millis(1);
         self
     }
 
-    /// Only the first `bytes` of the body, then the end of the connection.
+    /// Sends only the first `bytes` of the body, then closes the connection.
     pub(crate) fn cut_at(mut self, bytes: usize) -> Self {
         self.body.truncate(bytes);
         self
     }
 
-    /// After the body nothing more comes, and the connection stays open.
+    /// Sends nothing after the body and keeps the connection open.
     pub(crate) fn then_stall(mut self) -> Self {
         self.end = End::Stall;
         self
     }
 
-    /// The connection ends before the length that was announced.
+    /// Closes the connection before the announced length.
     pub(crate) fn then_break(mut self) -> Self {
         self.end = End::Break;
         self
     }
 }
 
-/// One request as it came.
+/// Recorded request.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) line: String,
@@ -133,7 +133,7 @@ impl Received {
     }
 }
 
-/// The server; it stops when dropped.
+/// Loopback server; stops when dropped.
 pub(crate) struct Server {
     port: u16,
     received: Arc<Mutex<Vec<Received>>>,
@@ -173,7 +173,7 @@ impl Server {
                     None => Box::new(socket),
                     Some(tls) => match tls.accept(socket).await {
                         Ok(socket) => Box::new(socket),
-                        // The client does not trust us.
+                        // The client does not trust the certificate.
                         Err(_) => continue,
                     },
                 };
@@ -187,7 +187,7 @@ impl Server {
                 let Some(reply) = replies.pop_front() else {
                     continue;
                 };
-                // A client that has seen enough may be gone already.
+                // The client may have closed the connection already.
                 let _ = answer(&mut *socket, &reply).await;
                 if reply.end == End::Stall {
                     stalled.push(socket);

@@ -1,4 +1,4 @@
-//! Every wire against a real HTTP server on loopback.
+//! Tests of every provider against an HTTP server on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 

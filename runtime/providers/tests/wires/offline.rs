@@ -1,4 +1,4 @@
-//! The stand-in without a model, with tools such as the ones that ship.
+//! Tests of the stand-in without a model, with the shipped tools.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use toolcell_providers::offline::{MARK, Offline};
 
 use crate::conversation::{play, request, result, tool};
 
-/// The definitions of the tools that ship, as they describe themselves.
+/// Specifications of the shipped tools.
 fn shipped() -> Vec<ToolSpec> {
     let defined: Vec<Value> = serde_json::from_str(include_str!("tools.json")).unwrap();
     defined
@@ -32,7 +32,7 @@ fn asks(messages: Vec<Message>) -> Request {
     }
 }
 
-/// What the stand-in asks for first: `name arguments`, or its text.
+/// The first call of the stand-in as `name arguments`, or its text.
 async fn first(text: &str) -> String {
     next(asks(vec![Message::user(text)])).await
 }
@@ -47,7 +47,7 @@ async fn next(request: Request) -> String {
 }
 
 #[tokio::test]
-async fn a_request_in_plain_words_finds_its_tool_and_arguments() {
+async fn request_in_plain_words_finds_its_tool_and_arguments() {
     let mut wrong = String::new();
     for (asked, called) in [
         (
@@ -182,7 +182,7 @@ async fn a_request_in_plain_words_finds_its_tool_and_arguments() {
 }
 
 #[tokio::test]
-async fn an_answer_is_the_tools_own_and_says_that_there_is_no_model() {
+async fn answer_quotes_the_tool_and_states_that_no_model_is_used() {
     let asked = "How many words are in README.md?";
     let call = |id: &str| crate::conversation::call(id, "text_count", r#"{"path":"README.md"}"#);
     let after = |content: &str, is_error: bool| {
@@ -228,7 +228,7 @@ async fn two_requests_in_one_sentence_are_two_calls() {
 }
 
 #[tokio::test]
-async fn a_result_goes_on_to_a_second_tool_where_the_first_only_brings_the_text() {
+async fn text_of_a_result_is_passed_to_a_second_tool() {
     let asked = "How many words are on https://example.com?";
     assert_eq!(first(asked).await, r#"fetch {"url":"https://example.com"}"#);
     let fetched = vec![
@@ -245,31 +245,31 @@ async fn a_result_goes_on_to_a_second_tool_where_the_first_only_brings_the_text(
 }
 
 #[tokio::test]
-async fn a_request_that_fits_nothing_is_told_what_would() {
-    let said = first("Sing me a song about autumn").await;
-    assert!(said.starts_with(MARK), "{said}");
+async fn request_without_a_matching_tool_lists_candidates() {
+    let answer = first("Sing me a song about autumn").await;
+    assert!(answer.starts_with(MARK), "{answer}");
     for spec in shipped() {
-        assert!(said.contains(&format!("`{}`", spec.name)), "{said}");
+        assert!(answer.contains(&format!("`{}`", spec.name)), "{answer}");
     }
-    let said = first("Please search").await;
+    let answer = first("Please search").await;
     assert!(
-        said.starts_with(MARK) && said.contains("`files_search`") && !said.contains("`clock_now`"),
-        "{said}"
+        answer.starts_with(MARK) && answer.contains("`files_search`") && !answer.contains("`clock_now`"),
+        "{answer}"
     );
 }
 
 #[tokio::test]
-async fn nothing_is_called_where_nothing_may_be_called() {
+async fn no_call_is_made_if_calls_are_not_allowed() {
     let mut request = asks(vec![Message::user("List the files in docs")]);
     request.tool_choice = ToolChoice::None;
     assert_eq!(
         next(request).await,
-        "offline stand-in, no model: there is no tool to call, and it can do nothing else."
+        "offline stand-in, no model: no tools are available, and it can only call tools."
     );
 }
 
 #[tokio::test]
-async fn a_new_question_is_not_answered_with_an_old_result() {
+async fn new_request_is_not_answered_with_an_old_result() {
     let messages = vec![
         Message::user("List the files in docs"),
         Message::Assistant {
@@ -283,7 +283,7 @@ async fn a_new_question_is_not_answered_with_an_old_result() {
 }
 
 #[tokio::test]
-async fn the_order_of_the_tools_changes_nothing() {
+async fn order_of_tools_does_not_matter() {
     let mut tools = shipped();
     tools.reverse();
     let request = Request {
@@ -295,7 +295,7 @@ async fn the_order_of_the_tools_changes_nothing() {
 }
 
 #[tokio::test]
-async fn no_text_makes_it_fail() {
+async fn no_text_makes_the_stand_in_fail() {
     for text in [
         "",
         " ",
@@ -310,7 +310,7 @@ async fn no_text_makes_it_fail() {
         "Show the last -9223372036854775808 lines of a.txt",
         "Which date is -9223372036854775808 days before 2026-01-01?",
     ] {
-        let said = first(text).await;
-        assert!(!said.is_empty(), "{text:?}");
+        let answer = first(text).await;
+        assert!(!answer.is_empty(), "{text:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Ollama's own wire.
+//! Tests of Ollama's native API.
 
 use insta::assert_json_snapshot;
 use serde_json::json;
@@ -26,7 +26,7 @@ const HELLO: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn text_is_streamed_line_by_line_and_its_usage_counted() {
+async fn text_is_streamed_by_line_and_usage_is_counted() {
     let server = Server::start([lines(HELLO).in_pieces(5)]).await;
     let (deltas, end) = play(&model(&server), hello()).await;
     let end = end.unwrap();
@@ -37,7 +37,7 @@ async fn text_is_streamed_line_by_line_and_its_usage_counted() {
 }
 
 #[tokio::test]
-async fn thoughts_and_calls_come_and_go_back() {
+async fn reasoning_and_calls_are_received_and_sent_back() {
     let server = Server::start([
         lines(&[
             r#"{"message":{"role":"assistant","content":"","thinking":"Hm."},"done":false}"#,
@@ -82,7 +82,7 @@ async fn thoughts_and_calls_come_and_go_back() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_out_with_pictures_and_the_length_of_the_context() {
+async fn conversation_is_sent_with_pictures_and_context_length() {
     let server = Server::start([lines(HELLO)]).await;
     let mut request = rich(text(""));
     request.max_output_tokens = Some(100);
@@ -98,7 +98,7 @@ async fn a_conversation_goes_out_with_pictures_and_the_length_of_the_context() {
           "role": "system"
         },
         {
-          "content": "Where is this, and how is the weather there?\n[application/zip of 4 bytes, which cannot be shown to this model]\n[a: https://example.com/a (text/html)]",
+          "content": "Where is this, and how is the weather there?\n[application/zip of 4 bytes, not supported by this model]\n[a: https://example.com/a (text/html)]",
           "images": [
             "cG5n"
           ],
@@ -131,7 +131,7 @@ async fn a_conversation_goes_out_with_pictures_and_the_length_of_the_context() {
           ]
         },
         {
-          "content": "18 °C\n[application/zip of 4 bytes, which cannot be shown to this model]",
+          "content": "18 °C\n[application/zip of 4 bytes, not supported by this model]",
           "images": [
             "anBn"
           ],
@@ -195,7 +195,7 @@ async fn a_conversation_goes_out_with_pictures_and_the_length_of_the_context() {
 }
 
 #[tokio::test]
-async fn a_model_that_must_not_call_is_shown_no_tools() {
+async fn no_tools_are_sent_if_calls_are_not_allowed() {
     let server = Server::start([lines(HELLO)]).await;
     let mut request = hello();
     request.tools = vec![weather()].into();
@@ -205,7 +205,7 @@ async fn a_model_that_must_not_call_is_shown_no_tools() {
 }
 
 #[tokio::test]
-async fn a_model_that_cannot_think_is_asked_again_without() {
+async fn request_is_repeated_without_thinking_if_unsupported() {
     let refused = r#"{"error":"\"llama3.2\" does not support thinking"}"#;
     let server = Server::start([Reply::json(400, refused), lines(HELLO), lines(HELLO)]).await;
     let provider = model(&server);
@@ -224,7 +224,7 @@ async fn a_model_that_cannot_think_is_asked_again_without() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told() {
+async fn ollama_errors_are_reported() {
     let server = Server::start([lines(&[HELLO[0], r#"{"error":"model runner has stopped"}"#])]).await;
     let error = play(&model(&server), hello()).await.1.unwrap_err();
     assert_eq!(error.message, "model runner has stopped");
@@ -246,7 +246,7 @@ async fn what_goes_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn the_limit_of_tokens_is_told() {
+async fn token_limit_is_reported() {
     let server = Server::start([lines(&[
         HELLO[0],
         r#"{"message":{"role":"assistant","content":""},"done":true,"done_reason":"length"}"#,

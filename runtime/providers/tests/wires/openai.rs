@@ -1,4 +1,4 @@
-//! Chat Completions.
+//! Tests of Chat Completions.
 
 use insta::assert_json_snapshot;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) const HELLO: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn text_is_streamed_and_its_usage_counted() {
+async fn text_is_streamed_and_usage_is_counted() {
     let server = Server::start([Reply::events(HELLO)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
     let end = end.unwrap();
@@ -53,7 +53,7 @@ async fn text_is_streamed_and_its_usage_counted() {
 }
 
 #[tokio::test]
-async fn a_stream_that_comes_byte_by_byte_is_the_same() {
+async fn byte_by_byte_stream_gives_the_same_answer() {
     let server = Server::start([Reply::events(HELLO).in_pieces(1)]).await;
     let (deltas, end) = play(&model(&server, http()), hello()).await;
     assert_eq!(end.unwrap().parts, [text("Grüß Gott 🦀")]);
@@ -61,7 +61,7 @@ async fn a_stream_that_comes_byte_by_byte_is_the_same() {
 }
 
 #[tokio::test]
-async fn the_smallest_request_holds_nothing_that_was_not_asked_for() {
+async fn minimal_request_has_no_optional_fields() {
     let server = Server::start([Reply::events(HELLO)]).await;
     play(&model(&server, http()), hello()).await.1.unwrap();
     assert_json_snapshot!(server.body(), @r#"
@@ -82,7 +82,7 @@ async fn the_smallest_request_holds_nothing_that_was_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
+async fn conversation_is_sent_with_pictures_and_reasoning() {
     let server = Server::start([Reply::events(HELLO)]).await;
     let reasoning = Part::Reasoning {
         text: "Looks like Paris.".into(),
@@ -120,7 +120,7 @@ async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
               "type": "image_url"
             },
             {
-              "text": "[application/zip of 4 bytes, which cannot be shown to this model]",
+              "text": "[application/zip of 4 bytes, not supported by this model]",
               "type": "text"
             },
             {
@@ -154,7 +154,7 @@ async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
           ]
         },
         {
-          "content": "18 °C\n[image/jpeg, shown in the next message]\n[application/zip of 4 bytes, which cannot be shown to this model]",
+          "content": "18 °C\n[image/jpeg, shown in the next message]\n[application/zip of 4 bytes, not supported by this model]",
           "role": "tool",
           "tool_call_id": "call_paris_1"
         },
@@ -248,7 +248,7 @@ async fn a_conversation_goes_out_with_calls_results_pictures_and_thoughts() {
 }
 
 #[tokio::test]
-async fn calls_in_fragments_are_put_together_by_index() {
+async fn call_fragments_are_joined_by_index() {
     let server = Server::start([Reply::events(&[
         r#"{"choices":[{"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_aaaaaa","type":"function","function":{"name":"weather","arguments":""}}]}}]}"#,
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"ci"}}]}}]}"#,
@@ -296,7 +296,7 @@ async fn calls_in_fragments_are_put_together_by_index() {
 }
 
 #[tokio::test]
-async fn calls_are_understood_as_compatible_servers_send_them() {
+async fn calls_of_compatible_servers_are_decoded() {
     let weather = |city: &str| ("weather".to_owned(), format!("{{\"city\":\"{city}\"}}"));
     let one = vec![weather("Rome")];
     let two = vec![weather("Rome"), weather("Oslo")];
@@ -380,14 +380,14 @@ async fn calls_are_understood_as_compatible_servers_send_them() {
             assert_eq!(
                 ids.len(),
                 expected.len(),
-                "{what}: every call has an identifier of its own"
+                "{what}: every call has a unique identifier"
             );
         }
     }
 }
 
 #[tokio::test]
-async fn reasoning_is_kept_and_goes_back_beside_the_calls_in_the_field_it_came_in() {
+async fn reasoning_is_sent_back_with_calls_in_its_original_field() {
     for field in ["reasoning_content", "reasoning"] {
         let server = Server::start([
             Reply::events(&[
@@ -416,7 +416,7 @@ async fn reasoning_is_kept_and_goes_back_beside_the_calls_in_the_field_it_came_i
 }
 
 #[tokio::test]
-async fn reasoning_details_go_back_as_they_came() {
+async fn reasoning_details_are_sent_back_unchanged() {
     let server = Server::start([
         Reply::events(&[
             r#"{"choices":[{"delta":{"reasoning":"a","reasoning_details":[{"type":"reasoning.text","index":0,"text":"a","signature":null}]}}]}"#,
@@ -449,7 +449,7 @@ async fn reasoning_details_go_back_as_they_came() {
 }
 
 #[tokio::test]
-async fn what_another_provider_wants_back_is_not_sent() {
+async fn opaque_data_of_another_provider_is_not_sent() {
     let server = Server::start([Reply::events(HELLO)]).await;
     let reasoning = Part::Reasoning {
         text: "hidden".into(),
@@ -461,7 +461,7 @@ async fn what_another_provider_wants_back_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
+async fn call_truncated_by_the_token_limit_is_dropped() {
     let server = Server::start([Reply::events(&[
         r#"{"choices":[{"delta":{"content":"I write it.","tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"write","arguments":"{\"text\":\"abc"}}]}}]}"#,
         r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
@@ -474,7 +474,7 @@ async fn a_call_that_the_limit_of_tokens_cut_off_is_not_in_the_answer() {
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn stop_reasons_are_mapped() {
     for (choice, stop) in [
         (
             r#"{"delta":{"content":"x"},"finish_reason":"content_filter"}"#,
@@ -505,7 +505,7 @@ async fn the_reason_for_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_is_understood() {
+async fn answer_that_is_not_streamed_is_decoded() {
     let body = json!({
         "object": "chat.completion",
         "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
@@ -521,7 +521,7 @@ async fn an_answer_in_one_piece_is_understood() {
 }
 
 #[tokio::test]
-async fn a_stream_without_its_end_marker_is_complete_when_the_model_had_finished() {
+async fn stream_without_end_marker_is_complete_after_a_stop_reason() {
     let server = Server::start([Reply::events(&HELLO[..4])]).await;
     let end = play(&model(&server, http()), hello()).await.1.unwrap();
     assert_eq!(end.parts, [text("Grüß Gott 🦀")]);
@@ -529,7 +529,7 @@ async fn a_stream_without_its_end_marker_is_complete_when_the_model_had_finished
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_is_left_out_from_then_on() {
+async fn refused_fields_are_omitted_from_then_on() {
     let refuses = |name: &str| {
         Reply::json(
             400,
@@ -568,7 +568,7 @@ async fn what_a_server_refuses_is_left_out_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_names_nothing_that_was_sent_is_an_error() {
+async fn refusal_of_an_unsent_field_is_an_error() {
     let server = Server::start([Reply::json(
         400,
         r#"{"error":{"message":"temperature is wrong"}}"#,
@@ -580,7 +580,7 @@ async fn a_refusal_that_names_nothing_that_was_sent_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_model_that_wants_the_limit_under_another_name_gets_it() {
+async fn token_limit_is_sent_under_the_required_name() {
     let refusal = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
     let refusal =
         json!({"error": {"message": refusal, "param": "max_tokens", "code": "unsupported_parameter"}})
@@ -603,7 +603,7 @@ async fn a_model_that_wants_the_limit_under_another_name_gets_it() {
 }
 
 #[tokio::test]
-async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
+async fn strict_schemas_are_sent_and_arguments_converted_back() {
     let server = Server::start([Reply::events(&[
         r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_aaaaaa","function":{"name":"weather","arguments":"{\"city\":\"Rome\",\"unit\":null}"}}]},"finish_reason":"tool_calls"}]}"#,
     ])])
@@ -624,7 +624,7 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
 }
 
 #[tokio::test]
-async fn an_identifier_that_a_server_does_not_take_is_mended_in_call_and_result_alike() {
+async fn invalid_identifier_is_repaired_in_call_and_result() {
     let server = Server::start([Reply::events(HELLO)]).await;
     let long = format!("chatcmpl-tool-{}", "a".repeat(40));
     let request = request(vec![
@@ -642,7 +642,7 @@ async fn an_identifier_that_a_server_does_not_take_is_mended_in_call_and_result_
 }
 
 #[test]
-fn a_missing_key_is_refused_only_where_one_is_needed() {
+fn missing_key_is_refused_only_if_required() {
     assert_eq!(
         OpenAi::new(Connection::new("gpt-x")).unwrap_err(),
         SetupError::MissingKey {
@@ -655,7 +655,7 @@ fn a_missing_key_is_refused_only_where_one_is_needed() {
 }
 
 #[tokio::test]
-async fn the_same_request_is_the_same_bytes() {
+async fn equal_requests_have_equal_bytes() {
     let server = Server::start([Reply::events(HELLO), Reply::events(HELLO)]).await;
     let provider = model(&server, http());
     for _ in 0..2 {

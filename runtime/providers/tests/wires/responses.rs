@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! Tests of OpenAI Responses.
 
 use insta::assert_json_snapshot;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ const THOUGHT: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn text_is_streamed_and_its_usage_counted() {
+async fn text_is_streamed_and_usage_is_counted() {
     let server = Server::start([events(&hello_events()).in_pieces(11)]).await;
     let (deltas, end) = play(&model(&server), hello()).await;
     let end = end.unwrap();
@@ -87,7 +87,7 @@ async fn text_is_streamed_and_its_usage_counted() {
 }
 
 #[tokio::test]
-async fn reasoning_and_calls_come_in_order_and_reasoning_goes_back_encrypted() {
+async fn encrypted_reasoning_is_sent_back_in_order() {
     let server = Server::start([events(THOUGHT), events(&hello_events())]).await;
     let provider = model(&server);
     let (deltas, end) = play(&provider, hello()).await;
@@ -134,7 +134,7 @@ async fn reasoning_and_calls_come_in_order_and_reasoning_goes_back_encrypted() {
 }
 
 #[tokio::test]
-async fn commentary_and_answer_stay_apart_and_go_back_with_their_phase() {
+async fn commentary_and_answer_are_sent_back_with_their_phase() {
     let server = Server::start([
         events(&[
             r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[]}}"#,
@@ -169,7 +169,7 @@ async fn commentary_and_answer_stay_apart_and_go_back_with_their_phase() {
 }
 
 #[tokio::test]
-async fn reasoning_whose_following_item_is_gone_does_not_go_back() {
+async fn reasoning_without_its_next_item_is_not_sent_back() {
     let server = Server::start([events(&hello_events())]).await;
     let lonely = Part::Reasoning {
         text: "x".into(),
@@ -188,7 +188,7 @@ async fn reasoning_whose_following_item_is_gone_does_not_go_back() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_out_with_everything_that_a_message_can_hold() {
+async fn conversation_is_sent_with_every_kind_of_content() {
     let server = Server::start([events(&hello_events())]).await;
     let reasoning = Part::Reasoning {
         text: "Looks like Paris.".into(),
@@ -223,7 +223,7 @@ async fn a_conversation_goes_out_with_everything_that_a_message_can_hold() {
               "type": "input_image"
             },
             {
-              "text": "[application/zip of 4 bytes, which cannot be shown to this model]",
+              "text": "[application/zip of 4 bytes, not supported by this model]",
               "type": "input_text"
             },
             {
@@ -268,7 +268,7 @@ async fn a_conversation_goes_out_with_everything_that_a_message_can_hold() {
               "type": "input_image"
             },
             {
-              "text": "[application/zip of 4 bytes, which cannot be shown to this model]",
+              "text": "[application/zip of 4 bytes, not supported by this model]",
               "type": "input_text"
             }
           ],
@@ -356,7 +356,7 @@ async fn a_conversation_goes_out_with_everything_that_a_message_can_hold() {
 }
 
 #[tokio::test]
-async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
+async fn strict_schemas_are_sent_and_arguments_converted_back() {
     let server = Server::start([events(&[
         r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","call_id":"call_aaaaaa","name":"weather","arguments":"{\"city\":\"Rome\",\"unit\":null}"}}"#,
         COMPLETED,
@@ -387,7 +387,7 @@ async fn strict_tools_are_lowered_and_their_arguments_raised_back() {
 }
 
 #[tokio::test]
-async fn the_reason_for_the_end_is_told() {
+async fn stop_reasons_are_mapped() {
     for (response, stop) in [
         (
             json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}),
@@ -422,7 +422,7 @@ async fn the_reason_for_the_end_is_told() {
 }
 
 #[tokio::test]
-async fn a_response_that_failed_is_an_error_by_its_code() {
+async fn failed_response_is_an_error_by_its_code() {
     for (code, kind) in [
         ("context_length_exceeded", ProviderErrorKind::ContextLength),
         ("insufficient_quota", ProviderErrorKind::RateLimited),
@@ -441,7 +441,7 @@ async fn a_response_that_failed_is_an_error_by_its_code() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_before_the_response_is_complete_is_truncated() {
+async fn stream_that_ends_before_completion_is_truncated() {
     let whole = hello_events();
     for count in 0..whole.len() {
         let server = Server::start([events(&whole[..count])]).await;
@@ -457,7 +457,7 @@ async fn a_stream_that_ends_before_the_response_is_complete_is_truncated() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_is_understood() {
+async fn answer_that_is_not_streamed_is_decoded() {
     let body = json!({
         "object": "response", "status": "completed",
         "output": [

@@ -1,4 +1,4 @@
-//! Turns from a script.
+//! Tests of the scripted provider.
 
 use toolcell_core::Message;
 use toolcell_core::provider::{Delta, ProviderErrorKind, StopReason};
@@ -11,7 +11,7 @@ fn scripted(text: &str) -> Scripted {
 }
 
 #[tokio::test]
-async fn a_step_answers_with_reasoning_text_and_calls_in_pieces() {
+async fn step_is_played_in_deltas() {
     let provider = scripted(
         r#"{"steps":[{"reasoning":"hm","text":"abc","chunk":2,
             "calls":[{"name":"weather","arguments":{"a":1}},{"id":"mine","name":"x","arguments":"{broken"}],
@@ -34,7 +34,7 @@ async fn a_step_answers_with_reasoning_text_and_calls_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_request_that_breaks_a_rule_is_answered_with_the_rule() {
+async fn invalid_request_is_answered_with_the_violation() {
     let provider = scripted(r#"{"steps":[{"text":"a"}]}"#);
     let broken = request(vec![
         Message::user("x"),
@@ -48,25 +48,16 @@ async fn a_request_that_breaks_a_rule_is_answered_with_the_rule() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_as_expected_is_answered_with_the_difference() {
+async fn unexpected_request_is_answered_with_the_difference() {
     for (expect, message) in [
         (
             r#"{"user":"Bye"}"#,
-            r#"the last message of the person does not contain "Bye"; it is "Hello""#,
+            r#"the last user message does not contain "Bye": "Hello""#,
         ),
-        (
-            r#"{"tools":["a"]}"#,
-            r#"the tools: ["a"] is expected and [] was sent"#,
-        ),
-        (
-            r#"{"messages":2}"#,
-            "the number of messages: 2 is expected and 1 was sent",
-        ),
-        (
-            r#"{"results":["x"]}"#,
-            "the number of results: 1 is expected and 0 was sent",
-        ),
-        (r#"{"absent":["Hell"]}"#, "`Hell` stands in the request"),
+        (r#"{"tools":["a"]}"#, r#"the tools: expected ["a"], got []"#),
+        (r#"{"messages":2}"#, "the number of messages: expected 2, got 1"),
+        (r#"{"results":["x"]}"#, "the number of results: expected 1, got 0"),
+        (r#"{"absent":["Hell"]}"#, "`Hell` occurs in the request"),
     ] {
         let provider = scripted(&format!(r#"{{"steps":[{{"expect":{expect},"text":"a"}}]}}"#));
         let error = play(&provider, hello()).await.1.unwrap_err();
@@ -75,25 +66,22 @@ async fn a_request_that_is_not_as_expected_is_answered_with_the_difference() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_over_or_not_over_says_so() {
+async fn incomplete_and_exhausted_scripts_are_reported() {
     let provider = scripted(r#"{"steps":[{"text":"a"},{"text":"b"}]}"#);
     play(&provider, hello()).await.1.unwrap();
-    assert_eq!(
-        provider.complete().unwrap_err(),
-        "step 2 of 2 was never asked for"
-    );
+    assert_eq!(provider.complete().unwrap_err(), "step 2 of 2 was not requested");
     play(&provider, hello()).await.1.unwrap();
     provider.assert_complete();
     let error = play(&provider, hello()).await.1.unwrap_err();
     assert_eq!(
         error.message,
-        "request 3: the script has 2 steps, and step 3 is asked for"
+        "request 3: the script has 2 steps, but step 3 was requested"
     );
     assert_eq!(provider.requests().len(), 3);
 }
 
 #[tokio::test]
-async fn a_step_is_found_by_the_answers_in_the_conversation() {
+async fn step_is_selected_by_the_number_of_answers() {
     let script = r#"{"position":"conversation","steps":[{"text":"one"},{"text":"two"}]}"#;
     let provider = scripted(script);
     let later = request(vec![
@@ -112,7 +100,7 @@ async fn a_step_is_found_by_the_answers_in_the_conversation() {
 }
 
 #[tokio::test]
-async fn errors_retries_and_ends_are_played() {
+async fn errors_retries_and_stop_reasons_are_played() {
     let provider = scripted(
         r#"{"steps":[
             {"text":"half","error":{"kind":"rate_limited","message":"slow","status":429,"retry_after_ms":9}},
@@ -136,7 +124,7 @@ async fn errors_retries_and_ends_are_played() {
 }
 
 #[test]
-fn a_script_that_cannot_be_used_is_refused_with_the_place() {
+fn invalid_script_is_refused_with_its_position() {
     for (script, is) in [
         ("{", "EOF"),
         (r#"{"steps":[]}"#, "it has no steps"),
@@ -149,14 +137,11 @@ fn a_script_that_cannot_be_used_is_refused_with_the_place() {
     let error = Scripted::from_file("/no/such.json".as_ref())
         .unwrap_err()
         .to_string();
-    assert!(
-        error.starts_with("the script is not usable: /no/such.json: "),
-        "{error}"
-    );
+    assert!(error.starts_with("invalid script: /no/such.json: "), "{error}");
 }
 
 #[tokio::test]
-async fn a_conversation_ends_with_the_models_own_words_only_after_a_pause() {
+async fn conversation_ends_with_an_answer_only_after_a_pause() {
     for (stop, is_right) in [("paused", true), ("complete", false)] {
         let provider = scripted(&format!(
             r#"{{"steps":[{{"text":"half","stop":"{stop}"}},{{"text":"more"}}]}}"#

@@ -1,4 +1,4 @@
-//! A planted key is looked for in everything that comes out of a provider.
+//! Searches all output of providers for a planted key.
 
 use serde_json::json;
 use toolcell_core::Provider;
@@ -18,7 +18,7 @@ fn options() -> HttpOptions {
     options
 }
 
-/// Every provider that speaks HTTP, with what its settings show of themselves.
+/// Every HTTP provider, with the `Debug` output of its settings.
 fn providers(url: &str) -> Vec<(Box<dyn Provider>, String)> {
     macro_rules! provider {
         ($provider:path) => {{
@@ -40,21 +40,21 @@ fn providers(url: &str) -> Vec<(Box<dyn Provider>, String)> {
 }
 
 #[tokio::test]
-async fn no_error_no_delta_and_no_debug_output_holds_a_key() {
-    let told = format!("you sent {KEY} and {HEADER}");
-    let error = json!({"type": "error", "error": {"type": "e", "message": told}}).to_string();
+async fn keys_are_in_no_error_delta_or_debug_output() {
+    let text = format!("you sent {KEY} and {HEADER}");
+    let error = json!({"type": "error", "error": {"type": "e", "message": text}}).to_string();
     let replies = [
         Reply::json(401, error.clone()),
-        Reply::new(500, "text/html", format!("<h1>{told}</h1>")),
-        Reply::new(200, "text/html", told.clone()),
+        Reply::new(500, "text/html", format!("<h1>{text}</h1>")),
+        Reply::new(200, "text/html", text.clone()),
         Reply::events(&[&error]),
         Reply::new(200, "application/x-ndjson", format!("{error}\n")),
         Reply::json(
             400,
             json!({"error": {"message": format!("{}{KEY}", "x".repeat(485))}}).to_string(),
         ),
-        Reply::sse(format!("data: {told}\n\n")),
-        Reply::sse(format!("data: {{\"{told}\":1}}\n\n")),
+        Reply::sse(format!("data: {text}\n\n")),
+        Reply::sse(format!("data: {{\"{text}\":1}}\n\n")),
     ];
     for reply in replies {
         for number in 0..5 {
@@ -69,12 +69,12 @@ async fn no_error_no_delta_and_no_debug_output_holds_a_key() {
                 .iter()
                 .filter(|(_, v)| v.contains("planted"))
                 .count();
-            assert_eq!(sent, 2, "the server itself got both");
+            assert_eq!(sent, 2, "the server received both");
         }
     }
 }
 
-/// One answer in each wire, with `text` in its reasoning, its text, and the name, arguments and opaque parts of a call.
+/// One answer per protocol, with `text` in its reasoning, its text, and the name, arguments and opaque parts of a call.
 fn answers(text: &str) -> Vec<Vec<serde_json::Value>> {
     let arguments = json!({ "q": text }).to_string();
     let half = text.len() / 2;
@@ -178,7 +178,7 @@ fn answers(text: &str) -> Vec<Vec<serde_json::Value>> {
 }
 
 #[tokio::test]
-async fn a_key_that_an_answer_repeats_is_in_no_delta_and_no_part() {
+async fn key_repeated_by_an_answer_is_redacted() {
     let spaced = KEY.chars().map(String::from).collect::<Vec<_>>().join(" ");
     let in_hex: String = KEY.bytes().map(|b| format!("{b:02x}")).collect();
     for (shown, secret) in [
@@ -199,7 +199,7 @@ async fn a_key_that_an_answer_repeats_is_in_no_delta_and_no_part() {
             let end = end.unwrap();
             let everything = format!("{deltas:?} {end:?}");
             assert!(!everything.contains(secret), "{number}: {everything}");
-            // In one piece for the reader, who joins what comes.
+            // Joined, as a reader joins the deltas.
             let joined =
                 |pick: fn(&Delta) -> Option<&str>| deltas.iter().filter_map(pick).collect::<String>();
             for (kind, text) in [
@@ -238,7 +238,7 @@ async fn a_key_that_an_answer_repeats_is_in_no_delta_and_no_part() {
 }
 
 #[tokio::test]
-async fn a_short_key_is_a_word_and_stays_in_answers() {
+async fn short_key_is_not_redacted_from_answers() {
     let answer =
         r#"{"choices":[{"index":0,"delta":{"content":"ollama and ollama12"},"finish_reason":"stop"}]}"#;
     for (key, shown) in [
