@@ -1,4 +1,4 @@
-//! A tool with types of its own: an enum and a default among the parameters, a structured answer.
+//! Tool with its own types: an enum and a default among the parameters, a structured result.
 
 use toolcell_sdk::{Result, ToolError, input, output, tool};
 
@@ -21,12 +21,12 @@ struct Length {
 /// Convert a length to metres.
 #[tool(title = "Convert a length", read_only, idempotent)]
 fn convert(
-    /// How much; not negative.
+    /// Length in the given unit; not negative.
     amount: f64,
     #[default(Unit::Foot)] unit: Unit,
 ) -> Result<Length> {
     if amount < 0.0 {
-        return Err(ToolError::invalid("`amount` is negative, and no length is"));
+        return Err(ToolError::invalid("`amount` must not be negative"));
     }
     let factor = match unit {
         Unit::Metre => 1.0,
@@ -45,7 +45,7 @@ mod tests {
     use toolcell_sdk::{serde_json::json, testing};
 
     #[test]
-    fn a_mile_is_some_1600_metres() {
+    fn mile_is_converted_to_metres() {
         let output = testing::call::<super::convert>(json!({"amount": 2, "unit": "mile"})).unwrap();
         assert_eq!(output.structured, Some(json!({"metres": 3218.688})));
         assert!(testing::call::<super::convert>(json!({"amount": -1})).is_err());

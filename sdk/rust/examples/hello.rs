@@ -1,8 +1,8 @@
-//! The smallest tool.
+//! Minimal tool.
 
 use toolcell_sdk::tool;
 
-/// Greet somebody by name.
+/// Greet a user by name.
 #[tool(read_only, idempotent)]
 fn hello(name: String) -> String {
     format!("Hello, {name}!")

@@ -1,4 +1,4 @@
-//! A tool that misbehaves: it takes memory without end. Its cell refuses to give more than the limit.
+//! Misbehaving tool: allocates memory without end. Its cell enforces the memory limit.
 
 use toolcell_sdk::tool;
 

@@ -1,12 +1,11 @@
-//! A hook that guards: files are written below `scratch/` alone, and read a little at a time unless the model says how
-//! much.
+//! Guard hook: files may be written only below `scratch/`, and reads are limited unless the model sets a limit.
 
 use toolcell_sdk::hook::{Call, Hook, Turn, Verdict};
 use toolcell_sdk::{Result, hook};
 
 struct KeepFiles;
 
-/// Lets files be written below `scratch/` alone.
+/// Allows writing files only below `scratch/`.
 #[hook(guard, priority = 10)]
 impl Hook for KeepFiles {
     fn before_call(call: &mut Call, turn: &mut Turn) -> Result<Verdict> {
@@ -42,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_scratch_is_written_and_nothing_else() {
+    fn only_files_below_scratch_are_written() {
         for (path, goes) in [
             ("scratch/a", true),
             ("./scratch/b/c", true),
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_has_a_length() {
+    fn reads_have_a_limit() {
         assert_eq!(ask("files_read", "a").0.arguments["max_lines"], 200);
     }
 }

@@ -1,4 +1,4 @@
-//! A tool that misbehaves: it looks for what is not its business. Its cell has nothing to find.
+//! Misbehaving tool: looks for files, variables and network access. Its cell provides none.
 
 use toolcell_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! A tool that misbehaves: it never ends. Its cell ends it when the fuel or the time is used up.
+//! Misbehaving tool: never returns. Its cell ends it when its fuel or time is used up.
 
 use toolcell_sdk::tool;
 

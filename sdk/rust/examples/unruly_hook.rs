@@ -1,12 +1,12 @@
-//! A hook that does what a call tells it to, good or bad: the suite shows with it that a hook is held by its cell. The
-//! argument `text` of the call is the order, such as `panic` or `say so`. It is a tool as well: a component can be both.
+//! Hook that follows instructions in the argument `text` of a call, such as `panic` or `say so`; used to test the
+//! isolation of hooks. The component also has a tool: a component can have both.
 
 use toolcell_sdk::hook::{Call, CallReport, Failure, Hook, Prompt, Turn, TurnEnd, Verdict};
 use toolcell_sdk::{Result, ToolError, hook, log, tool};
 
 struct Unruly;
 
-/// Does what a call tells it to.
+/// Follows the instruction in a call.
 #[hook(name = "unruly")]
 impl Hook for Unruly {
     fn before_prompt(prompt: &mut Prompt, turn: &mut Turn) -> Result<Verdict> {
@@ -78,7 +78,7 @@ impl Hook for Unruly {
     }
 }
 
-/// Takes an order for the hook.
+/// Takes an instruction for the hook.
 #[tool(read_only)]
 fn unruly_order(text: &str) -> String {
     format!("the tool read: {text}")

@@ -1,4 +1,4 @@
-//! What the exports of a component do with tools: definitions in the order of the export, calls by name, errors by kind.
+//! Exports of a component: definitions in the order of the export, calls by name, errors by kind.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
@@ -9,7 +9,7 @@ use toolcell_sdk::bindings::exports::toolcell::tool::tools::{
 use toolcell_sdk::bindings::toolcell::tool::types::{Content as WireContent, Hints as WireHints};
 use toolcell_sdk::{Context, Output, Result, ToolError, tool};
 
-/// Fails as it is told to.
+/// Fails as instructed.
 #[tool(read_only, open_world)]
 fn fail(how: &str) -> Result<String> {
     match how {
@@ -22,7 +22,7 @@ fn fail(how: &str) -> Result<String> {
     }
 }
 
-/// Says who calls.
+/// Returns the caller's context.
 #[tool(title = "Caller", output = Vec<u8>)]
 fn caller(context: &Context) -> Output {
     let locale: Option<String> = context.value("locale");
@@ -51,7 +51,7 @@ fn call(name: &str, arguments: &str) -> Result<WireOutput, WireError> {
 }
 
 #[test]
-fn definitions_come_in_the_order_of_the_export_with_their_hints() {
+fn definitions_are_in_export_order_with_hints() {
     let all = definitions(TOOLS);
     assert_eq!(
         all.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(),
@@ -68,7 +68,7 @@ fn definitions_come_in_the_order_of_the_export_with_their_hints() {
 }
 
 #[test]
-fn an_answer_keeps_its_parts_and_a_value_of_the_context_that_is_no_json_is_passed_over() {
+fn result_keeps_its_parts_and_invalid_context_is_ignored() {
     let output = call("caller", "{}").unwrap();
     let [
         WireContent::Text(text),
@@ -90,7 +90,7 @@ fn an_answer_keeps_its_parts_and_a_value_of_the_context_that_is_no_json_is_passe
 }
 
 #[test]
-fn each_kind_of_error_is_a_case_of_the_contract() {
+fn each_error_kind_maps_to_the_contract() {
     let error = |arguments: &str| call("fail", arguments).unwrap_err();
     assert!(matches!(error(r#"{"how":"invalid"}"#), WireError::InvalidArguments(text) if text == "i"));
     assert!(matches!(error(r#"{"how":"denied"}"#), WireError::Denied(text) if text == "d"));
@@ -102,7 +102,7 @@ fn each_kind_of_error_is_a_case_of_the_contract() {
 }
 
 #[test]
-fn a_call_of_a_tool_that_is_not_there_names_it() {
+fn call_of_an_unknown_tool_names_it() {
     let error = call("nothing", "{}").unwrap_err();
     assert!(
         matches!(error, WireError::InvalidArguments(text) if text == "this component has no tool `nothing`")

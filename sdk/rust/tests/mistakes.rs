@@ -1,11 +1,11 @@
-//! What the compiler says about an author's mistakes: in the words of tools, at the place of the mistake.
+//! Compiler errors for an author's mistakes: message and position.
 
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a source with the SDK and returns the first error with its place, as `error: ... --> line:column`.
+/// Compiles a source with the SDK and returns the first error with its position, as `error: ... --> line:column`.
 fn first_error(name: &str, source: &str) -> String {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     let file = std::env::temp_dir().join(format!("toolcell-mistake-{}-{name}.rs", std::process::id()));
@@ -68,7 +68,7 @@ fn sdk_library(deps: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_parameter_type_without_the_traits_is_named_at_its_place() {
+fn parameter_type_without_traits_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f(a: u8, mine: Mine) {}";
     assert_eq!(
         first_error("parameter", source),
@@ -78,7 +78,7 @@ fn a_parameter_type_without_the_traits_is_named_at_its_place() {
 }
 
 #[test]
-fn a_return_type_that_is_no_answer_is_named_at_its_place() {
+fn invalid_return_type_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<Mine> { Ok(Mine) }";
     let error = first_error("answer", source);
     assert!(
@@ -88,7 +88,7 @@ fn a_return_type_that_is_no_answer_is_named_at_its_place() {
 }
 
 #[test]
-fn a_function_that_is_no_tool_is_named_in_the_export() {
+fn exported_function_without_the_attribute_is_named() {
     let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
     assert_eq!(
         error,
@@ -97,7 +97,7 @@ fn a_function_that_is_no_tool_is_named_in_the_export() {
 }
 
 #[test]
-fn what_a_tool_cannot_be_is_said_in_words() {
+fn invalid_tools_get_readable_errors() {
     for (name, source, error) in [
         (
             "docs",
@@ -147,7 +147,7 @@ fn what_a_tool_cannot_be_is_said_in_words() {
 }
 
 #[test]
-fn two_tools_of_one_name_do_not_compile() {
+fn tools_with_equal_names_do_not_compile() {
     let error = first_error(
         "twice",
         "/// D.\n#[tool]\nfn f() {}\ntoolcell_sdk::export!(f, f);",
@@ -156,7 +156,7 @@ fn two_tools_of_one_name_do_not_compile() {
 }
 
 #[test]
-fn a_hook_needs_words_a_moment_and_options_that_exist() {
+fn hook_needs_a_description_a_point_and_valid_options() {
     let hook = |options: &str, docs: &str, moment: &str| {
         format!(
             "struct H;\n{docs}\n#[toolcell_sdk::hook({options})]\nimpl toolcell_sdk::hook::Hook for H {{ {moment} }}"

@@ -1,4 +1,4 @@
-//! What the attribute makes of functions: names, schemas, decoding, answers.
+//! Expansion of the attribute: names, schemas, decoding, results.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ fn everything_required() -> Value {
 }
 
 #[test]
-fn the_definition_comes_from_attribute_and_docs() {
+fn definition_comes_from_attribute_and_docs() {
     let definition = testing::definition::<everything>();
     assert_eq!(definition.name, "take-all");
     assert_eq!(definition.title, Some("Take it"));
@@ -142,7 +142,7 @@ fn the_definition_comes_from_attribute_and_docs() {
 }
 
 #[test]
-fn the_schema_says_exactly_what_the_types_take() {
+fn schema_matches_the_types() {
     let place = json!({
         "type": "object",
         "description": "A place on the map.",
@@ -184,7 +184,7 @@ fn the_schema_says_exactly_what_the_types_take() {
 }
 
 #[test]
-fn every_schema_is_valid_and_refuses_what_decoding_refuses() {
+fn schemas_are_valid_and_agree_with_decoding() {
     let schema = testing::definition::<everything>().input_schema;
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let with = |name: &str, value: Value| {
@@ -213,7 +213,7 @@ fn every_schema_is_valid_and_refuses_what_decoding_refuses() {
 }
 
 #[test]
-fn arguments_that_are_left_out_have_their_defaults() {
+fn missing_arguments_have_defaults() {
     let text = testing::call::<everything>(everything_required())
         .unwrap()
         .to_text();
@@ -224,7 +224,7 @@ fn arguments_that_are_left_out_have_their_defaults() {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_path() {
+fn invalid_argument_is_named_with_its_path() {
     let mut arguments = everything_required();
     arguments["place"]["tags"] = json!(["a", 7]);
     let error = testing::call::<everything>(arguments).unwrap_err();
@@ -235,7 +235,7 @@ fn a_mistake_is_named_with_its_path() {
 }
 
 #[test]
-fn a_structure_is_text_and_structured_output_with_its_schema() {
+fn structure_is_text_and_structured_output_with_schema() {
     let output = testing::call::<report>(json!({"count": 7})).unwrap();
     assert_eq!(output.to_text(), r#"{"count":7,"note":null}"#);
     assert_eq!(output.structured, Some(json!({"count": 7, "note": null})));
@@ -248,14 +248,14 @@ fn a_structure_is_text_and_structured_output_with_its_schema() {
 }
 
 #[test]
-fn any_error_becomes_the_failure_of_the_tool() {
+fn any_error_converts_to_a_tool_failure() {
     let error = testing::call::<report>(json!({"count": 256})).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Failed);
     assert_eq!(error.message(), "out of range integral type conversion attempted");
 }
 
 #[test]
-fn one_type_can_hold_all_arguments_beside_the_context() {
+fn one_type_can_hold_all_arguments() {
     let schema = testing::definition::<in_one>().input_schema;
     assert_eq!(
         (&schema["type"], &schema["required"]),
@@ -273,7 +273,7 @@ fn one_type_can_hold_all_arguments_beside_the_context() {
 }
 
 #[test]
-fn a_recursive_type_stays_behind_a_reference() {
+fn recursive_type_uses_a_reference() {
     let schema = testing::definition::<depth>().input_schema;
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let tree = json!({"tree": {"name": "a", "below": [{"name": "b", "below": [{"name": "c"}]}]}});
@@ -286,7 +286,7 @@ fn a_recursive_type_stays_behind_a_reference() {
 }
 
 #[test]
-fn a_tool_may_borrow_text_take_nothing_and_answer_nothing() {
+fn tool_may_borrow_text_and_return_unit() {
     assert_eq!(
         testing::call::<shout>(json!({"text": "a"})).unwrap().to_text(),
         "A"
@@ -299,7 +299,7 @@ fn a_tool_may_borrow_text_take_nothing_and_answer_nothing() {
 }
 
 #[test]
-fn an_output_has_parts_and_the_schema_that_the_attribute_names() {
+fn output_has_parts_and_the_declared_schema() {
     let output = testing::call::<parts>(json!({"fail": false})).unwrap();
     assert_eq!(output.content.len(), 3);
     assert_eq!(output.content[0], Content::Text("a".into()));
@@ -310,12 +310,12 @@ fn an_output_has_parts_and_the_schema_that_the_attribute_names() {
 }
 
 #[test]
-fn a_tool_is_still_a_plain_function() {
+fn tool_remains_a_plain_function() {
     assert_eq!(shout("b"), "B");
 }
 
 #[test]
-fn what_a_tool_logs_is_kept_for_its_test() {
+fn logs_are_kept_for_tests() {
     toolcell_sdk::log::warn("careful");
     assert_eq!(
         testing::logs(),
