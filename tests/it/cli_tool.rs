@@ -257,11 +257,11 @@ fn a_name_that_another_tool_has_or_that_belongs_to_the_loop_is_refused() {
     for (name, reason) in [
         (
             "task_complete",
-            "the name `task_complete` is reserved for a tool of the loop itself",
+            "the tool name `task_complete` is reserved for a control tool",
         ),
         (
             "read_result",
-            "the name `read_result` is reserved for a tool of the loop itself",
+            "the tool name `read_result` is reserved for a control tool",
         ),
         ("text_count", "two tools have the name `text_count`"),
     ] {

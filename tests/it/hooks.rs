@@ -419,7 +419,7 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
          - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: it has tools: add them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
     error: the hooks cannot run together
-      why: the order of these hooks forms a circle: a, b
+      why: the ordering constraints of hooks form a cycle: a, b
      hint: say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`
     error: `hook.wasm` cannot be loaded
       why: the component is not a tool: it does not export `toolcell:tool/tools`
@@ -486,7 +486,7 @@ fn a_person_reads_what_a_hook_is() {
     nothing is granted to it
 
     keep_files  is a hook, says it is a guard
-      │ Lets files be written below `scratch/` alone.
+      │ Allows writing files only below `scratch/`.
         before_call    sees every call; may change its arguments, refuse it, or end the turn
     "#);
     let json = person
@@ -508,7 +508,7 @@ fn a_person_reads_what_a_hook_is() {
 }
 
 #[test]
-fn an_agent_is_no_way_around_a_hook() {
+fn agent_does_not_bypass_hooks() {
     let person = person("unruly_hook.wasm", "", &json!([]));
     let path = person.work().join("hook.wasm");
     person.configure(&format!(

@@ -125,7 +125,7 @@ fn what_an_agent_may_not_do_alone_is_asked_outside_and_refused_without_a_termina
     let seen = person.run(&ask(&[])).ended(0);
     assert!(
         seen.stderr.contains(
-            "nobody is there to decide on it, and the rule `ask for text_*`, inside `counter` asks"
+            "no approver is available, and the rule `ask for text_*`, inside `counter` requires approval"
         ),
         "{}",
         seen.stderr

@@ -35,7 +35,8 @@ fn without_a_terminal_to_ask_is_to_deny_and_the_rule_is_named() {
     let person = asking();
     let seen = person.run(&RUN).ended(0);
     assert!(
-        seen.stderr.contains("the rule `ask for files_write` asks"),
+        seen.stderr
+            .contains("the rule `ask for files_write` requires approval"),
         "{}",
         seen.stderr
     );

@@ -168,7 +168,7 @@ fn vertex_says_what_it_misses() {
     let seen = person.run(&ask(&vertex)).ended(6);
     insta::assert_snapshot!(error(&person, &seen.stderr), @r#"
     error: the provider `vertex` cannot be set up
-      why: `europe-west4-aiplatform.googleapis.com` needs an API key and none is set for the provider `vertex`
+      why: no API key is set for the provider `vertex`, and `europe-west4-aiplatform.googleapis.com` requires one
      hint: have tokens made: [provider] token_command = ["gcloud", "auth", "print-access-token"]
            │ or set one: export GOOGLE_OAUTH_ACCESS_TOKEN=…
     "#);

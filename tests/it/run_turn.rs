@@ -245,7 +245,7 @@ fn what_cannot_start_says_why() {
     error: the prompt is empty
      hint: say what to do: toolcell run "…"
     error: the provider `openai` cannot be set up
-      why: `api.openai.com` needs an API key and none is set for the provider `openai`
+      why: no API key is set for the provider `openai`, and `api.openai.com` requires one
      hint: set the key: export OPENAI_API_KEY=…
            │ or try without a model: --provider offline
     error: no model is named for `openai` at `http://127.0.0.1:1/v1`
@@ -253,7 +253,7 @@ fn what_cannot_start_says_why() {
     error: the provider `scripted` has no script
      hint: name it with --model FILE.json
     error: the provider `scripted` cannot be set up
-      why: the script is not usable: [work]/gone.json: No such file or directory (os error 2)
+      why: invalid script: [work]/gone.json: No such file or directory (os error 2)
      hint: a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)

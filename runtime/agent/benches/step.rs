@@ -1,5 +1,5 @@
-//! What the host adds to one step of a session with 1,000 messages: everything but the model and the tool. A turn of two
-//! steps is measured (a call, its result, an answer), in memory and with the journal on disk.
+//! Overhead of the host for one step of a session with 1,000 messages, without the model and the tool. Measures a turn
+//! of two steps (a call, its result, an answer), in memory and with the journal on disk.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Re
 use toolcell_core::{BoxStream, Content, Message, Part, Provider};
 use toolcell_store::SqliteStore;
 
-/// Calls once, then answers; both at once.
+/// Provider that requests one call, then answers, both without delay.
 struct AtOnce(ProviderInfo);
 
 impl Provider for AtOnce {
@@ -45,9 +45,12 @@ impl Provider for AtOnce {
 
 fn agent(store: Option<Arc<SqliteStore>>) -> Agent {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
-    let echo = FnTool::new("echo", "Says the same", schema, |arguments, _| async move {
-        Ok(arguments["text"].to_string())
-    });
+    let echo = FnTool::new(
+        "echo",
+        "Returns its argument",
+        schema,
+        |arguments, _| async move { Ok(arguments["text"].to_string()) },
+    );
     let provider = AtOnce(ProviderInfo {
         provider: "bench".into(),
         model: "instant".into(),
@@ -60,7 +63,7 @@ fn agent(store: Option<Arc<SqliteStore>>) -> Agent {
     builder.build().expect("an agent")
 }
 
-/// 1,000 messages: 333 calls with results of 1 KiB, with answers between.
+/// 1,000 messages: 333 calls with results of 1 KiB, and answers.
 fn history() -> Vec<Message> {
     let mut messages = vec![Message::user("Begin")];
     for i in 0..333 {
@@ -102,7 +105,7 @@ fn two_steps(c: &mut Criterion) {
                         for _ in 0..times {
                             let mut session =
                                 agent.session_from(LoopState::with_messages(fresh_name(), messages.clone()));
-                            // The first turn puts the conversation into the journal; that is not a step.
+                            // The first turn writes the conversation to the journal, which is not part of a step.
                             session.ask("Begin").await.expect("an answer");
                             let begun = Instant::now();
                             black_box(session.ask("Go").await.expect("an answer"));
@@ -116,7 +119,7 @@ fn two_steps(c: &mut Criterion) {
     }
 }
 
-/// A name that no other session has.
+/// Unique session name.
 fn fresh_name() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! An agent: a model, its tools and the rules of its loop. Sessions are made from it.
+//! Agent: a model, its tools and the rules of its loop. Creates sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Agent {
     pub(crate) definition: Arc<AgentDefinition>,
 }
 
-/// Makes an [`Agent`].
+/// Builder of an [`Agent`].
 pub struct AgentBuilder {
     provider: Arc<dyn Provider>,
     tools: Vec<Arc<dyn Tool>>,
@@ -63,7 +63,7 @@ pub struct AgentBuilder {
 }
 
 impl Agent {
-    /// Begins an agent with this model, no tools and the default policy.
+    /// Starts an agent with this model, no tools and the default policy.
     pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
         AgentBuilder {
             provider: Arc::new(provider),
@@ -83,23 +83,23 @@ impl Agent {
         }
     }
 
-    /// The tools that the model is offered, in the order in which it sees them.
+    /// The tools offered to the model, in the order of the request.
     pub fn tools(&self) -> &[ToolSpec] {
         &self.definition.specs
     }
 
-    /// What its calls can touch, all tools together.
+    /// Data flow of all tools combined.
     pub fn flow(&self) -> Flow {
         let flows = self.definition.machine.tools.values().map(|facts| facts.flow);
         flows.fold(Flow::default(), Flow::union)
     }
 
-    /// What a session of it may use.
+    /// Budget of each session.
     pub(crate) fn budget(&self) -> &Budget {
         &self.definition.machine.policy.budget
     }
 
-    /// What the tokens of its model cost, if it was told.
+    /// Token prices of the model, if set.
     pub(crate) fn prices(&self) -> Option<Prices> {
         self.definition.machine.policy.budget.prices
     }
@@ -111,9 +111,9 @@ impl Agent {
 }
 
 impl AgentBuilder {
-    /// Adds tools. Calls of one answer run at the same time, but for those of tools that claim to be destructive or have
-    /// the annotation `exclusive`: they wait for what came before them, and what comes after waits for them. Tools with
-    /// the annotation `polling` may repeat the same call.
+    /// Adds tools. Calls of one answer run concurrently, except calls of tools that are destructive or have the
+    /// annotation `exclusive`: those wait for earlier calls, and later calls wait for them. Tools with the annotation
+    /// `polling` may repeat the same call.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
@@ -126,70 +126,71 @@ impl AgentBuilder {
         self.tools([Arc::new(tool) as Arc<dyn Tool>])
     }
 
-    /// Offers only the tools of these names: an empty list offers none, no list offers all. Tools of the loop itself are
-    /// the policy's matter.
+    /// Offers only the tools with these names: an empty list offers none, `None` offers all. Control tools are set by
+    /// the policy.
     #[must_use]
     pub fn only(mut self, names: Option<impl IntoIterator<Item = impl Into<String>>>) -> Self {
         self.only = names.map(|names| names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Says what the calls of a tool touch. Whoever grants a tool something knows it; nothing that a tool says of itself
-    /// counts.
+    /// Declares the data flow of a tool's calls. Set by the code that grants the tool its access; the tool's own claims
+    /// are not trusted.
     #[must_use]
     pub fn flow(mut self, tool: impl Into<String>, flow: Flow) -> Self {
         self.flows.insert(tool.into(), flow);
         self
     }
 
-    /// Offers another agent as a tool, with what its tools touch. A call of it is a session of its own that counts in the
-    /// budget of this agent's session and ends with it; its events come as [`toolcell_core::Event::Nested`], and what it
-    /// wants a person to decide is asked by this agent's approver, unless it has one itself.
+    /// Offers another agent as a tool, with the data flow of its tools. A call is a session of its own that counts
+    /// against the budget of this agent's session and ends with it; its events are forwarded as
+    /// [`toolcell_core::Event::Nested`], and its approval requests go to this agent's approver unless it has its own.
     ///
     /// # Errors
-    /// When the name is no tool name.
+    /// Fails if the name is not a valid tool name.
     pub fn agent(self, name: &str, description: &str, agent: &Agent) -> Result<Self, InvalidToolName> {
         let flow = agent.flow();
         Ok(self.tools([agent.as_tool(name, description)?]).flow(name, flow))
     }
 
-    /// What the model is told about its task. How the loop works is added to it.
+    /// Instructions for the model. A description of the loop is appended.
     #[must_use]
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions = text.into();
         self
     }
 
-    /// How it loops.
+    /// Sets the loop policy.
     #[must_use]
     pub fn policy(mut self, policy: LoopPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What every request asks of the model.
+    /// Sets the model parameters of every request.
     #[must_use]
     pub fn model(mut self, settings: ModelSettings) -> Self {
         self.model = settings;
         self
     }
 
-    /// The final text must be JSON that fits this schema; [`crate::TurnReport::result`] holds it. Providers that can are
-    /// asked to promise it; where an answer does not fit, the model is told why and tries again.
+    /// Requires the final text to be JSON that fits this schema; [`crate::TurnReport::result`] holds the value.
+    /// Providers with structured output are given the schema; if an answer does not fit, the model is told why and
+    /// tries again.
     #[must_use]
     pub fn answer_schema(mut self, schema: Schema) -> Self {
         self.answer = Some(Arc::new(schema));
         self
     }
 
-    /// Which calls may run.
+    /// Sets the approval rules.
     #[must_use]
     pub fn approvals(mut self, approvals: Approvals) -> Self {
         self.approvals = approvals;
         self
     }
 
-    /// Who decides on calls that need a decision. Without one they are refused.
+    /// Sets the approver that decides on calls held for approval. Without one they are refused.
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
@@ -203,31 +204,31 @@ impl AgentBuilder {
         self
     }
 
-    /// Time limit of one method of a hook that has none of its own ([`Hook::timeout`]); 10 seconds unless set.
+    /// Sets the time limit of one method of a hook without its own ([`Hook::timeout`]); 10 seconds unless set.
     #[must_use]
     pub fn hook_timeout(mut self, timeout: Duration) -> Self {
         self.hook_timeout = timeout;
         self
     }
 
-    /// Where sessions are kept. Without a store they live in memory.
+    /// Sets the session store. Without one, sessions live in memory.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn SessionStore>) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// A value that every tool of the agent sees in its context.
+    /// Adds a value to the context of every tool call.
     #[must_use]
     pub fn value(mut self, name: impl Into<String>, value: Value) -> Self {
         self.values.insert(name.into(), value);
         self
     }
 
-    /// Makes the agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// [`BuildError`], which names what does not fit together.
+    /// [`BuildError`], which names the conflicting or invalid setting.
     pub fn build(self) -> Result<Agent, BuildError> {
         let policy = self.policy;
         check(&policy)?;
@@ -246,11 +247,11 @@ impl AgentBuilder {
         let facts = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
             let name = spec.name.as_str();
-            let says = |claim: &str| spec.annotations.get(claim) == Some(&Value::Bool(true));
+            let has_claim = |claim: &str| spec.annotations.get(claim) == Some(&Value::Bool(true));
             let facts = ToolFacts {
                 idempotent: spec.hints.idempotent,
-                exclusive: spec.hints.destructive || says("exclusive"),
-                polling: says("polling"),
+                exclusive: spec.hints.destructive || has_claim("exclusive"),
+                polling: has_claim("polling"),
                 flow: self.flows.get(name).copied().unwrap_or_default(),
                 control: controls.iter().copied().find(|kind| kind.name() == name),
             };
@@ -293,7 +294,7 @@ impl AgentBuilder {
     }
 }
 
-/// Whether a name belongs to a tool of the loop, whether this policy offers that tool or not.
+/// True if the name belongs to a control tool, offered by this policy or not.
 fn is_reserved(name: &str) -> bool {
     Control::ALL.iter().any(|control| control.name() == name)
 }
@@ -308,7 +309,7 @@ fn offered(tools: Vec<Arc<dyn Tool>>, only: Option<Vec<String>>) -> Result<Vec<A
     Ok(tools.into_iter().filter(listed).collect())
 }
 
-/// The control tools that make sense: nothing to read back where no tool can return much.
+/// The control tools to offer: `read_result` is pointless unless a tool can return a long result.
 fn controls_of(policy: &LoopPolicy, has_tools: bool) -> Vec<Control> {
     let mut controls = policy.control.clone();
     controls.sort_unstable();

@@ -1,5 +1,5 @@
-//! Which calls may run, which a person decides on, and which never run: rules as plain data, written by people. Nothing
-//! that a model or a tool says changes one.
+//! Approval rules: which calls run, which the user decides on, and which are denied. Plain data, written by the user;
+//! no output of a model or tool changes a rule.
 
 use std::collections::BTreeMap;
 
@@ -11,74 +11,72 @@ use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
 
 use crate::tools::fingerprint::canonical;
 
-/// All rules of a session.
+/// All approval rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approvals {
-    /// The rules; where several match, the last one counts. Where none does, the call is allowed: what it can reach is
-    /// the matter of its tool's policy.
+    /// Rules; the last one that matches applies. A call that matches none is allowed, within its tool's policy.
     pub rules: Vec<ApprovalRule>,
-    /// What happens to the call with which a session would have read private data, read content of strangers and be
-    /// able to send outside.
+    /// Action for a call that would combine private data, untrusted content and network egress in one session.
     pub flow: FlowGuard,
-    /// The directory of the host at which relative paths in rules start. Where an argument is a path, it is compared as it
-    /// is written, as the tool sees it, and as it lies on the host, seen from here and from the root.
+    /// Host directory against which relative paths in rules are resolved. A path argument is compared as written, as
+    /// the tool sees it, and as the host path, relative to this directory and absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
 }
 
-/// One rule.
+/// Approval rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalRule {
-    /// Name of the tool; `*` stands for any characters.
+    /// Name of the tool; `*` matches any characters.
     pub tool: String,
-    /// Patterns for arguments, by JSON Pointer (RFC 6901); all must match. A text is matched as it is, any other value
-    /// as compact JSON; an argument that is not there matches nothing. `*` stands for any characters.
+    /// Patterns for arguments, by JSON Pointer (RFC 6901); all must match. A string is matched as it is, any other
+    /// value as compact JSON; a missing argument matches nothing. `*` matches any characters.
     ///
-    /// A path or URL ([`toolcell_core::place`]) matches a rule that asks or denies in any spelling, and wherever it really
-    /// leads; a rule that allows only by where it really leads.
+    /// A path or URL ([`toolcell_core::place`]) matches an `ask` or `deny` rule in any spelling and by its resolved
+    /// target; an `allow` rule only by its resolved target.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, String>,
-    /// What happens to a call that matches.
+    /// Action for a call that matches.
     pub verdict: Verdict,
 }
 
-/// What happens to a call.
+/// Action for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It runs.
+    /// Run the call.
     Allow,
-    /// A person decides.
+    /// Ask the user.
     Ask,
-    /// It does not run.
+    /// Refuse the call.
     Deny,
 }
 
-/// What happens to the call that completes the set of [`Flow`].
+/// Action for the call that completes all three parts of [`Flow`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowGuard {
-    /// A person decides.
+    /// Ask the user.
     #[default]
     Ask,
-    /// It does not run.
+    /// Refuse the call.
     Refuse,
-    /// Nothing.
+    /// No restriction.
     Off,
 }
 
-/// Puts questions to a person. Questions come one at a time.
+/// Asks the user for decisions, one at a time.
 ///
-/// Without an approver every question is answered with no, naming the rule. An approver that cannot reach a person (no
-/// terminal, end of input) answers [`Decision::Deny`] itself.
+/// Without an approver, every call that needs a decision is refused with the rule's name. An approver that cannot reach
+/// the user (no terminal, end of input) returns [`Decision::Deny`] itself.
 pub trait Approver: Send + Sync {
-    /// Asks and waits. Dropping the future takes the question back.
+    /// Asks and waits for the decision. Dropping the future withdraws the request.
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision>;
 }
 
-/// What the rules say of one call.
+/// Result of the rules for one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
@@ -87,7 +85,7 @@ pub(crate) enum Gate {
 }
 
 impl ApprovalRule {
-    /// A rule for every call of the tools that match.
+    /// A rule for every call of the matching tools.
     pub fn tool(pattern: impl Into<String>, verdict: Verdict) -> Self {
         Self {
             tool: pattern.into(),
@@ -96,19 +94,19 @@ impl ApprovalRule {
         }
     }
 
-    /// The same rule, for calls with an argument that matches.
+    /// The same rule, restricted to calls with a matching argument.
     #[must_use]
     pub fn with_argument(mut self, pointer: impl Into<String>, pattern: impl Into<String>) -> Self {
         self.arguments.insert(pointer.into(), pattern.into());
         self
     }
 
-    /// Whether a call matches whose arguments lead nowhere.
+    /// True if the rule matches a call whose arguments contain no paths or URLs.
     pub fn matches(&self, tool: &str, arguments: &Value) -> bool {
         self.judges(tool, arguments, &[], None)
     }
 
-    /// Whether a call matches whose arguments lead to these places. Relative patterns start at `base`.
+    /// True if the rule matches a call whose arguments resolve to these places. Relative patterns start at `base`.
     pub fn judges(
         &self,
         tool: &str,
@@ -128,7 +126,7 @@ impl ApprovalRule {
             if self.verdict == Verdict::Allow {
                 return place.map_or(as_written, |place| is_within(place, pattern, base));
             }
-            // A list of paths matches where one of them does.
+            // A list of paths matches if one of them does.
             let below = |place: &&ArgumentPlace| {
                 let rest = place.pointer.strip_prefix(pointer.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -143,7 +141,7 @@ impl ApprovalRule {
     }
 }
 
-/// The rule as a person reads it: `ask for files_write where /path is /etc/*`.
+/// Readable form of the rule: `ask for files_write where /path is /etc/*`.
 impl std::fmt::Display for ApprovalRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let verdict = match self.verdict {
@@ -164,8 +162,8 @@ impl std::fmt::Display for ApprovalRule {
 }
 
 impl Approvals {
-    /// The verdict on a call whose arguments lead to these places, and the rule that gives it; no rule means
-    /// [`Verdict::Allow`].
+    /// The verdict for a call whose arguments resolve to these places, and the rule that gives it; without a matching
+    /// rule, [`Verdict::Allow`].
     pub fn verdict(
         &self,
         tool: &str,
@@ -177,8 +175,8 @@ impl Approvals {
         (rule.map_or(Verdict::Allow, |rule| rule.verdict), rule)
     }
 
-    /// Rules and flow guard together. `session` is what the session has touched, `tool_flow` what the tool touches;
-    /// `approved` is what the session had touched when a person approved this very call.
+    /// Rules and flow guard combined. `session` is the data flow of the session, `tool_flow` that of the tool;
+    /// `approved` is that of the session when the user approved this call.
     pub(crate) fn gate(
         &self,
         tool: &str,
@@ -216,20 +214,20 @@ impl Approvals {
 const FLOW_REASON: &str = "with this call the session would have read private data, read content that strangers can \
                            write, and be able to send data outside";
 
-/// Whether a place meets a pattern in any spelling.
+/// True if a place matches a pattern in any spelling.
 fn is_met(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
     let plain = plain(place.kind, pattern);
     place.is_met_by(base, |text| matches(&plain, text) || matches(pattern, text))
 }
 
-/// Whether a pattern holds for where an argument really leads: what a rule that allows asks, and an approval that is
-/// remembered for a pattern. Relative patterns start at `base`.
+/// True if the resolved target of an argument matches the pattern, as required by `allow` rules and by approvals saved
+/// for a pattern. Relative patterns start at `base`.
 pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
     let plain = plain(place.kind, pattern);
     place.is_within(base, |text| matches(&plain, text))
 }
 
-/// A pattern of a path without `.`, empty parts, and `..` behind plain names.
+/// Removes `.`, empty parts, and `..` after plain names from a path pattern.
 fn plain(kind: PlaceKind, pattern: &str) -> String {
     if kind == PlaceKind::Url {
         return pattern.to_owned();
@@ -254,7 +252,8 @@ fn plain(kind: PlaceKind, pattern: &str) -> String {
     }
 }
 
-/// Whether a text matches a pattern in which `*` stands for any characters. Takes at most the product of both lengths.
+/// True if the text matches a pattern in which `*` matches any characters. Takes at most time in the product of both
+/// lengths.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
@@ -283,7 +282,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_star_stands_for_any_characters_and_nothing_else_does() {
+    fn only_star_matches_any_characters() {
         for (pattern, text, yes) in [
             ("*", "", true),
             ("files_*", "files_read", true),
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rule_that_matches_counts() {
+    fn last_matching_rule_applies() {
         let approvals = Approvals {
             rules: vec![
                 ApprovalRule::tool("*", Verdict::Ask),
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!(verdict("files_read", json!({})), Verdict::Allow);
     }
 
-    /// `path` as a tool sees it that was granted the working directory `/work` at `/`.
+    /// `path` as seen by a tool that was granted the working directory `/work` at `/`.
     fn place(path: &str, real: &str) -> [ArgumentPlace; 1] {
         let plain = format!("/{}", real.trim_start_matches("/work").trim_start_matches('/'));
         [ArgumentPlace {
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_for_a_path_holds_in_every_spelling() {
+    fn path_rule_matches_every_spelling() {
         for pattern in [
             "private/*",
             "/private/*",
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_allows_holds_for_what_is_real() {
+    fn allow_rule_matches_resolved_target_only() {
         let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("/path", "notes/*");
         for (path, real, allowed) in [
             ("notes/a", "/work/notes/a", true),
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_paths_is_denied_by_one_of_them() {
+    fn one_denied_path_denies_the_list() {
         let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", "private/*");
         let mut places = place("x", "/work/private/key");
         places[0].pointer = "/path/1".into();
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_text_are_matched_as_json() {
+    fn non_string_values_are_matched_as_json() {
         let rule = ApprovalRule::tool("t", Verdict::Deny).with_argument("/options/force", "true");
         assert!(rule.matches("t", &json!({"options": {"force": true}})));
         assert!(!rule.matches("t", &json!({"options": {"force": false}})));
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_completes_the_flow_is_held_and_no_other() {
+    fn only_call_completing_the_data_flow_is_held() {
         let approvals = Approvals::default();
         let private = Flow {
             reads_private: true,
@@ -421,7 +420,7 @@ mod tests {
             Gate::Ask(ApprovalCause::Flow, _)
         ));
         assert_eq!(gate(web, private, Some(web)), Gate::Open);
-        // Approved when nothing was at stake yet: the person has not seen what it means now.
+        // Approved before the session had touched anything: the user has not seen the present risk.
         assert!(matches!(
             gate(web, private, Some(Flow::default())),
             Gate::Ask(ApprovalCause::Flow, _)
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_a_path_loses_only_what_changes_nothing() {
+    fn path_pattern_is_normalised_without_changing_its_meaning() {
         for (pattern, expected) in [
             ("./a//b/", "a/b"),
             ("/a/../b", "/b"),

@@ -1,4 +1,4 @@
-//! What an agent is made of, shared by its sessions and their drivers.
+//! Definition of an agent, shared by its sessions and their drivers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::policy::ModelSettings;
 use crate::tools::registry::Registry;
 
-/// An agent, built and checked.
+/// Built and validated agent.
 pub(crate) struct AgentDefinition {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) registry: Registry,

@@ -1,56 +1,56 @@
-//! What can go wrong around the loop. What goes wrong inside a turn is its outcome, not an error.
+//! Errors of building an agent and of running a session. Failures inside a turn are its outcome, not an error.
 
 use toolcell_core::ToolName;
 
-/// Why an agent cannot be made.
+/// Reason why an agent cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Two tools have the same name. Rename one, or leave one out.
+    /// Two tools have the same name.
     #[error("two tools have the name `{name}`")]
     DuplicateTool {
-        /// The name.
+        /// Name of both tools.
         name: ToolName,
     },
-    /// A tool has the name of one of the loop's own, which the model could take it for.
-    #[error("the name `{name}` is reserved for a tool of the loop itself")]
+    /// A tool has the reserved name of a control tool.
+    #[error("the tool name `{name}` is reserved for a control tool")]
     ReservedName {
-        /// The name.
+        /// Name of the tool.
         name: ToolName,
     },
-    /// A list of tools to offer names one that is not there.
-    #[error("there is no tool `{}` to offer", name.escape_debug())]
+    /// The list of tools to offer contains an unknown name.
+    #[error("cannot offer unknown tool `{}`", name.escape_debug())]
     UnknownTool {
-        /// The name.
+        /// The unknown name.
         name: String,
     },
     /// Two hooks have the same name.
     #[error("two hooks have the name `{name}`")]
     DuplicateHook {
-        /// The name.
+        /// Name of both hooks.
         name: String,
     },
-    /// Each of these hooks wants to run before another one of them.
-    #[error("the order of these hooks forms a circle: {}", names.join(", "))]
+    /// The ordering constraints of these hooks form a cycle.
+    #[error("the ordering constraints of hooks form a cycle: {}", names.join(", "))]
     HookCycle {
-        /// Their names.
+        /// Names of the hooks in the cycle.
         names: Vec<String>,
     },
-    /// The policy ends turns through tools alone, and none of its control tools ends one.
-    #[error("turns end through a tool alone, and no tool that ends a turn is among the control tools")]
+    /// The policy ends turns by tools only, and none of its control tools ends one.
+    #[error("the policy ends turns by tools only, but no control tool that ends a turn is enabled")]
     NoWayToFinish,
-    /// A limit is zero where nothing could be done.
+    /// A limit that must be at least 1 is 0.
     #[error("`{setting}` must be at least 1")]
     Zero {
         /// Name of the setting.
         setting: &'static str,
     },
-    /// A budget of money without prices could never be used up.
-    #[error("a budget of money needs prices")]
+    /// A cost budget without prices can never be reached.
+    #[error("a cost budget needs token prices")]
     NoPrices,
 }
 
-/// Why a turn could not be run. Nothing of the session is lost.
+/// Reason why a turn could not be run. No session data is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -60,18 +60,18 @@ pub enum AgentError {
         /// Identifier of the session.
         session: String,
     },
-    /// A turn begins with a message of the person, and this is another one.
-    #[error("a turn of session `{session}` can only begin with a message of the person")]
+    /// A turn must start with a user message.
+    #[error("a turn of session `{session}` must start with a user message")]
     NotAPerson {
         /// Identifier of the session.
         session: String,
     },
-    /// The journal failed. The turn stays open; what the journal has acknowledged is not lost.
+    /// The journal failed. The turn stays open; acknowledged events are not lost.
     #[error("session `{session}` could not be stored")]
     Store {
         /// Identifier of the session.
         session: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: toolcell_core::StoreError,
     },

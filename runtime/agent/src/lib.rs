@@ -1,16 +1,16 @@
 //! The agent loop of Toolcell.
 //!
-//! A loop is a serialisable state machine ([`machine`]): a state, and what follows from each thing that happens. A
-//! driver does what the machine asks for, on a tokio runtime with its timer enabled. Styles of loop are values of one
+//! A loop is a serialisable state machine ([`machine`]): a state and a transition for each input. A driver executes the
+//! actions that the machine requests, on a tokio runtime with its timer enabled. Loop styles are values of one
 //! [`LoopPolicy`].
 //!
 //! | concept | module |
 //! |---|---|
 //! | an agent and its sessions, for programs that embed them | [`Agent`], [`Session`], [`TurnReport`] |
-//! | how a loop differs from another loop | [`policy`], [`preset`], [`budget`] |
+//! | settings that distinguish one loop from another | [`policy`], [`preset`], [`budget`] |
 //! | the loop itself, pure | [`machine`] |
-//! | which calls may run | [`approval`] |
-//! | code that looks on, changes and refuses | [`hook`] |
+//! | approval of calls | [`approval`] |
+//! | code that observes, changes and refuses | [`hook`] |
 
 mod agent;
 pub mod approval;

@@ -1,10 +1,10 @@
-//! `LOOPS.md` says which test shows which item; this holds it to that.
+//! Checks that `LOOPS.md` covers every item and that the tests it names exist.
 
 use std::collections::BTreeSet;
 
 const TABLE: &str = include_str!("../LOOPS.md");
 
-/// All test code of the crate, and that of others for what they do with hooks, memory, agents, logs, models and pages.
+/// All test code of the crate, and that of other crates for hooks, memory, agents, logs, models and pages.
 const SOURCES: [&str; 36] = [
     include_str!("../../../tools/fetch/src/page.rs"),
     include_str!("../../../tools/fetch/src/redirect.rs"),
@@ -60,20 +60,24 @@ fn rows() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn every_item_of_the_four_designs_stands_in_the_table_once() {
+fn every_design_item_is_listed_once() {
     let mut left: BTreeSet<String> = [('H', 18), ('W', 14), ('V', 18), ('F', 13)]
         .into_iter()
         .flat_map(|(design, last)| (1..=last).map(move |n| format!("{design}{n:02}")))
         .collect();
     for row in rows() {
         assert_eq!(row.len(), 4, "{row:?}");
-        assert!(left.remove(row[0]), "{} is no item, or stands twice", row[0]);
+        assert!(
+            left.remove(row[0]),
+            "{} is not an item, or is listed twice",
+            row[0]
+        );
     }
     assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
-fn every_test_in_the_table_exists() {
+fn every_listed_test_exists() {
     for row in rows() {
         for name in row[3].split('`').skip(1).step_by(2) {
             let found = SOURCES

@@ -1,19 +1,19 @@
-//! What a loop does where loops differ: plain data. Known styles of agent loop are values of [`LoopPolicy`] (see
-//! [`crate::preset`]), never code of their own.
+//! Loop settings as plain data. Known loop styles are values of [`LoopPolicy`] (see [`crate::preset`]), not code of
+//! their own.
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Budget;
 
-/// How one agent loops.
+/// Settings of one agent's loop.
 ///
-/// | setting | default | what happens at the edge |
+/// | setting | default | at the limit |
 /// |---|---|---|
-/// | `max_steps` | 50 requests a turn | [`OnLimit`] |
-/// | `concurrency` | 8 calls at one time | the next call waits |
-/// | `deadline_ms` | none | running calls are dropped, the turn ends with what there is |
-/// | `result_bytes` | 48 KiB of text a call | head and tail with a mark between; the whole is kept for `read_result` |
-/// | `error_breaker` | 5 times the same error in a row | the turn ends as failing |
+/// | `max_steps` | 50 requests per turn | [`OnLimit`] |
+/// | `concurrency` | 8 concurrent calls | the next call waits |
+/// | `deadline_ms` | none | running calls are dropped, the turn ends with the partial answer |
+/// | `result_bytes` | 48 KiB of text per call | head and tail with a marker between; the full text is kept for `read_result` |
+/// | `error_breaker` | the same error 5 times in a row | the turn ends with an error |
 ///
 /// ```
 /// use toolcell_agent::{LoopPolicy, preset};
@@ -30,162 +30,161 @@ use crate::budget::Budget;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoopPolicy {
-    /// What ends a turn.
+    /// Condition that ends a turn.
     pub finish: Finish,
-    /// Most requests to the model in one turn. The last answer at the limit is not counted.
+    /// Maximum requests to the model in one turn. The last answer at the limit is not counted.
     pub max_steps: u32,
-    /// What happens when they are used up.
+    /// Action at the step limit.
     pub on_limit: OnLimit,
-    /// Most calls that run at one time; 1 runs them one after the other, in order. Tools that are destructive run alone
-    /// in any case.
+    /// Maximum concurrent calls; 1 runs them in order. Calls of destructive tools always run alone.
     pub concurrency: usize,
-    /// How many calls of one answer are executed.
+    /// Number of calls of one answer that are executed.
     pub calls_per_step: CallsPerStep,
-    /// What an answer without a call means where only a tool ends the turn.
+    /// Action for an answer without a call if only a tool ends the turn.
     pub no_call: NoCall,
-    /// Whether failed calls are run again by the loop itself.
+    /// Retries of failed calls by the loop.
     pub tool_retry: ToolRetry,
-    /// What happens when all calls of a step fail.
+    /// Action if all calls of a step fail.
     pub all_failed: AllFailed,
-    /// The same error this many times in a row ends the turn; 0 never does.
+    /// Number of identical errors in a row that ends the turn; 0 disables the limit.
     pub error_breaker: u32,
-    /// Whether errors stay in the conversation.
+    /// Visibility of earlier errors in the conversation.
     pub error_visibility: ErrorVisibility,
-    /// When repeating one call with one result is noticed.
+    /// Limits for identical calls with identical results.
     pub repeats: Repeats,
-    /// How often a failed request to the model is put into the conversation and made again; 0 ends the turn at once.
-    /// Retries of the wire come before and are the provider's.
+    /// Failed requests to the model that are reported in the conversation and repeated; 0 ends the turn at once. The
+    /// provider's own retries come first.
     pub provider_retries: u32,
-    /// Milliseconds from the start of a turn to its end at the latest.
+    /// Time limit of a turn, in milliseconds.
     pub deadline_ms: Option<u64>,
-    /// Milliseconds that one request to the model may take.
+    /// Time limit of one request to the model, in milliseconds.
     pub request_timeout_ms: Option<u64>,
-    /// Milliseconds that one call may take, beside the limits of its own policy.
+    /// Time limit of one call, in milliseconds, in addition to the tool's own limits.
     pub call_timeout_ms: Option<u64>,
-    /// Bytes of text of one result that the model reads.
+    /// Maximum text of one result in a request, in bytes.
     pub result_bytes: usize,
-    /// How the conversation is kept within the model's context.
+    /// Limits of the conversation's length.
     pub context: ContextPolicy,
-    /// What the whole session may use.
+    /// Budget of the whole session.
     pub budget: Budget,
-    /// Tools of the loop itself that the model is offered.
+    /// Control tools offered to the model.
     pub control: Vec<Control>,
-    /// How much the model shall reason.
+    /// Reasoning effort.
     pub reasoning: Reasoning,
 }
 
-/// What ends a turn.
+/// Condition that ends a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
     /// An answer without calls.
     #[default]
     Content,
-    /// A tool that ends the turn, and nothing else.
+    /// A control tool that ends the turn, and nothing else.
     Tool,
-    /// Whichever comes first.
+    /// Either, whichever comes first.
     Either,
 }
 
-/// What happens when the steps of a turn are used up.
+/// Action at the step limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// One more request, without tools; its answer is the answer.
+    /// One more request, without tools; its text is the answer.
     #[default]
     FinalAnswer,
-    /// The last text that the model wrote is the answer.
+    /// The model's last text is the answer.
     LastContent,
-    /// A list of what the calls brought is the answer, made without the model.
+    /// A list of the calls' results is the answer, made without the model.
     BestEffort,
     /// The turn ends without an answer.
     Stop,
 }
 
-/// How many calls of one answer are executed.
+/// Number of calls of one answer that are executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallsPerStep {
-    /// All.
+    /// Every call.
     #[default]
     Many,
-    /// The first; the others are answered with a request to call them one at a time.
+    /// The first; the others get an error result that asks for one call at a time.
     One,
 }
 
-/// What an answer without a call means where only a tool ends the turn.
+/// Action for an answer without a call if only a tool ends the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NoCall {
-    /// The turn ends all the same.
+    /// The turn ends.
     #[default]
     End,
-    /// The model may go on thinking; after this many such answers in a row it is reminded.
+    /// A reminder after this many answers without a call in a row.
     Nudge {
-        /// How many.
+        /// Number of answers.
         after: u32,
     },
-    /// It is reminded at once. Each time counts as an error for [`LoopPolicy::error_breaker`].
+    /// A reminder at once. Each one counts as an error for [`LoopPolicy::error_breaker`].
     Reprompt,
 }
 
-/// Whether failed calls are run again. Only tools that claim to be idempotent are, and only where another attempt may
-/// help (`unavailable`, or a tool that crashed or failed).
+/// Retries of failed calls. Only idempotent tools are retried, and only after errors that a retry may fix
+/// (`unavailable`, or a tool that crashed or failed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolRetry {
-    /// Attempts in all, the first included.
+    /// Maximum attempts, including the first.
     pub attempts: u32,
-    /// Milliseconds before the second attempt; each further pause is as much longer.
+    /// Pause before the second attempt, in milliseconds; each further pause is longer by the same amount.
     pub backoff_ms: u64,
 }
 
-/// What happens when all calls of a step fail.
+/// Action if all calls of a step fail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllFailed {
-    /// The model reads the errors and goes on.
+    /// The model gets the errors and continues.
     #[default]
     Continue,
-    /// One more request, without tools, in which the model answers from what it knows.
+    /// One more request, without tools, answered from the model's own knowledge.
     FallbackAnswer,
 }
 
-/// Whether errors stay in the conversation.
+/// Visibility of earlier errors in the conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorVisibility {
-    /// They stay.
+    /// Errors stay.
     #[default]
     Stored,
-    /// The next request shows them. After that reminders are gone and failed results are down to one line.
+    /// Errors are shown in the next request only. After that reminders are removed and failed results are reduced to
+    /// one line.
     Ephemeral,
 }
 
-/// When the same call (tool, arguments in canonical form, result) is noticed as a repetition. Tools with the annotation
-/// `polling` are exempt. 0 switches a setting off.
+/// Limits for identical calls (same tool, arguments in canonical form, and result). Tools with the annotation `polling`
+/// are exempt. 0 disables a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Repeats {
-    /// After this many the model is told.
+    /// Number of repetitions after which the model gets a warning.
     pub warn: u32,
-    /// After this many the turn ends, with one last answer without tools.
+    /// Number of repetitions after which the turn ends, with one last answer without tools.
     pub stop: u32,
 }
 
-/// How the conversation is kept within the model's context. Lengths are in tokens: the provider's count where there is
-/// one, otherwise a quarter of the bytes.
+/// Limits of the conversation's length, in tokens: the provider's count if there is one, otherwise a quarter of the
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextPolicy {
-    /// Length at which the older part is summarised; `None` never does, short of an error of the provider.
+    /// Length at which the older part is summarised; `None` summarises only after a context error of the provider.
     pub summarise_at: Option<u64>,
-    /// Rounds at the end that a summary leaves as they are. A round is a message of the person, or an answer with its
-    /// results.
+    /// Number of most recent rounds that a summary keeps. A round is a user message, or an answer with its results.
     pub keep_rounds: usize,
     /// Pruning of old results; `None` keeps them.
     pub prune: Option<Prune>,
-    /// Most messages that a request carries; older rounds are left out. `None` sends all.
+    /// Maximum messages in a request; older rounds are left out. `None` means unlimited.
     pub max_messages: Option<usize>,
 }
 
@@ -193,13 +192,13 @@ pub struct ContextPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prune {
-    /// The newest results up to this many tokens are left alone.
+    /// Size of the most recent results that are kept, in tokens.
     pub protect: u64,
-    /// Older ones are taken out when at least this many tokens are won: each pruning costs the provider's prompt cache.
+    /// Minimum number of tokens that a pruning must save: each one invalidates the provider's prompt cache.
     pub at_least: u64,
 }
 
-/// A tool of the loop itself.
+/// Control tool, provided by the loop itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Control {
@@ -207,40 +206,40 @@ pub enum Control {
     TaskCompletion,
     /// `task_complete`: ends the turn with a summary and a result in JSON.
     TaskComplete,
-    /// `ask_question`: ends the turn with a question to the person.
+    /// `ask_question`: ends the turn with a question to the user.
     AskQuestion,
-    /// `converse`: ends the turn with a message to the person.
+    /// `converse`: ends the turn with a message to the user.
     Converse,
     /// `update_plan`: sets the plan.
     UpdatePlan,
-    /// `read_result`: reads the whole of a result that was cut.
+    /// `read_result`: reads the full text of a result that was cut.
     ReadResult,
 }
 
-/// How much the model shall reason.
+/// Reasoning effort of requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reasoning {
-    /// As the provider does by itself.
+    /// The provider's default.
     #[default]
     Provider,
-    /// Always with this effort, in the provider's words.
+    /// Always this effort, a value of the provider's API.
     Always {
-        /// Such as `low` or `high`.
+        /// Effort, such as `low` or `high`.
         effort: String,
     },
-    /// With this effort when the person's message asks for analysis or explanation.
+    /// This effort if the user's message asks for analysis or explanation.
     WhenAsked {
-        /// Such as `low` or `high`.
+        /// Effort, such as `low` or `high`.
         effort: String,
     },
 }
 
-/// What every request asks of the model; `None` leaves it to the provider.
+/// Model parameters of every request; `None` uses the provider's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelSettings {
-    /// Most tokens of one answer.
+    /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
@@ -309,7 +308,7 @@ impl Default for Prune {
 }
 
 impl Reasoning {
-    /// Words by which a message asks for reasoning.
+    /// Phrases in a message that request reasoning.
     const WORDS: [&'static str; 7] = [
         "analyze",
         "analyse",
@@ -320,7 +319,7 @@ impl Reasoning {
         "think through",
     ];
 
-    /// The effort for a turn that begins with this message.
+    /// Returns the effort for a turn that starts with this message.
     pub fn effort(&self, message: &str) -> Option<&str> {
         match self {
             Self::Provider => None,
@@ -343,7 +342,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_preset_is_plain_data_and_comes_back_as_it_was() {
+    fn presets_survive_serialisation() {
         for name in preset::NAMES {
             let policy = preset::named(name).unwrap();
             let text = serde_json::to_string(&policy).unwrap();
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_are_left_out_have_their_defaults_and_unknown_ones_are_refused() {
+    fn missing_settings_get_defaults_unknown_ones_are_refused() {
         let read = |value| serde_json::from_value::<LoopPolicy>(value);
         let policy = read(json!({"max_steps": 7, "no_call": {"action": "nudge", "after": 2}})).unwrap();
         assert_eq!(
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn v14_words_that_ask_for_reasoning_are_found_whatever_their_case() {
+    fn v14_reasoning_phrases_match_in_any_case() {
         let when = Reasoning::WhenAsked {
             effort: "high".into(),
         };

@@ -1,4 +1,4 @@
-//! Known styles of agent loop, each a value of [`LoopPolicy`] named after what it does.
+//! Named loop styles, each a value of [`LoopPolicy`].
 //!
 //! | | [`sequential`] | [`task`] | [`resilient`] | [`stepwise`] | default |
 //! |---|---|---|---|---|---|
@@ -7,14 +7,14 @@
 //! | at the limit | last text | no answer | list of results | last answer | last answer |
 //! | calls | one after the other | parallel | parallel | one a step | parallel |
 //! | text without a call | ends | reminder after 2 | ends | reminder at once | ends |
-//! | failed call | the model reads it | the model reads it | twice if idempotent, then an answer without tools | shown once | the model reads it |
+//! | failed call | error shown to the model | error shown to the model | retried if idempotent, then an answer without tools | error shown once | error shown to the model |
 
 use crate::policy::{
     AllFailed, CallsPerStep, Control, ErrorVisibility, Finish, LoopPolicy, NoCall, OnLimit, Reasoning,
     ToolRetry,
 };
 
-/// A server that answers chat requests: calls run one after the other, text ends the turn, 300 seconds at most.
+/// Server that answers chat requests: calls run one after the other, text ends the turn, 300 seconds at most.
 pub fn sequential() -> LoopPolicy {
     LoopPolicy {
         max_steps: 20,
@@ -25,7 +25,7 @@ pub fn sequential() -> LoopPolicy {
     }
 }
 
-/// A session that works on a task until the model says that it is complete.
+/// Session that works on a task until the model calls `task_complete`.
 pub fn task() -> LoopPolicy {
     LoopPolicy {
         finish: Finish::Tool,
@@ -37,7 +37,7 @@ pub fn task() -> LoopPolicy {
     }
 }
 
-/// A question answered with the help of tools, and without them when they fail.
+/// Question answered with the help of tools, and without them when they fail.
 pub fn resilient() -> LoopPolicy {
     LoopPolicy {
         max_steps: 10,
@@ -54,7 +54,7 @@ pub fn resilient() -> LoopPolicy {
     }
 }
 
-/// One tool a step until a tool ends the loop.
+/// One call per step until a control tool ends the turn.
 pub fn stepwise() -> LoopPolicy {
     LoopPolicy {
         finish: Finish::Tool,
@@ -74,10 +74,10 @@ pub fn stepwise() -> LoopPolicy {
     }
 }
 
-/// Names of the presets, as [`named`] takes them.
+/// Names of the presets.
 pub const NAMES: [&str; 5] = ["default", "sequential", "task", "resilient", "stepwise"];
 
-/// The preset of that name, one of [`NAMES`].
+/// Returns the preset with this name, one of [`NAMES`].
 pub fn named(name: &str) -> Option<LoopPolicy> {
     Some(match name {
         "default" => LoopPolicy::default(),

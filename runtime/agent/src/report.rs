@@ -1,4 +1,4 @@
-//! What a turn leaves to the program that ran it.
+//! Report of a turn for the program that ran it.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use toolcell_core::{Content, Event, Message, Part, Plan, Receipt, ToolError};
 use crate::hook::TurnEnd;
 use crate::machine::LoopState;
 
-/// What came of a turn.
+/// Result of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnReport {
     /// Identifier of the session.
     pub session: String,
-    /// How it ended. [`TurnOutcome::AwaitingApproval`] means that it is not over.
+    /// Outcome of the turn. [`TurnOutcome::AwaitingApproval`] means that the turn is not over.
     pub outcome: TurnOutcome,
-    /// The answer; what there was of it when the turn ended early.
+    /// The answer; the partial answer if the turn ended early.
     pub text: String,
-    /// What the model handed over as data: through `task_complete`, or as an answer that fits
+    /// Data returned by the model: through `task_complete`, or as an answer that fits
     /// [`crate::AgentBuilder::answer_schema`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// The whole conversation of the session.
+    /// Messages of the whole session.
     pub messages: Vec<Arc<Message>>,
     /// The plan, if the model made one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     /// Steps taken.
     pub steps: u32,
-    /// Tokens of all steps together.
+    /// Token usage of all steps.
     pub usage: Usage,
-    /// The calls that ended in this run, in the order in which they ended.
+    /// Calls that ended in this run, in the order in which they ended.
     pub calls: Vec<CallRecord>,
-    /// The model's reasoning, as far as the provider shows it.
+    /// The model's reasoning, if the provider returns it.
     pub reasoning: Vec<String>,
 }
 
@@ -46,19 +46,19 @@ pub struct CallRecord {
     pub id: String,
     /// Name of the tool, as the model wrote it.
     pub tool: String,
-    /// What was executed.
+    /// Arguments that were executed.
     pub arguments: Value,
-    /// What the model reads.
+    /// Content of the result, as in the request to the model.
     pub content: Vec<Content>,
-    /// Why there is no answer.
+    /// Error of the call, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
-    /// What it used; absent when it never reached a cell.
+    /// Resources used; absent if the call did not reach a cell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
 }
 
-/// What happened so far, while a turn runs.
+/// Collects the events of a turn for its report.
 #[derive(Debug, Default)]
 pub(crate) struct TurnRecorder {
     end: Option<(TurnOutcome, String, Option<Value>)>,
@@ -117,7 +117,7 @@ impl TurnRecorder {
         }
     }
 
-    /// How the turn ended, once it has.
+    /// Returns the end of the turn, if it has ended.
     pub(crate) fn end(&self) -> Option<TurnEnd> {
         let (outcome, text, _) = self.end.as_ref()?;
         Some(TurnEnd {

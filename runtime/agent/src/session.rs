@@ -1,4 +1,4 @@
-//! A session: a conversation that goes on turn by turn.
+//! Session: a conversation of turns.
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
@@ -24,7 +24,7 @@ use crate::sink::NullSink;
 use crate::tools::results::ResultStore;
 use crate::tools::subagent::AgentFiling;
 
-/// A conversation that goes on turn by turn.
+/// Conversation of turns.
 pub struct Session {
     definition: Arc<AgentDefinition>,
     state: LoopState,
@@ -32,7 +32,7 @@ pub struct Session {
     journal: Journal,
 }
 
-/// A turn that runs in a task of its own. Await it for the session and the report; drop it and the turn goes on.
+/// Turn that runs in its own task. Awaiting it returns the session and the report; dropping it does not stop the turn.
 #[derive(Debug)]
 pub struct TurnHandle {
     id: String,
@@ -40,20 +40,20 @@ pub struct TurnHandle {
     task: JoinHandle<(Session, Result<TurnReport, AgentError>)>,
 }
 
-/// How a turn begins or goes on.
+/// Start of a turn.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TurnStart {
-    /// Begins with a message of the user.
+    /// Starts with a user message.
     Message(Message),
-    /// Begins without one: answers a message that has no answer yet, continues after an answer, or begins with the task of
-    /// the instructions. For sessions made from messages that were saved.
+    /// Starts without a message: answers an unanswered message, continues after an answer, or starts the task in the
+    /// instructions. For sessions created from saved messages.
     Proceed,
-    /// Continues a turn that was paused or interrupted, in this process or in another one. Calls that have finished are not
-    /// run again; one that was running is run again only if its tool claims to be idempotent.
+    /// Resumes a turn that was paused or interrupted, in this process or another one. Finished calls are not run again;
+    /// a call that was running is run again only if its tool is idempotent.
     Resume,
-    /// Ends a turn that was paused or interrupted: each of its calls gets a result that says so, and the session is ready
-    /// for its next message.
+    /// Abandons a turn that was paused or interrupted: each pending call gets an error result, and the session accepts
+    /// its next message.
     Abandon,
 }
 
@@ -76,16 +76,16 @@ impl From<&str> for TurnStart {
 }
 
 impl Agent {
-    /// Begins a session with an identifier of its own (a UUID version 7).
+    /// Creates a session with a new identifier (a UUID version 7).
     pub fn session(&self) -> Session {
         self.session_from(LoopState::new(uuid::Uuid::now_v7().to_string()))
     }
 
-    /// Begins a session from a state: an empty one with an identifier ([`LoopState::new`]), messages from elsewhere
-    /// ([`LoopState::with_messages`]), or a state that the embedder kept.
+    /// Creates a session from a state: an empty one with an identifier ([`LoopState::new`]), an existing conversation
+    /// ([`LoopState::with_messages`]), or a state kept by the embedder.
     ///
-    /// A session in a store is loaded with [`Agent::load`]: the journal holds more than a state, and beginning a session
-    /// under an identifier that the store has already is refused.
+    /// A session in a store must be loaded with [`Agent::load`]: the journal holds more than a state, and an identifier
+    /// that the store already has is refused.
     pub fn session_from(&self, state: LoopState) -> Session {
         Session::new(self.definition.clone(), state, 0)
     }
@@ -93,7 +93,7 @@ impl Agent {
     /// Loads a session from the store. If its last turn is open, [`crate::TurnStart::Resume`] continues it.
     ///
     /// # Errors
-    /// When there is no store, no such session, or it cannot be read.
+    /// Fails without a store, for an unknown session, and for a session that cannot be read.
     pub async fn load(&self, id: &str) -> Result<Session, StoreError> {
         let Some(store) = &self.definition.store else {
             return Err(StoreError::NotFound { id: id.to_owned() });
@@ -105,7 +105,7 @@ impl Agent {
 }
 
 impl Session {
-    /// A session of which the store has `stored` events.
+    /// A session with `stored` events in the store.
     pub(crate) fn new(definition: Arc<AgentDefinition>, state: LoopState, stored: u64) -> Self {
         let shelf = Arc::new(ResultStore::new(&state.session, definition.store.clone()));
         let journal = Journal::new(&state.session, definition.store.clone(), stored);
@@ -117,27 +117,27 @@ impl Session {
         }
     }
 
-    /// Identifier of the session, known before its first turn.
+    /// Identifier of the session, available before its first turn.
     pub fn id(&self) -> &str {
         &self.state.session
     }
 
-    /// What the loop knows. It can be stored and given to [`crate::Agent::session_from`], also in another process.
+    /// State of the loop. It can be serialised and passed to [`crate::Agent::session_from`], also in another process.
     pub fn state(&self) -> &LoopState {
         &self.state
     }
 
-    /// The conversation.
+    /// Messages of the conversation.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.state.messages
     }
 
-    /// Whether the last turn is open: it waits for an approval, or was interrupted.
+    /// True if the last turn is open: waiting for an approval, or interrupted.
     pub fn is_open(&self) -> bool {
         self.state.turn.is_some()
     }
 
-    /// Runs one turn from a message of the user, without a sink.
+    /// Runs one turn from a user message, without a sink.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -147,12 +147,12 @@ impl Session {
 
     /// Runs one turn, to the end of the model's answer.
     ///
-    /// Cancelling the token ends the turn: running calls are dropped, each call has its result, the outcome says so.
-    /// Dropping the future drops running calls as well, and leaves the turn open for [`TurnStart::Resume`].
+    /// Cancelling the token ends the turn: running calls are dropped, every call gets a result, and the outcome is
+    /// `Cancelled`. Dropping the future drops running calls as well and leaves the turn open for [`TurnStart::Resume`].
     ///
     /// # Errors
-    /// When a turn would begin and the last one is still open, when a turn would be resumed and none is open, when the
-    /// message is not one of the user, or when the journal fails. A failure within the turn is its outcome.
+    /// Fails if a turn would start while the last one is open, if no turn is open to resume, if the message is not a
+    /// user message, or if the journal fails. A failure within the turn is its outcome.
     pub async fn run(
         &mut self,
         start: impl Into<TurnStart>,
@@ -206,7 +206,8 @@ impl Session {
         }
     }
 
-    /// Runs one turn in a task of its own. The sink hears every event; a closure is one, and [`NullSink`] hears nothing.
+    /// Runs one turn in its own task. The sink receives every event; a closure can be a sink, and [`NullSink`] discards
+    /// all.
     pub fn spawn(mut self, start: impl Into<TurnStart>, sink: impl EventSink + 'static) -> TurnHandle {
         let id = self.id().to_owned();
         let cancel = CancellationToken::new();
@@ -244,7 +245,7 @@ impl TurnHandle {
         &self.id
     }
 
-    /// Ends the turn; its report says so.
+    /// Cancels the turn; the outcome is `Cancelled`.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -260,7 +261,7 @@ impl IntoFuture for TurnHandle {
                 Ok(ended) => ended,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The task is never aborted; only a runtime that shuts down gets here, and nobody waits then.
+                    // The task is never aborted, so this is reached only when the runtime shuts down.
                     Err(_) => std::future::pending().await,
                 },
             }

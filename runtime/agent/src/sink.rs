@@ -1,8 +1,8 @@
-//! Sinks of events.
+//! Event sinks.
 
 use toolcell_core::{Event, EventSink};
 
-/// A sink that shows nothing.
+/// Event sink that discards all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NullSink;
 

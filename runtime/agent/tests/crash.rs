@@ -1,8 +1,8 @@
-//! `kill -9` at random points of a session with slow tools, over and over, until it has come to its end: no event that
-//! was shown is lost, no call that has finished runs again, and the answer is the same.
+//! `kill -9` at random points of a session with slow tools, repeated until the session has ended: no event that was
+//! shown is lost, no finished call runs again, and the answer is the same.
 //!
-//! The test starts itself as the child process. The child writes one log, in order: each event that it shows (which is
-//! after the journal has acknowledged it) and each effect of a tool.
+//! The test starts itself as the child process. The child writes one log, in order: each event that it shows (after the
+//! journal has acknowledged it) and each effect of a tool.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
@@ -27,7 +27,7 @@ use toolcell_core::tool::Hints;
 use toolcell_core::{BoxStream, Event, Message, Part, Provider, SessionStore as _, Tool};
 use toolcell_store::SqliteStore;
 
-/// Kills in all.
+/// Total number of kills.
 const KILLS: usize = 100;
 
 /// Steps with calls before the answer.
@@ -35,10 +35,10 @@ const STEPS: usize = 6;
 
 const ANSWER: &str = "All six rounds are done.";
 
-/// Where the child finds what it needs.
+/// Variable with the directory for the child.
 const DIR: &str = "TOOLCELL_CRASH_TEST_DIR";
 
-/// A model without a memory: what it says follows from the conversation alone, so that it says the same after a crash.
+/// Stateless model: its answer depends only on the conversation, so that it is the same after a crash.
 struct Deterministic(ProviderInfo);
 
 impl Provider for Deterministic {
@@ -125,7 +125,7 @@ fn slow_tool(name: &'static str, idempotent: bool, log: &Log) -> Arc<dyn Tool> {
     }))
 }
 
-/// The child: begins the session, or goes on with it.
+/// The child process: starts the session, or resumes it.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DIR).map(PathBuf::from) else {
@@ -192,7 +192,7 @@ fn lines(dir: &Path) -> Vec<Value> {
     if let Ok(mut file) = File::open(dir.join("log")) {
         file.read_to_string(&mut text).unwrap();
     }
-    // The last line may be cut off where the child was killed.
+    // The last line may be incomplete because the child was killed.
     text.split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
         .filter_map(|line| serde_json::from_str(line).ok())
@@ -212,7 +212,7 @@ impl Random {
     }
 }
 
-/// Kills the child once it has written some more lines and a moment has passed; `false` when it ended before.
+/// Kills the child a short time after it has written more lines; `false` if it ended before.
 fn kill_somewhere(child: &mut std::process::Child, dir: &Path, random: &mut Random) -> bool {
     let enough = lines(dir).len() + random.below(8) as usize;
     let moment = Duration::from_micros(random.below(4_000));
@@ -264,11 +264,11 @@ fn check(dir: &Path) {
     for ((tool, round), times) in effects {
         assert!(
             tool == "read" || times <= 2,
-            "{tool} of round {round} had its effect {times} times"
+            "{tool} of round {round} took effect {times} times"
         );
     }
 
-    // Each call has exactly one start that counts and one end.
+    // Each call has exactly one valid start and one end.
     let mut ends: BTreeMap<&str, usize> = BTreeMap::new();
     for event in &journal {
         if let Event::CallFinished { id, .. } = event {
@@ -284,7 +284,7 @@ fn check(dir: &Path) {
 }
 
 #[test]
-fn a_session_that_is_killed_at_a_hundred_random_points_comes_to_the_same_end() {
+fn session_survives_a_hundred_random_kills() {
     let seed = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
@@ -305,9 +305,9 @@ fn a_session_that_is_killed_at_a_hundred_random_points_comes_to_the_same_end() {
                 kills += 1;
             }
         }
-        // The last one is left in peace.
+        // The last child is not killed.
         let status = start(dir.path()).wait().unwrap();
-        assert!(status.success(), "the child that was left in peace failed");
+        assert!(status.success(), "the child that was not killed failed");
         check(dir.path());
         sessions += 1;
     }

@@ -1,4 +1,4 @@
-//! Fuzz target for the patterns of approval rules. `tests/fuzz` says how it runs.
+//! Fuzz target for the patterns of approval rules. See `tests/fuzz` for how to run it.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,9 +9,9 @@ use fuzz::Target;
 use serde_json::json;
 use toolcell_agent::{ApprovalRule, Approvals, Verdict};
 
-/// The plainest way to say what a `*` means, to compare with.
+/// Reference implementation of `*` patterns.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // Which beginnings of the text the beginning of the pattern matches.
+    // The prefixes of the text that the current prefix of the pattern matches.
     let mut reached = vec![false; text.len() + 1];
     reached[0] = true;
     for byte in pattern {
@@ -28,9 +28,9 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     reached[text.len()]
 }
 
-/// A pattern for the tool, its name, a pattern for an argument and the argument, each on a line of its own.
+/// A pattern for the tool, its name, a pattern for an argument and the argument, one per line.
 #[test]
-fn fuzz_approval_rules_match_what_their_stars_say_and_a_deny_that_comes_last_holds() {
+fn fuzz_approval_rules_match_their_patterns() {
     let words = [
         "*", "**", "a", "aa", "*a*a*", "/etc/", "files_", "read", "\n", "é", "\\", "?", "[a]", "/", "..",
         "\0",

@@ -1,10 +1,11 @@
-//! Log files of sessions: one of everything that happens, one of the model's reasoning alone.
+//! Log files of sessions: one of all events, one of the model's reasoning.
 //!
-//! `toolcell-SESSION.log` has one JSON object a line (`ms` since 1970-01-01 UTC, `level`, `event`);
-//! `toolcell-SESSION.reasoning.log` has the reasoning of each step in plain text. Control characters are escaped in both.
+//! `toolcell-SESSION.log` has one JSON object per line (`ms` since 1970-01-01 UTC, `level`, `event`);
+//! `toolcell-SESSION.reasoning.log` has the reasoning of each step in plain text. Control characters are escaped in
+//! both.
 //!
-//! The first line of each names the session. It is how a log is known as one: a file without it, or with the line of another
-//! session, is neither written to nor removed, whatever it is called.
+//! The first line of each names the session and marks the file as a log: a file without it, or with the line of another
+//! session, is neither written nor removed, whatever its name.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -16,33 +17,33 @@ use serde_json::json;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::{Event, EventSink, Message, Part};
 
-/// Largest log file, in bytes. Then a last line says so and nothing more is written.
+/// Maximum size of a log file, in bytes. A last line reports the limit; nothing more is written.
 pub const MAX_LOG_BYTES: u64 = 64 << 20;
 
-/// Ages at which log files are usually removed.
+/// Default age at which log files are removed.
 pub const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How the names of log files begin.
+/// Prefix of the names of log files.
 const PREFIX: &str = "toolcell-";
 
-/// Most characters of a session's name in the name of its files.
+/// Maximum characters of a session's name in the file name.
 const MAX_NAME: usize = 100;
 
-/// What a file holds; the endings of the names tell them apart.
+/// Content of a log file; the suffix of the file name tells them apart.
 #[derive(Clone, Copy)]
 enum Kind {
     General,
     Reasoning,
 }
 
-/// Writes the two files of one session. A file that cannot be written to does not disturb the session;
-/// [`LogFiles::error`] says what went wrong first.
+/// Writes the two log files of one session. Write errors do not affect the session; [`LogFiles::error`] returns the
+/// first one.
 pub struct LogFiles {
     general: Mutex<Capped>,
     reasoning: Mutex<Capped>,
 }
 
-/// Hands each event to several sinks, in order.
+/// Forwards each event to several sinks, in order.
 #[derive(Clone, Default)]
 pub struct Tee(pub Vec<Arc<dyn EventSink>>);
 
@@ -53,11 +54,11 @@ struct Capped {
 }
 
 impl LogFiles {
-    /// Opens or continues the files of a session in a directory that exists. Characters of the name that are not letters,
-    /// digits, `-` or `_` become `_`.
+    /// Opens or continues the log files of a session in an existing directory. Characters of the name other than
+    /// letters, digits, `-` and `_` become `_`.
     ///
     /// # Errors
-    /// When a file cannot be opened, or is there and was not written for this session.
+    /// Fails if a file cannot be opened, or exists and was not written for this session.
     pub fn open(dir: &Path, session: &str) -> io::Result<Self> {
         let name: String = session
             .chars()
@@ -77,13 +78,13 @@ impl LogFiles {
         })
     }
 
-    /// Removes log files in a directory that nobody has written to for that long. Returns how many.
+    /// Removes log files in a directory that were last written longer ago than `older_than`. Returns their number.
     ///
-    /// Only files that [`LogFiles`] made are removed: regular files of this user, by name and by the session in their first
-    /// line. Everything else in the directory stays, however old it is.
+    /// Only files that [`LogFiles`] created are removed: regular files of this user, identified by name and by the
+    /// session in their first line. Everything else in the directory stays, however old it is.
     ///
     /// # Errors
-    /// When the directory cannot be read, or a log file cannot be removed.
+    /// Fails if the directory cannot be read, or a log file cannot be removed.
     pub fn clean(dir: &Path, older_than: Duration) -> io::Result<usize> {
         let mut removed = 0;
         for entry in std::fs::read_dir(dir)? {
@@ -92,11 +93,11 @@ impl LogFiles {
             let Some((kind, session)) = name.and_then(Kind::of_file) else {
                 continue;
             };
-            // What cannot be opened cannot be known as a log.
+            // A file that cannot be opened cannot be identified as a log.
             let Ok(mut file) = toolcell_fs::open(&path, &toolcell_fs::Rules::own(u64::MAX)) else {
                 continue;
             };
-            // A file from the future is young.
+            // A modification time in the future counts as recent.
             let age = SystemTime::now()
                 .duration_since(file.metadata()?.modified()?)
                 .unwrap_or_default();
@@ -110,7 +111,7 @@ impl LogFiles {
         Ok(removed)
     }
 
-    /// What went wrong first, if anything did.
+    /// Returns the first write error, if there was one.
     pub fn error(&self) -> Option<String> {
         let of = |file: &Mutex<Capped>| lock(file).error.clone();
         of(&self.general).or_else(|| of(&self.reasoning))
@@ -160,11 +161,11 @@ fn level(event: &Event) -> &'static str {
     }
 }
 
-/// The same text with its control characters escaped, but for line ends. All of them have four hexadecimal digits at most.
+/// Escapes the control characters of a text except line ends. All of them have at most four hexadecimal digits.
 fn inert(text: &str, escape: impl Fn(char) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Beside the controls: marks that change the direction of text (Unicode UAX #9).
+        // Besides controls: characters that change the direction of text (Unicode UAX #9).
         let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if c != '\n' && (c.is_control() || turns) {
             out.push_str(&escape(c));
@@ -191,17 +192,17 @@ impl Kind {
         format!("{PREFIX}{session}{}", self.ending())
     }
 
-    /// Kind and session of the file with this name, if it is one that [`Kind::file`] gives.
+    /// Kind and session encoded in a file name, if [`Kind::file`] produces that name.
     fn of_file(name: &str) -> Option<(Self, &str)> {
         let name = name.strip_prefix(PREFIX)?;
-        // No session has a dot in its name.
+        // Session names contain no dot.
         [Self::General, Self::Reasoning].into_iter().find_map(|kind| {
             let session = name.strip_suffix(kind.ending())?;
             (!session.contains('.')).then_some((kind, session))
         })
     }
 
-    /// The first line of the file of a session.
+    /// The first line of the log file of a session.
     fn first_line(self, session: &str) -> String {
         match self {
             Self::General => format!(
@@ -212,7 +213,7 @@ impl Kind {
         }
     }
 
-    /// Whether a file begins as that of a session does.
+    /// True if the file starts with the first line of this session's log.
     fn begins(self, file: &mut File, session: &str) -> io::Result<bool> {
         let line = self.first_line(session);
         let mut start = Vec::new();
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn v04_everything_goes_into_one_file_and_reasoning_into_another() {
+    fn v04_events_and_reasoning_go_to_separate_log_files() {
         let dir = tempfile::tempdir().unwrap();
         let files = LogFiles::open(dir.path(), "../a b").unwrap();
         let tee = Tee(vec![Arc::new(files)]);
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn v04_old_logs_are_removed_and_other_files_stay() {
+    fn v04_only_old_logs_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         for session in ["old", "young"] {
             drop(LogFiles::open(dir.path(), session).unwrap());
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_proved_to_be_a_log_is_never_removed() {
+    fn files_not_identified_as_logs_are_never_removed() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         drop(LogFiles::open(dir.path(), "s").unwrap());
@@ -380,13 +381,13 @@ mod tests {
         let reasoning = std::fs::read(at("toolcell-s.reasoning.log")).unwrap();
         for (name, content) in [
             ("other-program.log", b"{\"level\":\"info\"}\n".as_slice()),
-            // Our name, and not our content.
+            // Our name, but not our content.
             ("toolcell-.log", b""),
             ("toolcell-a.log", b"2026-01-01 INFO started\n"),
             ("toolcell-a.reasoning.log", b"why\n"),
             ("toolcell-b.log", &reasoning),
             ("toolcell-b.reasoning.log", &log),
-            // Our content, under a name that somebody else gave.
+            // Our content, under a foreign name.
             ("s.log", &log),
             ("toolcell-copy.log", &log),
             ("toolcell-s.old.log", &log),
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_to_a_file_that_is_no_log_of_the_session() {
+    fn foreign_files_are_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::write(at("toolcell-a.log"), "notes\n").unwrap();
@@ -423,7 +424,7 @@ mod tests {
         std::fs::write(at("target"), Kind::General.first_line("b")).unwrap();
         std::os::unix::fs::symlink(at("target"), at("toolcell-b.log")).unwrap();
         LogFiles::open(dir.path(), "b").unwrap_err();
-        // A file that was made and not begun is begun.
+        // An empty file gets its first line.
         std::fs::write(at("toolcell-c.log"), "").unwrap();
         drop(LogFiles::open(dir.path(), "c").unwrap());
         drop(LogFiles::open(dir.path(), "c").unwrap());
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_written_up_to_its_limit_and_says_when_it_is_full() {
+    fn log_stops_at_its_limit_with_a_last_line() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = Capped::open(dir.path(), Kind::General, "s").unwrap();
         let begun = read(dir.path(), "toolcell-s.log").len();

@@ -1,31 +1,31 @@
-//! SQLite files of this crate: private to their owner, in WAL mode, marked as ours, of one version.
+//! SQLite files of this crate: private to their owner, in WAL mode, marked with an application id and a schema version.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-/// How long a writer waits for one of another process.
+/// Maximum wait for another process's write lock.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// How long truncating the WAL file waits for readers.
+/// Maximum wait for readers before the WAL file is truncated.
 const BUSY_WAL: Duration = Duration::from_millis(500);
 
-/// What a file holds.
+/// Identification of a kind of database file.
 pub(crate) struct Kind {
-    /// Marks the file, in `PRAGMA application_id`.
+    /// Marker of the file, in `PRAGMA application_id`.
     pub(crate) application: i64,
-    /// Version of the tables, in `PRAGMA user_version`. A file of a newer one is refused.
+    /// Schema version, in `PRAGMA user_version`. Newer files are refused.
     pub(crate) version: i64,
-    /// Makes the tables.
+    /// SQL that creates the tables.
     pub(crate) tables: &'static str,
 }
 
-/// Opens a file for writing, and makes it where it does not exist. What is committed survives a loss of power
+/// Opens a file for writing and creates it if it does not exist. Committed data survives a loss of power
 /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 ///
 /// # Errors
-/// The chain of causes, when the file cannot be used or holds something else.
+/// The chain of causes if the file cannot be used or is not a database of this kind.
 pub(crate) fn open(path: &Path, kind: &Kind) -> Result<Connection, String> {
     let path = toolcell_fs::database(path).map_err(|error| chain(&error))?;
     let mut connection = connect(&path)?;
@@ -39,11 +39,11 @@ pub(crate) fn open(path: &Path, kind: &Kind) -> Result<Connection, String> {
 /// Connects to a file that [`open`] has opened.
 ///
 /// # Errors
-/// The chain of causes, when it cannot be used.
+/// The chain of causes if the file cannot be used.
 pub(crate) fn connect(path: &Path) -> Result<Connection, String> {
     let path = toolcell_fs::database(path).map_err(|error| chain(&error))?;
     let open = || {
-        // Nothing on the path is a link any more, and nothing is made that was not checked.
+        // The path contains no links any more, and no unchecked file is created.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -55,27 +55,29 @@ pub(crate) fn connect(path: &Path) -> Result<Connection, String> {
     open().map_err(|error: rusqlite::Error| chain(&error))
 }
 
-/// Sees to it that what was removed from a file is not left in it.
+/// Removes deleted data from the file for good.
 ///
-/// SQLite overwrites what is removed (`secure_delete`), and two places keep a copy: the WAL file, until it is truncated, and
-/// rarely a page whose contents were distributed anew, until the file is rebuilt. The first is done at once, the second, which
-/// takes time in proportion to the file, when the file is closed.
+/// SQLite overwrites deleted data (`secure_delete`), but two places keep a copy: the WAL file until it is truncated,
+/// and rarely a page whose contents were redistributed, until the file is rebuilt. The WAL file is truncated at once;
+/// rebuilding takes time in proportion to the file and is done when the file is closed.
 #[derive(Default)]
 pub(crate) struct Removal {
-    /// Whether something was removed since the file was opened.
+    /// True if data was deleted since the file was opened.
     happened: bool,
 }
 
 impl Removal {
-    /// After something was removed and before that is acknowledged.
+    /// To be called after a deletion is committed and before it is acknowledged.
     pub(crate) fn committed(&mut self, connection: &Connection) {
         self.happened = true;
         if let Err(error) = truncate_wal(connection) {
-            tracing::warn!("what was removed is in the WAL file until it is next truncated: {error}");
+            tracing::warn!(
+                "could not truncate the WAL file, deleted data stays in it until the next attempt: {error}"
+            );
         }
     }
 
-    /// Before the file is closed.
+    /// To be called before the file is closed.
     pub(crate) fn closing(&self, connection: &Connection) {
         if !self.happened {
             return;
@@ -84,13 +86,15 @@ impl Removal {
             .execute_batch("VACUUM")
             .and_then(|()| truncate_wal(connection))
         {
-            tracing::warn!("a copy of what was removed may be left in the file: {error}");
+            tracing::warn!(
+                "could not rebuild the database, a copy of deleted data may be left in the file: {error}"
+            );
         }
     }
 }
 
-/// Writes the WAL file into the database, and makes it empty. Where somebody reads at the moment, it is left for the next
-/// time: no writer waits for that.
+/// Writes the WAL file into the database and empties it. If a reader is active, the WAL is left for the next time, so
+/// that no writer waits.
 fn truncate_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_WAL)?;
     let truncated = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
@@ -110,16 +114,16 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     message
 }
 
-/// Sets the file up, or checks that it is one of ours; says why it is not.
+/// Initialises the file, or checks that it is a database of this kind; returns the reason if it is not.
 fn prepare(connection: &mut Connection, kind: &Kind) -> rusqlite::Result<Option<String>> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Ok(Some(format!(
-            "the file system does not allow WAL mode (it stays `{mode}`)"
+            "the file system does not support WAL mode (the mode stays `{mode}`)"
         )));
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // What is removed is overwritten (<https://www.sqlite.org/pragma.html#pragma_secure_delete>).
+    // Deleted data is overwritten (<https://www.sqlite.org/pragma.html#pragma_secure_delete>).
     connection.pragma_update(None, "secure_delete", true)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -128,7 +132,7 @@ fn prepare(connection: &mut Connection, kind: &Kind) -> rusqlite::Result<Option<
     if application == kind.application && version == kind.version {
     } else if application == kind.application {
         return Ok(Some(format!(
-            "it has version {version} of the tables, and this program knows {}",
+            "the schema has version {version}, and this program supports {}",
             kind.version
         )));
     } else if (application, version, tables) == (0, 0, 0) {

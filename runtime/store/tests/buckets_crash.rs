@@ -1,7 +1,7 @@
-//! `kill -9` while values are written: what was acknowledged is there, and of what was written together either all is
-//! there or nothing.
+//! `kill -9` while values are written: acknowledged values survive, and values that were written together are either
+//! all present or all absent.
 //!
-//! The test starts itself as the child process, which says each number once the store has acknowledged it.
+//! The test starts itself as the child process, which prints each number once the store has acknowledged it.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -13,19 +13,19 @@ use std::time::Duration;
 use toolcell_core::KeyValueStore as _;
 use toolcell_store::{BucketLimits, SqliteBuckets};
 
-/// Where the child finds the file.
+/// Variable with the path of the file for the child.
 const FILE: &str = "TOOLCELL_BUCKETS_TEST_FILE";
 
 const KILLS: u64 = 20;
 
-/// Keys that are written together.
-const TOGETHER: usize = 8;
+/// Number of keys that are written together.
+const BATCH: usize = 8;
 
 fn keys() -> Vec<String> {
-    (0..TOGETHER).map(|i| format!("k{i}")).collect()
+    (0..BATCH).map(|i| format!("k{i}")).collect()
 }
 
-/// Writes until it is killed.
+/// Writes until killed.
 #[tokio::main(flavor = "current_thread")]
 async fn write(file: &str) {
     let store = SqliteBuckets::open(file, BucketLimits::default()).unwrap();
@@ -40,7 +40,7 @@ async fn write(file: &str) {
     }
 }
 
-/// The numbers that are kept, one for each key, and the counter.
+/// The stored numbers, one for each key, and the counter.
 #[tokio::main(flavor = "current_thread")]
 async fn read(file: &str) -> (Vec<u64>, u64) {
     let store = SqliteBuckets::open(file, BucketLimits::default()).unwrap();
@@ -57,7 +57,7 @@ async fn read(file: &str) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn values_that_were_acknowledged_survive_a_kill_and_none_is_half_written() {
+fn acknowledged_values_survive_a_kill_and_writes_are_atomic() {
     if let Ok(file) = std::env::var(FILE) {
         write(&file);
     }
@@ -67,13 +67,13 @@ fn values_that_were_acknowledged_survive_a_kill_and_none_is_half_written() {
     let mut acknowledged = 0;
     for kill in 0..KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--nocapture", "values_that_were_acknowledged"])
+            .args(["--nocapture", "acknowledged_values_survive"])
             .env(FILE, file)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The kill comes at another moment after the first acknowledgement each time.
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        // The kill comes at a different time after the first acknowledgement in each round.
         let mut number = |line: std::io::Result<String>| {
             if let Some(number) = line.unwrap().strip_prefix("written ") {
                 acknowledged = number.parse().unwrap();
@@ -81,11 +81,11 @@ fn values_that_were_acknowledged_survive_a_kill_and_none_is_half_written() {
             }
             false
         };
-        while !number(said.next().unwrap()) {}
+        while !number(output.next().unwrap()) {}
         std::thread::sleep(Duration::from_millis(kill * 7 % 40));
         child.kill().unwrap();
         child.wait().unwrap();
-        for line in said {
+        for line in output {
             number(line);
         }
         let (numbers, counter) = read(file);
@@ -95,7 +95,7 @@ fn values_that_were_acknowledged_survive_a_kill_and_none_is_half_written() {
         );
         assert!(
             numbers[0] >= acknowledged,
-            "{acknowledged} was acknowledged, {} is there",
+            "{acknowledged} was acknowledged, {} is stored",
             numbers[0]
         );
         assert!(counter >= numbers[0], "{counter}");

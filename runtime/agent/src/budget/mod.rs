@@ -1,18 +1,18 @@
-//! What a whole session may use, over all its turns. A budget ends a turn cleanly, with a reason that the user and the
-//! model can read.
+//! Budgets of sessions, over all their turns. An exhausted budget ends a turn cleanly, with a reason for the user and
+//! the model.
 //!
-//! What can use something reserves the most that it can use before it begins (`reserve`), and is charged what it did
-//! use when it ends. So the sum stays within the budget however much runs at the same time. A call gets its reservation
-//! as a limit beside its own limits; an agent that runs as a call gets it as its budget. Requests run one at a time: the
-//! length of the conversation is their estimated input, and what is left beyond it limits the answer.
+//! Every operation reserves the maximum that it can use before it starts (`reserve`), and is charged its actual use
+//! when it ends, so that the sum stays within the budget for any concurrency. A call gets its reservation as a limit in
+//! addition to its own limits; an agent that runs as a call gets it as its budget. Requests run one at a time: the
+//! length of the conversation is their estimated input, and the rest limits the answer.
 //!
 //! | unit | may be exceeded by |
 //! |---|---|
 //! | fuel | nothing |
-//! | calls | nothing; those that waited for their turn when the process was killed count as calls |
-//! | bytes | the mark in the last result that is cut, or the text of its error; what calls are told that were under way when the process was killed |
-//! | call time | what the end of one call takes to be noticed |
-//! | tokens, money | the error of the estimate for one request; what was under way when the process was killed is not known |
+//! | calls | nothing; calls that were waiting to start when the process was killed are counted |
+//! | bytes | the marker in the last truncated result, or the text of its error; the error results of calls that were running when the process was killed |
+//! | call time | the delay until the end of one call is noticed |
+//! | tokens, cost | the error of the estimate for one request; the use of a request that was running when the process was killed is unknown |
 
 pub(crate) mod reserve;
 
@@ -23,56 +23,55 @@ use toolcell_core::{Receipt, RemainingBudget};
 
 use self::reserve::Amounts;
 
-/// Smallest answer that a request is worth, in tokens. Some providers accept no smaller limit.
+/// Minimum size of an answer for a request to be sent, in tokens. Some providers accept no smaller limit.
 pub(crate) const MIN_OUTPUT_TOKENS: u64 = 16;
 
-/// What a session may use; `None` means unlimited.
+/// Budget of a session; `None` means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
-    /// Units of fuel of all calls together.
+    /// Fuel of all calls.
     pub fuel: Option<u64>,
-    /// Milliseconds of wall time of all turns together, without the time in which they were paused. A turn ends when they
-    /// are used up, whatever it waits for.
+    /// Wall time of all turns without pauses, in milliseconds. A turn ends when it is used up, whatever it waits for.
     pub wall_ms: Option<u64>,
-    /// Milliseconds of wall time of all calls together.
+    /// Wall time of all calls, in milliseconds.
     pub call_ms: Option<u64>,
-    /// Bytes that all calls return together.
+    /// Bytes returned by all calls.
     pub bytes: Option<u64>,
-    /// Calls.
+    /// Number of calls.
     pub calls: Option<u64>,
-    /// Tokens, input and output together.
+    /// Tokens, input and output combined.
     pub tokens: Option<u64>,
-    /// Money, in millionths of the unit in which [`Budget::prices`] are given. Needs prices.
+    /// Cost in millionths of the currency unit of [`Budget::prices`]. Needs prices.
     pub cost_micros: Option<u64>,
-    /// What tokens cost.
+    /// Token prices.
     pub prices: Option<Prices>,
 }
 
-/// What a session has used.
+/// Resources used by a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spent {
-    /// Units of fuel.
+    /// Fuel.
     pub fuel: u64,
-    /// Milliseconds of wall time of turns.
+    /// Wall time of turns, in milliseconds.
     pub wall_ms: u64,
-    /// Microseconds of wall time of calls.
+    /// Wall time of calls, in microseconds.
     pub call_us: u64,
-    /// Bytes that calls returned.
+    /// Bytes returned by calls.
     pub bytes: u64,
-    /// Calls that ran.
+    /// Number of calls that ran.
     pub calls: u64,
-    /// Tokens of the session itself, and of agents that ran as its calls and know no prices.
+    /// Tokens of the session itself, and of agents that ran as its calls without prices of their own.
     pub usage: Usage,
-    /// Tokens of agents that ran as its calls and know what they cost.
+    /// Tokens of agents that ran as its calls with prices of their own.
     pub agents: Usage,
-    /// What those cost, in millionths of a unit of money.
+    /// Cost of those agents, in millionths of the currency unit.
     pub agents_micros: u64,
 }
 
 impl Spent {
-    /// Counts a call that ended.
+    /// Adds a finished call.
     pub fn count_call(&mut self, bytes: u64, receipt: Option<&Receipt>) {
         self.calls = self.calls.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -93,7 +92,7 @@ impl Spent {
         }
     }
 
-    /// What a call that ended used, as a reservation counts it. `prices` are those of the session.
+    /// Use of a finished call, in the units of a reservation. `prices` are those of the session.
     pub(crate) fn of_call(bytes: u64, receipt: Option<&Receipt>, prices: Option<&Prices>) -> Amounts {
         let mut spent = Self::default();
         spent.count_call(bytes, receipt);
@@ -107,36 +106,36 @@ impl Spent {
         ]
     }
 
-    /// Counts the fuel of a hook that ran in a cell.
+    /// Adds the fuel of a hook that ran in a cell.
     pub fn count_hook(&mut self, receipt: &Receipt) {
         self.fuel = self.fuel.saturating_add(receipt.fuel);
     }
 
-    /// All tokens together, input and output.
+    /// All tokens, input and output combined.
     pub fn tokens(&self) -> u64 {
         let mut all = self.usage;
         all.add(self.agents);
         all.input.saturating_add(all.output)
     }
 
-    /// What the tokens cost, in millionths of the unit of the prices.
+    /// Cost of the tokens, in millionths of the currency unit of the prices.
     pub fn cost_micros(&self, prices: &Prices) -> u64 {
         prices.cost_micros(&self.usage).saturating_add(self.agents_micros)
     }
 }
 
 impl Budget {
-    /// The reason for which a turn ends when its time is used up.
+    /// Reason for the end of a turn whose time is used up.
     pub(crate) fn out_of_time(limit: u64) -> String {
         format!("the budget of {limit} ms of time is used up")
     }
 
-    /// The reason for which a turn ends when an answer is longer than what was left.
+    /// Reason for the end of a turn whose answer exceeded the remaining tokens.
     pub(crate) fn answer_too_long(tokens: u64) -> String {
         format!("the answer is longer than the {tokens} tokens that the budget left for it")
     }
 
-    /// What is left of it.
+    /// Remaining budget after this use.
     pub fn left(&self, spent: &Spent) -> RemainingBudget {
         let minus = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         RemainingBudget {
@@ -154,8 +153,8 @@ impl Budget {
         }
     }
 
-    /// The budget of a session that has spent this much, and to which others leave that much more. `own` are its own
-    /// prices; without them its tokens are counted by those of the session that called it.
+    /// Budget of a session that has used `spent` and may use `left` more. `own` are its own prices; without them its
+    /// tokens are priced by the calling session.
     pub(crate) fn of_what_others_leave(left: RemainingBudget, spent: &Spent, own: Option<Prices>) -> Self {
         let plus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_add(used));
         let prices = own.or(left.prices).unwrap_or_default();
@@ -171,15 +170,15 @@ impl Budget {
         }
     }
 
-    /// Most tokens that the answer to a request with an input of so many tokens may have; `None` is unlimited.
+    /// Maximum tokens of the answer to a request with an input of so many tokens; `None` means unlimited.
     ///
     /// # Errors
-    /// The reason, when what is left does not suffice for such a request.
+    /// The reason, if the rest of the budget is too small for such a request.
     pub(crate) fn output_left(&self, spent: &Spent, input: u64) -> Result<Option<u64>, String> {
         let left = self.left(spent);
         let by_tokens = left.tokens.map(|left| left.checked_sub(input));
         let by_cost = left.cost_micros.zip(self.prices).map(|(left, prices)| {
-            // No more can be said of what a cache will hold.
+            // Cache hits cannot be predicted.
             let dearest = prices.input.max(prices.cache_write);
             let micros = u128::from(left) * 1_000_000;
             let rest = micros.checked_sub(u128::from(input) * u128::from(dearest))?;
@@ -210,7 +209,7 @@ impl Budget {
         }
     }
 
-    /// The first part of the budget that is used up, in words; `None` while there is some of everything.
+    /// Describes the first part of the budget that is used up; `None` if none is.
     pub fn exceeded(&self, spent: &Spent) -> Option<String> {
         let parts = [
             (self.fuel, spent.fuel, "units of fuel"),
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_holds_up_to_its_last_unit_and_then_says_which_one_is_used_up() {
+    fn budget_ends_at_its_last_unit_and_names_it() {
         let budget = Budget {
             calls: Some(3),
             ..Budget::default()
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_count_with_their_own_prices_and_with_those_of_the_session_where_they_know_none() {
+    fn agents_without_prices_count_with_those_of_the_session() {
         let prices = Prices {
             input: 1_000_000,
             ..Prices::default()
@@ -329,7 +328,7 @@ mod tests {
             (Some(2), Some(0), Some(500_000))
         );
         assert_eq!(left.used_up(), Some("tokens"));
-        // A session that has spent nothing yet and one that has: both reach their end together.
+        // A session that has spent nothing yet and one that has: both reach the limit at the same point.
         for before in [Spent::default(), spent] {
             let of_others = Budget::of_what_others_leave(left, &before, Some(prices));
             assert_eq!(of_others.left(&before), left);
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_counted_from_the_price_of_each_kind_of_token() {
+    fn cost_is_the_sum_over_the_kinds_of_tokens() {
         let spent = Spent {
             usage: Usage {
                 input: 1_000_000,
@@ -388,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_too_long_names_what_was_left() {
+    fn too_long_answer_names_the_remaining_tokens() {
         assert!(Budget::answer_too_long(17).contains("17 tokens"));
     }
 }

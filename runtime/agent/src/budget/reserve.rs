@@ -1,21 +1,21 @@
-//! Reservations: what runs at the same time never uses more together than there is.
+//! Reservations: concurrent operations never use more in total than the budget has.
 //!
-//! Whatever can use something of the budget asks first, and says the most that it can use. Requests are granted in the
-//! order in which they came. One that does not fit waits until something that runs has ended; when nothing is reserved of
-//! what it lacks, it gets what there is, and is refused where that is nothing. Those that were granted something never
-//! wait for others, so that all come to an end.
+//! Every operation that uses the budget first requests the maximum that it can use. Requests are granted in order. One
+//! that does not fit waits until a running operation has ended; if nothing is reserved of the resource it lacks, it is
+//! granted the rest, or refused if nothing is left. Operations that hold a grant never wait for others, so that all of
+//! them end.
 //!
-//! A reservation passes three stages: it waits, it is held, and what was used is charged until the session's own account
-//! ([`super::Spent`]) has it.
+//! A reservation has three stages: waiting, held, and charged until the session's own account ([`super::Spent`])
+//! includes its use.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use toolcell_core::RemainingBudget;
 
-/// Number of a reservation.
+/// Identifier of a reservation.
 pub(crate) type Ticket = u64;
 
-/// What is summed up over everything that runs, in words.
+/// Names of the resources that are summed over all operations.
 const UNITS: [&str; 6] = [
     "fuel",
     "tool time",
@@ -25,23 +25,23 @@ const UNITS: [&str; 6] = [
     "money",
 ];
 
-/// The amount of each of [`UNITS`].
+/// Amount of each of [`UNITS`].
 pub(crate) type Amounts = [u64; UNITS.len()];
 
-/// A bound for each of [`UNITS`]; `None` is unlimited or unknown.
+/// Limit for each of [`UNITS`]; `None` means unlimited or unknown.
 type Bounds = [Option<u64>; UNITS.len()];
 
-/// Nothing is left of something, and nothing will be.
+/// A resource is used up and none of it is reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted(pub(crate) &'static str);
 
-/// A decision on a reservation: what it may use, or why it may not begin.
+/// Decision on a reservation: the granted limits, or the reason for the refusal.
 pub(crate) type Grant = Result<RemainingBudget, Exhausted>;
 
-/// All reservations of one session.
+/// Reservations of one session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
-    /// What the budget leaves of what was counted so far, without regard to reservations.
+    /// Remaining budget after the counted use, without regard to reservations.
     left: RemainingBudget,
     waiting: VecDeque<(Ticket, Bounds)>,
     held: BTreeMap<Ticket, Amounts>,
@@ -57,14 +57,14 @@ impl Reservations {
         }
     }
 
-    /// Asks for as much as `most` says. [`Reservations::decide`] tells when it is granted.
+    /// Requests up to `most`. [`Reservations::decide`] returns the decision.
     pub(crate) fn ask(&mut self, most: &RemainingBudget) -> Ticket {
         self.next += 1;
         self.waiting.push_back((self.next, bounds(most)));
         self.next
     }
 
-    /// Decides on those that need not wait any longer, in their order.
+    /// Decides on requests that need not wait any longer, in order.
     pub(crate) fn decide(&mut self) -> Vec<(Ticket, Grant)> {
         let mut decided = Vec::new();
         while let Some((ticket, most)) = self.waiting.front() {
@@ -83,7 +83,7 @@ impl Reservations {
         decided
     }
 
-    /// What somebody gets who needs at most so much; `None` while it has to wait.
+    /// Grant for a request of at most `most`; `None` if it has to wait.
     fn try_grant(&self, most: &Bounds) -> Option<Result<Bounds, Exhausted>> {
         let free = self.free();
         let held = sum(self.held.values());
@@ -102,7 +102,7 @@ impl Reservations {
         Some(Ok(grant))
     }
 
-    /// What is neither used nor reserved.
+    /// Neither used nor reserved.
     fn free(&self) -> Bounds {
         let taken = sum(self.held.values().chain(self.charged.values()));
         let mut free = bounds(&self.left);
@@ -125,14 +125,14 @@ impl Reservations {
         }
     }
 
-    /// It has ended and used so much, which is charged until it is counted.
+    /// Ends a reservation; `used` is charged until it is counted.
     pub(crate) fn end(&mut self, ticket: Ticket, used: Amounts) {
         if self.held.remove(&ticket).is_some() {
             self.charged.insert(ticket, used);
         }
     }
 
-    /// The session's own account has what these used: so much is left after them.
+    /// Removes charges that the session's own account now includes; `left` remains after them.
     pub(crate) fn count(&mut self, left: RemainingBudget, tickets: impl IntoIterator<Item = Ticket>) {
         self.left = left;
         for ticket in tickets {
@@ -140,14 +140,14 @@ impl Reservations {
         }
     }
 
-    /// It does not begin, or it used nothing.
+    /// Withdraws a reservation that did not start, or used nothing.
     pub(crate) fn forget(&mut self, ticket: Ticket) {
         self.waiting.retain(|(waiting, _)| *waiting != ticket);
         self.held.remove(&ticket);
         self.charged.remove(&ticket);
     }
 
-    /// Whether nothing waits, is held or charged.
+    /// True if no reservation waits, is held or charged.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.held.is_empty() && self.charged.is_empty()
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_runs_at_once_and_what_does_not_waits() {
+    fn request_that_does_not_fit_waits() {
         let mut all = Reservations::new(fuel(100));
         let first = all.ask(&need(60));
         all.ask(&need(40));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_gets_what_is_left_or_is_refused() {
+    fn last_request_gets_the_rest_or_is_refused() {
         let mut all = Reservations::new(fuel(100));
         let first = all.ask(&need(1_000));
         let second = all.ask(&need(1_000));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_nothing_of_it_does_not_wait() {
+    fn request_without_need_does_not_wait() {
         let mut all = Reservations::new(fuel(100));
         all.ask(&RemainingBudget::default());
         all.ask(&need(0));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_everything_runs() {
+    fn everything_runs_without_a_budget() {
         let mut all = Reservations::new(RemainingBudget::default());
         for _ in 0..9 {
             all.ask(&RemainingBudget::default());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_charged_until_it_is_counted() {
+    fn use_is_charged_until_it_is_counted() {
         let mut all = Reservations::new(fuel(100));
         let first = all.ask(&need(50));
         all.decide();
@@ -261,7 +261,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Move {
         Ask(Option<u64>),
-        /// One of those that run ends and has used this share, in percent.
+        /// A running one ends and has used this share, in percent.
         End(usize, u64),
         Count,
         Cancel(usize),
@@ -280,12 +280,12 @@ mod tests {
     proptest! {
         /// Starts, ends, failures, cancellations and kills in any order.
         #[test]
-        fn no_interleaving_uses_more_than_the_budget(budget in 0..200_u64, moves in moves()) {
+        fn no_interleaving_exceeds_the_budget(budget in 0..200_u64, moves in moves()) {
             let mut all = Reservations::new(fuel(budget));
             let (mut spent, mut waiting, mut running, mut ended) = (0, Vec::new(), Vec::new(), Vec::new());
             let mut uncounted = 0;
             let end = moves.len();
-            // At last everything that runs ends, until nothing waits any more.
+            // Finally everything that runs ends, until nothing waits any more.
             let rest = std::iter::repeat_n([Move::End(0, 100), Move::Count], 2 * end).flatten();
             for step in moves.into_iter().chain(rest) {
                 match step {
@@ -317,7 +317,7 @@ mod tests {
                 }
                 let reserved: u64 = running.iter().map(|(_, fuel)| fuel).sum();
                 prop_assert!(spent + uncounted + reserved <= budget);
-                prop_assert!(waiting.is_empty() || !running.is_empty(), "nobody waits for nothing");
+                prop_assert!(waiting.is_empty() || !running.is_empty(), "no request waits without cause");
             }
             prop_assert!(waiting.is_empty() && running.is_empty());
             prop_assert!(all.is_empty(), "nothing leaks");

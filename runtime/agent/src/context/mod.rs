@@ -1,7 +1,7 @@
-//! What of a session goes into a request: whole rounds, each call with exactly one result, within a length.
+//! Selection of the messages of a request: whole rounds, each call with exactly one result, within a length.
 //!
-//! A *round* is a message of the person, or an answer with the results of its calls. Whatever is left out or replaced,
-//! is so by whole rounds.
+//! A *round* is a user message, or an answer with the results of its calls. Messages are left out or replaced by whole
+//! rounds.
 
 pub(crate) mod messages;
 mod normalise;
@@ -18,18 +18,18 @@ use toolcell_core::{Content, Message, Part, ToolSpec};
 use crate::context::messages::PRUNED;
 use crate::policy::Prune;
 
-/// Bytes that stand for one token where no provider has counted.
+/// Estimated bytes per token if the provider has not counted.
 pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
-/// Tokens that a picture or a file counts for, whatever its size: providers count them by area, not by bytes.
+/// Estimated tokens of a picture or file of any size: providers count them by area, not by bytes.
 const TOKENS_PER_BLOB: u64 = 1_500;
 
-/// Tokens of these messages, as far as bytes can tell.
+/// Estimated tokens of these messages.
 pub(crate) fn estimate(messages: &[Arc<Message>]) -> u64 {
     messages.iter().map(|message| estimate_one(message)).sum()
 }
 
-/// Tokens of one message, as far as bytes can tell.
+/// Estimated tokens of one message.
 pub(crate) fn estimate_one(message: &Message) -> u64 {
     let of_content = |content: &[Content]| -> u64 {
         content
@@ -58,7 +58,7 @@ pub(crate) fn estimate_one(message: &Message) -> u64 {
         }
 }
 
-/// Tokens of the system prompt and the tools, as far as bytes can tell.
+/// Estimated tokens of the system prompt and the tools.
 pub(crate) fn estimate_overhead(instructions: &str, tools: &[ToolSpec]) -> u64 {
     let of_tool = |tool: &ToolSpec| {
         let schema = tool.input.as_value().to_string();
@@ -68,7 +68,7 @@ pub(crate) fn estimate_overhead(instructions: &str, tools: &[ToolSpec]) -> u64 {
     ((instructions.len() + tools) / BYTES_PER_TOKEN) as u64
 }
 
-/// Positions at which rounds begin.
+/// Indices at which rounds start.
 fn rounds(messages: &[Arc<Message>]) -> Vec<usize> {
     messages
         .iter()
@@ -78,7 +78,7 @@ fn rounds(messages: &[Arc<Message>]) -> Vec<usize> {
         .collect()
 }
 
-/// Whether the first messages up to this number are whole rounds.
+/// True if the first `at` messages are whole rounds.
 pub(crate) fn is_boundary(messages: &[Arc<Message>], at: usize) -> bool {
     let in_a_round = messages
         .get(at)
@@ -86,9 +86,9 @@ pub(crate) fn is_boundary(messages: &[Arc<Message>], at: usize) -> bool {
     at <= messages.len() && !in_a_round
 }
 
-/// How many messages a summary replaces when it leaves the last `keep` rounds; `None` when there is nothing worth it.
+/// Number of messages that a summary replaces if it keeps the last `keep` rounds; `None` if too few to be worthwhile.
 pub(crate) fn summary_cut(messages: &[Arc<Message>], keep: usize) -> Option<usize> {
-    /// A summary is two messages; replacing fewer wins nothing.
+    /// A summary is two messages; replacing fewer saves nothing.
     const FEWEST: usize = 3;
     let starts = rounds(messages);
     let cut = match keep {
@@ -98,7 +98,7 @@ pub(crate) fn summary_cut(messages: &[Arc<Message>], keep: usize) -> Option<usiz
     (cut >= FEWEST).then_some(cut)
 }
 
-/// The calls whose results can be taken out, and the bytes won; `None` when it is not worth it.
+/// The calls whose results can be pruned, and the bytes saved; `None` if too few to be worthwhile.
 pub(crate) fn prunable(messages: &[Arc<Message>], prune: &Prune) -> Option<(Vec<String>, u64)> {
     let mut kept = 0;
     let mut won = 0;
@@ -113,7 +113,7 @@ pub(crate) fn prunable(messages: &[Arc<Message>], prune: &Prune) -> Option<(Vec<
             kept += tokens;
             continue;
         }
-        // Everything older than the first one that does not fit is old.
+        // Everything from the first result that does not fit is old.
         kept = prune.protect;
         let len: usize = content.iter().map(Content::byte_len).sum();
         if len > PRUNED.len() {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_leaves_whole_rounds() {
+    fn summary_keeps_whole_rounds() {
         let messages = [
             user("a"),
             calls(&["1", "2"]),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_pruned_from_the_oldest_when_enough_is_won() {
+    fn oldest_results_are_pruned_if_enough_is_saved() {
         let long = "x".repeat(400);
         let messages = [
             call("1"),
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_divided_only_before_an_answer_or_a_message() {
+    fn rounds_start_at_an_answer_or_a_message() {
         let messages = [user("a"), call("1"), result("1", "x")];
         let boundaries: Vec<bool> = (0..=4).map(|at| is_boundary(&messages, at)).collect();
         assert_eq!(boundaries, [true, true, false, true, false]);
     }
 
     #[test]
-    fn pruning_wins_what_a_result_is_longer_than_its_mark() {
+    fn pruning_saves_a_result_minus_its_marker() {
         let all = Prune {
             protect: 0,
             at_least: 1,

@@ -1,5 +1,6 @@
-//! The last look at a conversation before it is sent: each call has exactly one result, directly after its answer, in
-//! order. The loop keeps it so by itself; conversations that are loaded, edited by hooks or written by others may not.
+//! Last check of a conversation before it is sent: each call has exactly one result, directly after its answer, in
+//! order. The loop maintains this itself; conversations that were loaded, edited by hooks or written by other programs
+//! may not.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use toolcell_core::{Content, Message};
 
 use crate::context::messages::INTERRUPTED;
 
-/// The same conversation with one result for each call, in order; what belongs to no call is left out. A conversation
-/// that is in order is returned as it is, message for message.
+/// Returns the conversation with one result for each call, in order; results without a call are left out. A
+/// conversation that is in order is returned unchanged.
 pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     if in_order(&messages) {
         return messages;
@@ -16,7 +17,7 @@ pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let mut out: Vec<Arc<Message>> = Vec::with_capacity(messages.len());
     for (i, message) in messages.iter().enumerate() {
         match message.as_ref() {
-            // Taken up with the answer that asked for it.
+            // Added with the answer that contains its call.
             Message::Tool { .. } => {}
             Message::Assistant { parts } if parts.is_empty() => {}
             Message::Assistant { .. } => {
@@ -39,7 +40,7 @@ pub(crate) fn normalise(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     out
 }
 
-/// The first result with this identifier, unless another answer used the identifier again before it.
+/// The first result with this identifier, unless an answer before it used the identifier again.
 fn result_of(id: &str, later: &[Arc<Message>]) -> Option<Arc<Message>> {
     for message in later {
         match message.as_ref() {
@@ -51,7 +52,7 @@ fn result_of(id: &str, later: &[Arc<Message>]) -> Option<Arc<Message>> {
     None
 }
 
-/// Whether each call has exactly one result directly after its answer, in order, and there is no other result.
+/// True if each call has exactly one result directly after its answer, in order, and there is no other result.
 pub(crate) fn in_order(messages: &[Arc<Message>]) -> bool {
     let mut awaited: std::collections::VecDeque<&str> = std::collections::VecDeque::new();
     for message in messages {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_moved_behind_their_calls_and_missing_ones_are_made() {
+    fn results_follow_their_calls_and_missing_ones_are_added() {
         let messages = vec![
             user(),
             calls(&["1", "2", "3"]),
@@ -96,14 +97,14 @@ mod tests {
             user(),
             result("1", "a"),
             result("1", "again"),
-            result("9", "nobody asked"),
+            result("9", "not requested"),
         ];
         let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
         assert_eq!(texts, ["hello", "", "a", INTERRUPTED, "c", "hello"]);
     }
 
     #[test]
-    fn an_identifier_that_is_used_twice_does_not_take_the_other_ones_result() {
+    fn repeated_identifier_does_not_take_another_result() {
         let messages = vec![call("1"), call("1"), result("1", "second")];
         let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
         assert_eq!(texts, ["", INTERRUPTED, "", "second"]);
@@ -121,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_conversation_comes_out_in_order(messages in prop::collection::vec(any_message(), 0..12)) {
+        fn any_conversation_is_put_in_order(messages in prop::collection::vec(any_message(), 0..12)) {
             let users = messages.iter().filter(|m| matches!(m.as_ref(), Message::User { .. })).count();
             let out = normalise(messages);
             prop_assert!(in_order(&out));
@@ -131,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_found_behind_the_answers_after_its_call() {
+    fn result_is_found_after_later_answers() {
         let messages = vec![call("1"), call("2"), result("1", "a"), result("2", "b")];
         let texts: Vec<String> = normalise(messages).iter().map(|m| m.text()).collect();
         assert_eq!(texts, ["", "a", "", "b"]);
     }
 
     #[test]
-    fn an_answer_that_is_empty_or_too_early_is_out_of_order() {
+    fn empty_or_early_answer_is_out_of_order() {
         for messages in [
             vec![calls(&[])],
             vec![call("1"), call("2"), result("1", "a"), result("2", "b")],

@@ -1,4 +1,4 @@
-//! A request made from a state.
+//! Builds a request from a state.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::context::messages;
 use crate::machine::LoopState;
 use crate::policy::{CallsPerStep, ErrorVisibility, LoopPolicy, ModelSettings};
 
-/// What a request is made from, beside the state.
+/// Inputs of a request besides the state.
 pub(crate) struct View<'a> {
     pub(crate) policy: &'a LoopPolicy,
     pub(crate) instructions: &'a Arc<str>,
@@ -19,19 +19,19 @@ pub(crate) struct View<'a> {
     pub(crate) answer: Option<&'a Arc<Schema>>,
 }
 
-/// The next request of the open turn: what never changes first (instructions, tools, the conversation from its start),
-/// what changes each time last, so that prompt caches hold.
+/// The next request of the open turn: constant parts first (instructions, tools, the conversation from its start),
+/// changing parts last, so that prompt caches stay valid.
 pub(crate) fn request(state: &LoopState, view: &View<'_>, tools: bool) -> Request {
     let policy = view.policy;
     let mut messages = state.messages.clone();
     if let Some(most) = policy.context.max_messages {
         let dropped: Vec<Arc<Message>> = messages.drain(..oldest_kept(&messages, most)).collect();
         let is_user = |message: &Arc<Message>| matches!(message.as_ref(), Message::User { .. });
-        // Providers want a person to speak first.
+        // Providers require a user message first.
         if !messages.first().is_some_and(is_user)
-            && let Some(said) = dropped.into_iter().rfind(is_user)
+            && let Some(last_user) = dropped.into_iter().rfind(is_user)
         {
-            messages.insert(0, said);
+            messages.insert(0, last_user);
         }
     }
     if policy.error_visibility == ErrorVisibility::Ephemeral {
@@ -63,8 +63,8 @@ pub(crate) fn request(state: &LoopState, view: &View<'_>, tools: bool) -> Reques
     }
 }
 
-/// Where a request begins that carries at most `most` messages: at a message of the person if one is near enough,
-/// otherwise at a round; the last round always goes along, however long it is.
+/// Index at which a request of at most `most` messages starts: at a user message if one is in reach, otherwise at a
+/// round; the last round is always included, whatever its length.
 fn oldest_kept(messages: &[Arc<Message>], most: usize) -> usize {
     let from = messages.len().saturating_sub(most.max(1));
     if from == 0 {
@@ -82,7 +82,7 @@ fn oldest_kept(messages: &[Arc<Message>], most: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Errors that the model has read already are down to one line.
+/// Reduces errors that the model has already seen to one line.
 fn shorten_old_errors(messages: &mut [Arc<Message>]) {
     let Some(last_answer) = messages
         .iter()
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_few_messages_begins_with_the_person_where_it_can() {
+    fn short_request_starts_with_a_user_message_if_possible() {
         let user = || Arc::new(Message::user("u"));
         let messages = vec![
             user(),
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(oldest_kept(&messages, 6), 0);
         assert_eq!(oldest_kept(&messages, 5), 3);
         assert_eq!(oldest_kept(&messages, 3), 3);
-        assert_eq!(oldest_kept(&messages, 2), 4, "a round without the person");
-        assert_eq!(oldest_kept(&messages, 1), 4, "the last round goes along whole");
+        assert_eq!(oldest_kept(&messages, 2), 4, "a round without a user message");
+        assert_eq!(oldest_kept(&messages, 1), 4, "the last round is included whole");
         for most in 1..7 {
             assert!(in_order(&messages[oldest_kept(&messages, most)..]));
         }

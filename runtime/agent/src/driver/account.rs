@@ -1,4 +1,4 @@
-//! What the calls and hooks of a turn share: the budget, of which each reserves its part, and the user who is asked.
+//! State that the calls and hooks of a turn share: the budget, of which each reserves a part, and the approver.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +14,16 @@ use crate::context::messages;
 use crate::definition::AgentDefinition;
 use crate::tools::subagent::AgentFiling;
 
-/// The account of one session while a turn runs.
+/// Account of one session while a turn runs.
 pub(crate) struct Account {
     inner: Arc<AgentDefinition>,
-    /// The call of another session that this session runs in.
+    /// The call of another session in which this session runs.
     caller: Option<Arc<AgentFiling>>,
-    /// What that session reserved for this one.
+    /// Budget that the calling session reserved for this one.
     outside: Budget,
-    /// Held while the user is asked.
+    /// Held while the approver decides.
     asking: tokio::sync::Mutex<()>,
-    books: Mutex<SharedBudget>,
+    budget: Mutex<SharedBudget>,
 }
 
 struct SharedBudget {
@@ -31,7 +31,7 @@ struct SharedBudget {
     waiting: BTreeMap<Ticket, oneshot::Sender<Grant>>,
 }
 
-/// A reservation that is waited for. Dropping it takes it back.
+/// Reservation that is not yet decided. Dropping it withdraws it.
 pub(crate) struct Waiting {
     account: Arc<Account>,
     ticket: Ticket,
@@ -39,7 +39,7 @@ pub(crate) struct Waiting {
     is_taken: bool,
 }
 
-/// What a hook reserved; it ends with the hook at the latest, and is charged what that filed.
+/// Reservation of a hook; it ends with the hook at the latest, and is charged what the hook's receipt reports.
 pub(crate) struct HookShare {
     account: Arc<Account>,
     ticket: Ticket,
@@ -61,31 +61,31 @@ impl Account {
             caller,
             outside,
             asking: tokio::sync::Mutex::default(),
-            books: Mutex::new(SharedBudget {
+            budget: Mutex::new(SharedBudget {
                 reservations: Reservations::new(left),
                 waiting: BTreeMap::new(),
             }),
         }
     }
 
-    /// What the session that called this one reserved for it.
+    /// Budget that the calling session reserved for this one.
     pub(super) fn outside(&self) -> &Budget {
         &self.outside
     }
 
-    /// What the tokens of those cost that know no prices.
+    /// Token prices for agents without prices of their own.
     pub(super) fn prices(&self) -> Option<Prices> {
         self.inner.machine.policy.budget.prices.or(self.outside.prices)
     }
 
-    /// Asks for a reservation of at most so much, behind all others that wait.
+    /// Requests a reservation of at most `most`, behind all others that wait.
     pub(crate) fn reserve(self: &Arc<Self>, most: &RemainingBudget) -> Waiting {
         let (sender, grant) = oneshot::channel();
-        let mut books = self.books();
-        let ticket = books.reservations.ask(most);
-        books.waiting.insert(ticket, sender);
-        books.decide();
-        drop(books);
+        let mut budget = self.budget();
+        let ticket = budget.reservations.ask(most);
+        budget.waiting.insert(ticket, sender);
+        budget.decide();
+        drop(budget);
         Waiting {
             account: self.clone(),
             ticket,
@@ -94,60 +94,60 @@ impl Account {
         }
     }
 
-    /// What has a reservation has ended and used so much of it.
+    /// Ends a reservation and charges its use.
     pub(super) fn end(&self, ticket: Ticket, used: Amounts) {
-        let mut books = self.books();
-        books.reservations.end(ticket, used);
-        books.decide();
+        let mut budget = self.budget();
+        budget.reservations.end(ticket, used);
+        budget.decide();
     }
 
-    /// It does not begin, or it used nothing.
+    /// Withdraws a reservation that did not start, or used nothing.
     fn forget(&self, ticket: Ticket) {
-        let mut books = self.books();
-        books.waiting.remove(&ticket);
-        books.reservations.forget(ticket);
-        books.decide();
+        let mut budget = self.budget();
+        budget.waiting.remove(&ticket);
+        budget.reservations.forget(ticket);
+        budget.decide();
     }
 
-    /// The session has spent this much, with all that these reservations are about.
+    /// Updates the session's use, which now includes these reservations.
     pub(super) fn count(&self, spent: &Spent, tickets: impl IntoIterator<Item = Ticket>) {
         let own = &self.inner.machine.policy.budget;
         let left = own.left(spent).within(self.outside.left(spent));
-        let mut books = self.books();
-        books.reservations.count(left, tickets);
-        books.decide();
+        let mut budget = self.budget();
+        budget.reservations.count(left, tickets);
+        budget.decide();
     }
 
-    /// A call was dropped with the turn and what it used is in no event.
+    /// Charges a call that was dropped with the turn, whose use is in no event.
     pub(super) fn dropped(&self, receipt: Option<Receipt>) {
         if let Some(caller) = &self.caller {
             caller.dropped(receipt);
         }
     }
 
-    /// Asks whoever can be asked, one question at a time: the session's own approver, or its caller.
+    /// Requests a decision, one at a time, from the session's own approver or else from its caller.
     pub(super) async fn ask(&self, request: &ApprovalRequest) -> Decision {
         let _one = self.asking.lock().await;
         match (&self.inner.approver, &self.caller) {
             (Some(approver), _) => approver.decide(request).await,
             (None, Some(caller)) => caller.observer().ask(request.clone()).await,
             (None, None) => Decision::Deny {
-                reason: Some(messages::nobody_to_ask(&request.reason)),
+                reason: Some(messages::no_approver(&request.reason)),
             },
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, SharedBudget> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn budget(&self) -> MutexGuard<'_, SharedBudget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SharedBudget {
-    /// Tells those that need not wait any longer.
+    /// Notifies the requests that need not wait any longer.
     fn decide(&mut self) {
         for (ticket, grant) in self.reservations.decide() {
             if let Some(waiting) = self.waiting.remove(&ticket) {
-                // `Waiting` takes back what it did not receive when it is dropped.
+                // A dropped `Waiting` withdraws a grant that it did not receive.
                 let _ = waiting.send(grant);
             }
         }
@@ -159,7 +159,7 @@ impl Waiting {
         self.ticket
     }
 
-    /// Waits until it is granted or refused. A grant has to be ended.
+    /// Waits until the request is granted or refused. A grant must be ended.
     pub(crate) async fn granted(mut self) -> Grant {
         let grant = (&mut self.grant)
             .await
@@ -199,13 +199,13 @@ impl HookShare {
         self.left
     }
 
-    /// What the hook used, which an event tells the session.
+    /// Charges the hook's use, which an event reports to the session.
     pub(crate) fn note(&self, receipt: &Receipt) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         *used = Some(used.unwrap_or_default().saturating_add(receipt.fuel));
     }
 
-    /// The hook has run; whoever keeps its context holds nothing back.
+    /// Ends the reservation when the hook has run, even if its context is kept.
     pub(crate) fn end(&self) {
         if self.has_ended.swap(true, Ordering::Relaxed) {
             return;

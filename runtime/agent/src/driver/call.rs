@@ -1,4 +1,4 @@
-//! One call in a task of its own: run, cut for the model, reported to hooks.
+//! One call in its own task: run, truncated for the model, reported to hooks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::policy::Control;
 use crate::tools::dispatch::{self, Attempt};
 use crate::tools::results::{ReadResult, ResultStore};
 
-/// A call in its task.
+/// Call in its own task.
 pub(super) struct Run {
     pub(super) inner: Arc<AgentDefinition>,
     pub(super) shelf: Arc<ResultStore>,
@@ -36,8 +36,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Waits for its reservation and runs. What it did use is charged before hooks hear of it, so that what they use can
-    /// be reserved.
+    /// Waits for the reservation and runs the call. Its use is charged before hooks run, so that theirs can be
+    /// reserved.
     pub(super) async fn run(self, waiting: Waiting) -> Done {
         let ticket = waiting.ticket();
         let outcome = match waiting.granted().await {
@@ -88,7 +88,7 @@ impl Run {
             Err(error) => Err(error),
         };
         if let Err(ToolError::Limit { .. }) = &output {
-            // Both this and the driver keep it.
+            // Kept by this task and by the driver.
             self.observer.released(2).await;
         }
         let output = match output {
@@ -103,7 +103,7 @@ impl Run {
         let (content, structured) = dispatch::readable(output);
         let policy = &self.inner.machine.policy;
         let readable = policy.control.contains(&Control::ReadResult);
-        // What an agent reserved is also for the results of its own calls.
+        // An agent's reservation also covers the results of its own calls.
         let room = grant.bytes.and(self.observer.left().bytes);
         let room = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX));
         let content = crate::tools::truncate::within(content, room);
@@ -116,7 +116,7 @@ impl Run {
             self.hooks.notify(
                 NoticeLevel::Warning,
                 format!(
-                    "the whole result of `{}` is kept in memory alone: {error}",
+                    "could not store the full result of `{}`, it is kept in memory only: {error}",
                     self.id
                 ),
             );
@@ -129,7 +129,7 @@ impl Run {
     }
 
     /// # Errors
-    /// When the tool is no longer there, as after a restart with other tools.
+    /// Fails if the tool no longer exists, as after a restart with other tools.
     fn attempt(&self) -> Result<Attempt, ToolError> {
         let facts = self.inner.machine.tools.get(&self.tool);
         let tool = match facts.and_then(|facts| facts.control) {
@@ -137,7 +137,7 @@ impl Run {
             _ => self.inner.registry.get(&self.tool)?,
         };
         let Value::Object(arguments) = &self.arguments else {
-            return Err(ToolError::invalid("the arguments are no object"));
+            return Err(ToolError::invalid("the arguments are not an object"));
         };
         let name =
             ToolName::new(self.tool.as_str()).map_err(|error| ToolError::invalid(error.to_string()))?;

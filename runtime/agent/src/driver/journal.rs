@@ -1,38 +1,38 @@
-//! Events on their way: into the journal first, then to the sink, always in order.
+//! Write-ahead queue of events: into the journal first, then to the sink, always in order.
 //!
-//! One batch is under way at a time; what happens meanwhile is the next batch, so that many events share one commit and
-//! nothing waits for the disk that need not. What was shown is in the journal. A run that is dropped leaves its batch
-//! here, and the next one goes on with it: nothing is written twice or left out.
+//! One batch is written at a time; events that arrive meanwhile form the next batch, so that many events share one
+//! commit and only effects that need durability wait for the disk. Every event that was shown is in the journal. A run
+//! that is dropped leaves its batch here, and the next run continues it: nothing is written twice or left out.
 
 use std::sync::Arc;
 
 use toolcell_core::{BoxFuture, Event, EventSink, SessionStore, StoreError};
 
-/// Events that wait for the journal at most; then the turn waits as well.
+/// Maximum number of events that wait for the journal; beyond it the turn waits as well.
 const MAX_WAITING: usize = 4_096;
 
-/// The way of one session's events.
+/// Write-ahead queue from the driver to the store and then to the sink.
 pub(crate) struct Journal {
     session: Arc<str>,
     store: Option<Arc<dyn SessionStore>>,
-    /// Events that the journal has.
+    /// Number of events in the journal.
     at: u64,
     waiting: Vec<Event>,
     saving: Option<Saving>,
-    /// Why a batch is not in the journal. What would come after it must not be there either.
+    /// Error of the first batch that could not be written. Later events must not be written either.
     failed: Option<StoreError>,
     taken: u64,
     shown: u64,
 }
 
-/// A batch that is being written.
+/// Batch that is being written.
 struct Saving {
     events: Vec<Event>,
     written: BoxFuture<'static, Result<u64, StoreError>>,
 }
 
 impl Journal {
-    /// The way into a store, in which the session has `at` events.
+    /// Creates the queue for a store in which the session has `at` events.
     pub(crate) fn new(session: &str, store: Option<Arc<dyn SessionStore>>, at: u64) -> Self {
         Self {
             session: session.into(),
@@ -46,7 +46,7 @@ impl Journal {
         }
     }
 
-    /// Takes an event.
+    /// Appends an event.
     pub(crate) fn push(&mut self, event: Event, sink: &dyn EventSink) {
         self.taken += 1;
         let at_once = self.saving.is_none()
@@ -60,26 +60,26 @@ impl Journal {
         }
     }
 
-    /// Mark of the last event so far.
+    /// Sequence number of the last event so far.
     pub(crate) fn mark(&self) -> u64 {
         self.taken
     }
 
-    /// Whether every event up to a mark is in the journal and was shown.
+    /// True if every event up to a mark is in the journal and was shown.
     pub(crate) fn has_shown(&self, mark: u64) -> bool {
         self.shown >= mark
     }
 
-    /// Whether so much waits that nothing more should happen.
+    /// True if the queue is full and the turn must wait.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_WAITING
     }
 
-    /// Waits until a batch is written and shown; for ever when there is none. Dropping the future loses nothing.
+    /// Waits until a batch is written and shown; for ever if there is none. Cancel safe.
     ///
     /// # Errors
-    /// When the store fails, now or earlier. Nothing is written after a batch that is missing: whoever goes on loads the
-    /// session.
+    /// Fails if the store fails or failed earlier. Nothing is written after a missing batch; the session must be loaded
+    /// again.
     pub(crate) async fn flow(&mut self, sink: &dyn EventSink) -> Result<(), StoreError> {
         self.begin(sink);
         if let Some(error) = &self.failed {
@@ -108,7 +108,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins to write what waits.
+    /// Starts to write the waiting events.
     fn begin(&mut self, sink: &dyn EventSink) {
         if self.saving.is_some() || self.failed.is_some() || self.waiting.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! One request to the model while its answer streams.
+//! Request to the model and its streamed answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tracing::{Instrument as _, Span};
 use crate::context::BYTES_PER_TOKEN;
 use crate::driver::spans;
 
-/// A request on its way.
+/// Request whose answer is streaming.
 pub(super) struct ModelStream<'a> {
     provider: &'a dyn Provider,
     stream: BoxStream<'a, Result<Delta, ProviderError>>,
@@ -22,31 +22,31 @@ pub(super) struct ModelStream<'a> {
     span: Span,
     text: String,
     begun: BTreeMap<usize, String>,
-    /// Most tokens that the budget leaves for the answer.
+    /// Maximum tokens of the answer that the budget allows.
     max_output: Option<u64>,
     /// Bytes of the answer so far.
     bytes: u64,
 }
 
-/// What comes of listening.
+/// Item of a [`ModelStream`].
 pub(super) enum StreamItem {
-    /// Something to show.
+    /// Event to show.
     Piece(Event),
     /// Nothing to show.
     Nothing,
-    /// The whole answer, with the names of the tools of calls that began and were cut off.
+    /// Complete answer, with the names of the tools of calls that were cut off.
     Answer(Completion, Vec<String>),
-    /// No answer, and what there was of it.
+    /// Failure, and the partial answer.
     Failure(ProviderError, String),
-    /// The answer is longer than the budget allows, whatever was asked for.
+    /// The answer exceeded the budget's limit, whatever limit was requested.
     TooLong {
-        /// Tokens that were left for it.
+        /// Tokens that the budget allowed.
         tokens: u64,
     },
 }
 
-/// The limit that a request is sent with. What the budget leaves is a limit for the provider only where every model
-/// accepts a limit of this size; otherwise the answer is ended as it comes.
+/// Token limit of the request. The budget's limit is sent to the provider only if every model accepts a limit of this
+/// size; otherwise the answer is cancelled while it streams.
 fn limited(own: Option<u64>, left: Option<u64>) -> Option<u64> {
     /// Largest limit that every model accepts, in tokens.
     const ACCEPTED: u64 = 4_096;
@@ -78,12 +78,12 @@ impl<'a> ModelStream<'a> {
         }
     }
 
-    /// What there is of the answer.
+    /// The partial answer.
     pub(super) fn into_text(self) -> String {
         self.text
     }
 
-    /// Waits for what comes next. Dropping the future loses nothing.
+    /// Waits for the next item. Cancel safe.
     pub(super) async fn next(&mut self) -> StreamItem {
         let next = self.stream.next().instrument(self.span.clone());
         let item = match self.deadline {
@@ -91,7 +91,7 @@ impl<'a> ModelStream<'a> {
             Some((at, timeout)) => match tokio::time::timeout_at(at, next).await {
                 Ok(item) => item,
                 Err(_) => {
-                    let message = format!("the answer was not complete after {} ms", timeout.as_millis());
+                    let message = format!("the request timed out after {} ms", timeout.as_millis());
                     return self.failure(ProviderErrorKind::Timeout, message);
                 }
             },
@@ -99,7 +99,7 @@ impl<'a> ModelStream<'a> {
         match item {
             None => self.failure(
                 ProviderErrorKind::Truncated,
-                "the stream ended without saying so".into(),
+                "the stream ended without a final event".into(),
             ),
             Some(Err(error)) => self.failed(error),
             Some(Ok(delta)) => self.delta(delta),
@@ -147,7 +147,7 @@ impl<'a> ModelStream<'a> {
         }
     }
 
-    /// Calls that began and are not among the parts of an answer that ran out of tokens.
+    /// Calls that started and are missing from an answer that reached its token limit.
     fn cut_off(&self, completion: &Completion) -> Vec<String> {
         if completion.stop != StopReason::MaxTokens {
             return Vec::new();

@@ -1,13 +1,13 @@
-//! Does what the machine asks for: streams the model, runs calls and hooks as tasks, stores and shows events, and watches
-//! the clock. It decides nothing.
+//! Executes the effects of the machine: streams the model, runs calls and hooks as tasks, stores and shows events, and
+//! enforces deadlines. It makes no decisions.
 //!
-//! What touches the world waits until the journal has the events that say so: a call of a tool that may not be called
-//! twice, a question, a hook, and the first request of a turn. The next request to the model and calls of tools that are
-//! idempotent do not wait: were they lost with the process, asking or calling once more would do no harm. So a step with
-//! such calls waits for no disk, and any other step waits once.
+//! Effects that must not be repeated wait until the journal has the events that cause them: a call of a tool that is
+//! not idempotent, an approval, a hook, and the first request of a turn. Further requests to the model and calls of
+//! idempotent tools do not wait: repeating them after a crash does no harm. So a step with only such calls never waits
+//! for the disk, and any other step waits once.
 //!
-//! Every call runs in a task of its own, so that calls use all processors. A call that is cancelled is dropped; the
-//! driver waits until it is gone, at most [`GRACE`], so that its receipt is known.
+//! Every call runs in its own task, so that calls use all processors. A cancelled call is dropped; the driver waits
+//! until it is gone, at most [`GRACE`], so that its receipt is known.
 
 pub(crate) mod account;
 mod call;
@@ -51,24 +51,25 @@ use crate::tools::dispatch;
 use crate::tools::results::ResultStore;
 use crate::tools::subagent::AgentFiling;
 
-/// How long a call may take to be dropped. Cells are dropped within one epoch tick; a native tool that blocks its thread
-/// is left behind, without a receipt.
+/// Time that a dropped call has to end. Cells end within one epoch tick; a native tool that blocks its thread is
+/// abandoned, without a receipt.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Longest JSON of what hooks share that goes into the journal, in bytes. It is written whole whenever it changes.
+/// Maximum size of the shared values of hooks in the journal, in bytes of JSON. The whole JSON is written on every
+/// change.
 const MAX_SHARED: usize = 64 << 10;
 
-/// One turn on its way.
+/// Turn in progress.
 pub(crate) struct Driver<'a> {
     inner: &'a Arc<AgentDefinition>,
     state: &'a mut LoopState,
     shelf: Arc<ResultStore>,
     sink: &'a dyn EventSink,
     cancel: CancellationToken,
-    /// When the turn ends at the latest, and how.
+    /// Deadline of the turn, and the outcome when it passes.
     deadline: Option<(Instant, TurnOutcome)>,
     begun: Instant,
-    /// Time of this turn before this driver took it up, in milliseconds.
+    /// Time of this turn before this driver resumed it, in milliseconds.
     before_ms: u64,
     tasks: JoinSet<Done>,
     running: BTreeMap<String, RunningCall>,
@@ -78,27 +79,27 @@ pub(crate) struct Driver<'a> {
     summary: Option<Summary>,
     notes: (Notes, NoteReceiver),
     journal: &'a mut Journal,
-    /// What is done once the journal has come to a mark.
+    /// Effects to execute once the journal has reached a mark.
     held: Vec<(u64, Effect)>,
-    /// Nothing was stored yet: whether somebody else has the session is not known.
+    /// True until the first commit, which shows that no other process writes the session.
     is_first: bool,
     account: Arc<Account>,
-    /// Questions that wait until the one before is answered.
+    /// Approval requests that wait for the one before.
     questions: VecDeque<crate::approval::ApprovalRequest>,
     asking: bool,
     hooks: HookTurn,
-    /// What hooks shared when it was last looked at.
+    /// Shared values of hooks when last stored.
     shared: Map<String, Value>,
     record: TurnRecorder,
 }
 
-/// A call that runs, or waits for its reservation.
+/// Call that runs, or waits for its reservation.
 struct RunningCall {
     observer: Arc<Observer>,
     ticket: Ticket,
 }
 
-/// A summary that is being made.
+/// Summary in progress.
 struct Summary {
     removed: usize,
     replaced: Vec<Message>,
@@ -152,12 +153,12 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Runs until the turn is over, or until nothing is left to do but to wait for a decision that nobody gives here.
+    /// Runs until the turn is over, or until the only thing left is a decision that is not made in this run.
     ///
     /// # Errors
-    /// When the journal fails. The turn stays open; what the journal has acknowledged is not lost.
+    /// Fails if the journal fails. The turn stays open; acknowledged events are not lost.
     pub(crate) async fn drive(mut self, first: Input) -> Result<TurnReport, AgentError> {
-        // What an earlier run left behind when it was dropped.
+        // Events that an earlier, dropped run left behind.
         let left = self.journal.drain(&NullSink).await;
         left.map_err(|source| self.failed(source))?;
         let mut input = Some(first);
@@ -171,16 +172,15 @@ impl<'a> Driver<'a> {
             if self.tasks.is_empty() && self.model.is_none() && self.held.is_empty() {
                 return self.close().await;
             }
-            let happening = self.happening().await;
-            input = self.take(happening).await?;
+            let event = self.next_event().await;
+            input = self.take(event).await?;
         }
     }
 
-    /// One step of the machine: its events go on their way, and what may be done before they are stored is done. What
-    /// needs no waiting is done at once and its consequences belong to the same step, so that they share one write to the
-    /// journal.
+    /// Runs one step of the machine: queues its events, and executes the effects that need not wait for the journal.
+    /// Effects with immediate results are part of the same step, so that they share one commit.
     fn step(&mut self, input: Input) {
-        // Without hooks nobody looks at prompts and calls but the loop.
+        // Without hooks, prompts and arguments need no task.
         let unwatched = self.inner.hooks.is_empty();
         let mut inputs = VecDeque::from([input]);
         let mut events = Vec::new();
@@ -220,8 +220,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether something may be done before the journal has the events that lead to it: whether it does no harm to do it
-    /// once more after a crash that took them.
+    /// True if an effect may be executed before the journal has its events, because repeating it after a crash does no
+    /// harm.
     fn may_precede(&self, effect: &Effect) -> bool {
         let harmless = match effect {
             Effect::Request { .. } => true,
@@ -234,7 +234,7 @@ impl<'a> Driver<'a> {
         harmless && !self.is_first
     }
 
-    /// Does what has waited for the journal.
+    /// Executes the effects that waited for the journal.
     fn release(&mut self) {
         self.is_first = false;
         let held = std::mem::take(&mut self.held);
@@ -247,7 +247,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The machine has no clock, and does not know who called its session.
+    /// Sets the elapsed time and the caller's budget in the state: the machine has no clock and does not know its
+    /// caller.
     fn tell(&mut self) {
         if let Some(turn) = &mut self.state.turn {
             let ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -256,7 +257,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What hooks share goes into the journal, so that it is there when another process takes the turn up.
+    /// Stores the shared values of hooks in the journal, for another process that resumes the turn.
     fn keep_shared(&mut self) {
         if self.inner.hooks.is_empty() || self.state.turn.is_none() {
             return;
@@ -270,7 +271,7 @@ impl<'a> Driver<'a> {
             Event::Notice {
                 level: NoticeLevel::Warning,
                 text: format!(
-                    "what hooks share is longer than {MAX_SHARED} bytes and stays in this process alone"
+                    "the shared values of hooks exceed {MAX_SHARED} bytes and are kept in this process only"
                 ),
             }
         } else {
@@ -325,21 +326,20 @@ impl<'a> Driver<'a> {
         ));
     }
 
-    /// Sends an event on its way.
+    /// Queues an event.
     fn show(&mut self, event: Event) {
         self.record.note(&event);
         self.journal.push(event, self.sink);
     }
 
-    /// Shows what calls and hooks have told so far: it comes before what follows from their end.
+    /// Shows the notes of calls and hooks so far, before events that follow from their end.
     fn show_notes(&mut self) {
         while let Some(note) = self.notes.1.try_next() {
             self.show_note(note);
         }
     }
 
-    /// Shows what a call or a hook has told. What a hook used counts in the budget; nothing else that comes by this way
-    /// changes the state.
+    /// Shows a note of a call or a hook. The use of a hook counts in the budget; no other note changes the state.
     fn show_note(&mut self, note: Note) {
         if let Event::HookFinished { .. } = note.event {
             self.state.apply(&note.event);
@@ -348,7 +348,7 @@ impl<'a> Driver<'a> {
         self.show(note.event);
     }
 
-    /// Drops everything that is under way and collects what is left of it.
+    /// Drops everything in progress and collects the outcomes.
     async fn halt(&mut self, outcome: TurnOutcome) -> Input {
         let partial = match (self.model.take(), self.summary.take()) {
             (Some(model), None) => model.into_text(),
@@ -371,7 +371,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Drops all tasks. Calls that were done just then are not lost.
+    /// Drops all tasks. Results of calls that had just finished are kept.
     async fn drop_tasks(&mut self) -> BTreeMap<String, CallOutcome> {
         self.tasks.abort_all();
         let mut ended = BTreeMap::new();
@@ -386,13 +386,13 @@ impl<'a> Driver<'a> {
         let _ = tokio::time::timeout(GRACE, gone).await;
         self.tasks.detach_all();
         for call in self.running.values() {
-            // What calls inside of a call leave behind is filed with it.
+            // Receipts of nested calls are filed with the outer call.
             call.observer.released(1).await;
         }
         ended
     }
 
-    /// The turn has ended: hooks hear of it once that is stored, and the last notices are shown.
+    /// Ends the turn: hooks run once its end is stored, and the last notices are shown.
     async fn over(mut self) -> Result<TurnReport, AgentError> {
         self.drop_reports().await;
         self.store_all().await?;
@@ -404,7 +404,7 @@ impl<'a> Driver<'a> {
         self.close().await
     }
 
-    /// Reports of failures that are still on their way to hooks.
+    /// Drops failure reports that are still queued for hooks.
     async fn drop_reports(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
@@ -421,7 +421,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// When a turn ends at the latest: at its own deadline, or when the time of the session is used up.
+/// Deadline of a turn: its own, or the end of the session's time budget.
 fn deadline(policy: &LoopPolicy, state: &LoopState, now: Instant) -> Option<(Instant, TurnOutcome)> {
     let after = |ms| now + Duration::from_millis(ms);
     let turn = policy

@@ -1,6 +1,6 @@
-//! Events of calls and hooks on their way to the driver, in one order.
+//! Queue of events from calls and hooks to the driver, in one order.
 //!
-//! What a call logs may be lost where too much of it waits; what a hook used, and that it failed, never is.
+//! Log lines of calls may be lost if the queue is full; receipts and failures of hooks never are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,32 +10,32 @@ use toolcell_core::Event;
 
 use crate::budget::reserve::Ticket;
 
-/// Notes of a turn that may be lost and wait for the driver at most. A tool that floods its log loses lines, which are
-/// counted; it does not fill the host's memory.
+/// Maximum number of droppable notes in the queue. A tool that floods its log loses lines, which are counted; it does
+/// not fill the host's memory.
 pub(super) const MAX_WAITING: usize = 1_024;
 
-/// Where notes go.
+/// Sender of notes.
 #[derive(Clone)]
 pub(crate) struct Notes {
     sender: mpsc::UnboundedSender<Note>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Where they come from.
+/// Receiver of notes.
 pub(crate) struct NoteReceiver {
     receiver: mpsc::UnboundedReceiver<Note>,
     waiting: Arc<AtomicUsize>,
 }
 
-/// Something that was told.
+/// Event in the queue.
 pub(super) struct Note {
     pub(super) event: Event,
-    /// The reservation that the event is about.
+    /// Reservation to which the event belongs.
     pub(super) ticket: Option<Ticket>,
     may_be_lost: bool,
 }
 
-/// A queue of notes.
+/// Creates a queue of notes.
 pub(crate) fn notes() -> (Notes, NoteReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -47,7 +47,7 @@ pub(crate) fn notes() -> (Notes, NoteReceiver) {
 }
 
 impl Notes {
-    /// Sends what may be lost; `false` when it was, because too much waits.
+    /// Sends a note that may be lost; `false` if it was, because the queue is full.
     pub(crate) fn offer(&self, event: Event) -> bool {
         let room = |waiting: usize| (waiting < MAX_WAITING).then_some(waiting + 1);
         let has_room = self
@@ -57,9 +57,9 @@ impl Notes {
         has_room && self.send(event, None, true)
     }
 
-    /// Sends what must not be lost. For what is bounded by itself: one for each time that a hook runs.
+    /// Sends a note that must not be lost. Its number must be bounded elsewhere: one per run of a hook.
     pub(crate) fn tell(&self, event: Event, ticket: Option<Ticket>) {
-        // Without a receiver the turn is gone, and with it whatever could be counted.
+        // Without a receiver the turn has ended, and its use is counted no more.
         self.send(event, ticket, false);
     }
 
@@ -74,13 +74,13 @@ impl Notes {
 }
 
 impl NoteReceiver {
-    /// The next note. Dropping the future loses nothing.
+    /// Receives the next note. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Note> {
         let note = self.receiver.recv().await?;
         Some(self.received(note))
     }
 
-    /// The next note that is there already.
+    /// Returns the next note if one is queued.
     pub(super) fn try_next(&mut self) -> Option<Note> {
         let note = self.receiver.try_recv().ok()?;
         Some(self.received(note))
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_and_what_must_arrive_arrives() {
+    fn flood_is_cut_and_loses_no_required_note() {
         let (notes, mut receiver) = notes();
         for _ in 0..MAX_WAITING {
             assert!(notes.offer(event("log")));

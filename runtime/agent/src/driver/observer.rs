@@ -1,4 +1,4 @@
-//! What a running call tells: logs and progress on their way to the sink, the receipt kept until the call ends.
+//! Observer of a running call: logs and progress for the sink, and the receipt until the call ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,16 +13,16 @@ use super::notes::Notes;
 use crate::budget::Spent;
 use crate::context::messages;
 
-/// Hears one call.
+/// Observer of one call.
 pub(super) struct Observer {
     id: String,
     tool: String,
     account: Arc<Account>,
     notes: Notes,
     lost: AtomicU64,
-    /// The driver knows how the call ended.
+    /// True when the driver knows the outcome of the call.
     is_counted: AtomicBool,
-    /// What the call reserved, once it has begun.
+    /// Reservation of the call, once it has started.
     grant: OnceLock<RemainingBudget>,
     receipt: Mutex<Option<Receipt>>,
 }
@@ -41,13 +41,13 @@ impl Observer {
         }
     }
 
-    /// The call begins, with this much as its limit.
+    /// Marks the call as started, with this limit.
     pub(super) fn begin(&self, grant: RemainingBudget) {
         let _ = self.grant.set(grant);
     }
 
-    /// Waits until a call that was dropped has let go of everything, as an agent whose calls run in tasks of their own;
-    /// at most [`GRACE`]. `holders` are those that keep the observer and are still there.
+    /// Waits until a dropped call has released its resources, such as an agent whose calls run in their own tasks; at
+    /// most [`GRACE`]. `holders` is the number of remaining owners of the observer.
     pub(super) async fn released(self: &Arc<Self>, holders: usize) {
         let released = async {
             while Arc::strong_count(self) > holders {
@@ -61,13 +61,13 @@ impl Observer {
         self.grant.get().is_some()
     }
 
-    /// The receipt, once the call has ended.
+    /// Takes the receipt, once the call has ended.
     pub(super) fn take_receipt(&self) -> Option<Receipt> {
         self.is_counted.store(true, Ordering::Relaxed);
         self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The receipt so far, left in place.
+    /// Returns the receipt so far.
     pub(super) fn peek_receipt(&self) -> Option<Receipt> {
         self.receipt
             .lock()
@@ -75,7 +75,7 @@ impl Observer {
             .clone()
     }
 
-    /// A line about what was lost, if anything was.
+    /// Returns an event about lost lines, if there were any.
     pub(super) fn take_lost(&self) -> Option<Event> {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         (lost > 0).then(|| Event::CallLog {
@@ -83,12 +83,12 @@ impl Observer {
             line: LogLine {
                 level: LogLevel::Warn,
                 source: LogSource::Host,
-                message: format!("{lost} lines and progress reports left out: they came too fast"),
+                message: format!("{lost} log lines and progress reports dropped: too many at once"),
             },
         })
     }
 
-    /// Something that the loop itself says about the call.
+    /// Sends an event of the loop itself about the call.
     pub(super) fn note(&self, event: Event) {
         if !self.notes.offer(event) {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl CallObserver for Observer {
         });
     }
 
-    /// A call that is tried again leaves several receipts; together they say what it used.
+    /// A retried call leaves several receipts, which are merged.
     fn receipt(&self, receipt: Receipt) {
         let mut slot = self.receipt.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *slot {
@@ -128,7 +128,7 @@ impl CallObserver for Observer {
         }
     }
 
-    /// What it reserved, without what earlier attempts used. The call itself has been taken from it.
+    /// The reservation without the use of earlier attempts. The call itself is already deducted.
     fn left(&self) -> RemainingBudget {
         let Some(grant) = self.grant.get().copied() else {
             return RemainingBudget::NOTHING;
@@ -157,10 +157,10 @@ impl CallObserver for Observer {
     }
 
     fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
-        request.reason = messages::asked_inside(&self.tool, &request.reason);
+        request.reason = messages::nested_approval(&self.tool, &request.reason);
         Box::pin(async move {
             match self.account.ask(&request).await {
-                // What runs inside a call has no journal from which it could go on.
+                // A nested session has no journal from which it could be resumed.
                 Decision::Later => Decision::Deny {
                     reason: Some(messages::CANNOT_WAIT.into()),
                 },
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_at_its_limit_and_what_is_lost_is_counted() {
+    fn flood_is_cut_at_its_limit_and_losses_are_counted() {
         let (notes, _waiting) = notes();
         let observer = observer(notes);
         let progress = || Progress {
@@ -201,11 +201,11 @@ mod tests {
         let Some(Event::CallLog { line, .. }) = observer.take_lost() else {
             panic!("nothing was counted")
         };
-        assert!(line.message.starts_with("2 lines"), "{}", line.message);
+        assert!(line.message.starts_with("2 log lines"), "{}", line.message);
     }
 
     #[test]
-    fn the_receipts_of_several_attempts_become_one() {
+    fn receipts_of_attempts_are_merged() {
         let (notes, _waiting) = notes();
         let observer = observer(notes);
         for (fuel, peak_memory, host) in [(5, 10, "a:1"), (7, 4, "b:1")] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_attempt_has_what_the_first_one_left() {
+    fn second_attempt_gets_the_rest_of_the_reservation() {
         let (notes, _waiting) = notes();
         let observer = observer(notes);
         assert_eq!(observer.left(), RemainingBudget::NOTHING);

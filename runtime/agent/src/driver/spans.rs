@@ -1,5 +1,5 @@
-//! Spans of `tracing` around turns, requests and calls, with the attributes that OpenTelemetry defines for them
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). Nothing that a person, a model or a tool said goes into one.
+//! Spans of `tracing` for turns, requests and calls, with the attributes of the OpenTelemetry conventions
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>). They contain no text of the user, a model or a tool.
 
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::{Completion, ProviderInfo, StopReason, Usage};
@@ -7,7 +7,7 @@ use tracing::{Span, field, info_span};
 
 use crate::report::TurnReport;
 
-/// Around a turn.
+/// Span of a turn.
 pub(crate) fn turn(session: &str, provider: &ProviderInfo) -> Span {
     info_span!(
         "invoke_agent",
@@ -23,7 +23,7 @@ pub(crate) fn turn(session: &str, provider: &ProviderInfo) -> Span {
     )
 }
 
-/// Around a request to the model.
+/// Span of a request to the model.
 pub(crate) fn chat(session: &str, provider: &ProviderInfo) -> Span {
     info_span!(
         "chat",
@@ -40,7 +40,7 @@ pub(crate) fn chat(session: &str, provider: &ProviderInfo) -> Span {
     )
 }
 
-/// Around a call.
+/// Span of a call.
 pub(crate) fn tool(session: &str, name: &str, id: &str) -> Span {
     info_span!(
         "execute_tool",
@@ -88,7 +88,7 @@ pub(crate) fn ended(span: &Span, report: &TurnReport) {
 }
 
 fn record_usage(span: &Span, usage: Usage) {
-    // OpenTelemetry has signed integers alone; others would arrive as text.
+    // OpenTelemetry has signed integers only; others would be exported as text.
     let signed = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     span.record("gen_ai.usage.input_tokens", signed(usage.input));
     span.record("gen_ai.usage.output_tokens", signed(usage.output));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_requests_and_calls_are_spans_and_hold_no_content() {
+    async fn spans_of_turns_requests_and_calls_hold_no_content() {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -141,8 +141,8 @@ mod tests {
                 .await
                 .unwrap();
         };
-        // A span that another thread meets for the first time while the subscriber is being set may go unheard until
-        // the cache is renewed. After one turn all have been met.
+        // A span that another thread first reaches while the subscriber is being set may be missed until the cache is
+        // renewed. After one turn all of them have been reached.
         turn().await;
         tracing::callsite::rebuild_interest_cache();
         buffer.0.lock().unwrap().clear();

@@ -1,4 +1,4 @@
-//! The tasks of a turn: hooks, checks, calls, questions and summaries. Each ends in one [`Done`], or is dropped.
+//! Tasks of a turn: hooks, checks, calls, approvals and summaries. Each ends in one [`Done`], or is dropped.
 
 use std::sync::Arc;
 
@@ -19,40 +19,40 @@ use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraf
 use crate::machine::{CallOutcome, Refusal};
 use crate::tools::dispatch;
 
-/// How a task ended.
+/// Result of a task.
 pub(super) enum Done {
-    /// Somebody was told something.
+    /// A notification was delivered.
     Reported,
-    /// Hooks have seen the prompt.
+    /// Hooks on the prompt have run.
     Prompted {
         message: Option<Message>,
         instructions: String,
     },
-    /// A hook ends the turn.
+    /// A hook aborts the turn.
     Aborted { by: String, reason: String },
     /// A call was checked.
     Prepared {
         id: String,
         arguments: Result<Value, Refusal>,
     },
-    /// A question was answered.
+    /// An approval was decided.
     Decided { id: String, decision: Decision },
     /// A call ended.
     Returned { id: String, outcome: Box<CallOutcome> },
-    /// A summary can be asked for.
+    /// The input of a summary is ready.
     SummaryBegun {
         removed: usize,
         replaced: Vec<Message>,
         request: Request,
         max_output: Option<u64>,
     },
-    /// A summary is there.
+    /// A summary is ready.
     Summarised {
         removed: usize,
         replacement: Vec<Message>,
         usage: Option<Usage>,
     },
-    /// No summary.
+    /// Summarising failed.
     SummaryFailed { reason: String, usage: Option<Usage> },
 }
 
@@ -89,7 +89,7 @@ impl Driver<'_> {
         });
     }
 
-    /// Puts the next question to the person, one at a time.
+    /// Sends the next approval request, one at a time.
     pub(super) fn ask_next(&mut self) {
         if self.asking {
             return;
@@ -137,7 +137,7 @@ impl Driver<'_> {
         self.tasks.spawn(call.run(waiting).instrument(span));
     }
 
-    /// What a call takes at most: what its tool says, the call itself and its result.
+    /// Maximum use of a call: that of its tool, the call itself and its result.
     fn most_of_call(&self, most: RemainingBudget) -> RemainingBudget {
         let result = self.inner.machine.policy.result_bytes as u64;
         let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
@@ -163,7 +163,7 @@ impl Driver<'_> {
         });
     }
 
-    /// Hooks choose what is summarised; then the model is asked.
+    /// Runs the hooks that choose the messages to summarise, then sends the request.
     pub(super) fn spawn_summary(&mut self, messages: usize, max_output: Option<u64>) {
         let inner = self.inner.clone();
         let turn = self.hooks.clone();
@@ -183,7 +183,7 @@ impl Driver<'_> {
             let request = Request {
                 instructions: messages::SUMMARISER.into(),
                 messages: chosen,
-                // Some providers refuse calls in a conversation without tools.
+                // Some providers refuse a conversation with calls if no tools are given.
                 tools: inner.specs.clone(),
                 tool_choice: ToolChoice::None,
                 session: Some(session),
@@ -216,7 +216,7 @@ impl Driver<'_> {
                 })
                 .collect();
             if text.trim().is_empty() {
-                let reason = "the model wrote none".into();
+                let reason = "the model wrote no summary".into();
                 return Done::SummaryFailed { reason, usage };
             }
             let mut replacement = vec![Message::user(messages::SUMMARY_HEADING), Message::assistant(text)];
@@ -227,7 +227,7 @@ impl Driver<'_> {
             {
                 return Done::SummaryFailed { reason, usage };
             }
-            // The model must not be the one to speak after itself.
+            // An answer must not follow an answer.
             if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
                 replacement.push(Message::user(messages::CONTINUE));
             }
@@ -241,10 +241,10 @@ impl Driver<'_> {
     }
 }
 
-/// Checks a call, lets hooks look at it, and checks it again if they changed it.
+/// Checks a call, runs the hooks before it, and checks it again if they changed it.
 ///
 /// # Errors
-/// Hook and reason, when a hook aborts the turn.
+/// Hook and reason, if a hook aborts the turn.
 async fn prepare(
     inner: &AgentDefinition,
     turn: &HookTurn,

@@ -1,4 +1,4 @@
-//! What the driver waits for, and what that means to the machine.
+//! Events that the driver waits for, and their translation into inputs of the machine.
 
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::{Event, StoreError};
@@ -12,7 +12,7 @@ use crate::error::AgentError;
 use crate::hook::FailurePhase;
 use crate::machine::Input;
 
-/// What the driver waits for.
+/// Event that the driver waits for.
 pub(super) enum DriverEvent {
     Cancelled,
     Deadline(TurnOutcome),
@@ -24,8 +24,8 @@ pub(super) enum DriverEvent {
 }
 
 impl Driver<'_> {
-    /// Waits until something happens.
-    pub(super) async fn happening(&mut self) -> DriverEvent {
+    /// Waits for the next event.
+    pub(super) async fn next_event(&mut self) -> DriverEvent {
         let deadline = self.deadline.clone();
         let deadline = async move {
             match deadline {
@@ -37,7 +37,7 @@ impl Driver<'_> {
             }
         };
         let model = &mut self.model;
-        let heard = async move {
+        let stream_item = async move {
             match model {
                 Some(model) => model.next().await,
                 None => std::future::pending().await,
@@ -54,29 +54,29 @@ impl Driver<'_> {
         let notes = &mut self.notes.1;
         let is_full = self.journal.is_full();
         let stored = self.journal.flow(self.sink);
-        // Taken fairly: a call that never stops telling does not keep the others from ending.
-        let something = async move {
+        // Polled fairly: a call that floods the queue does not keep the others from ending.
+        let other = async move {
             tokio::select! {
                 stored = stored => DriverEvent::Stored(stored),
                 Some(note) = notes.next(), if !is_full => DriverEvent::Note(note),
-                happening = done, if !is_full => happening,
-                heard = heard, if !is_full => DriverEvent::StreamItem(heard),
+                event = done, if !is_full => event,
+                stream_item = stream_item, if !is_full => DriverEvent::StreamItem(stream_item),
             }
         };
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => DriverEvent::Cancelled,
             outcome = deadline => DriverEvent::Deadline(outcome),
-            happening = something => happening,
+            event = other => event,
         }
     }
 
-    /// What a happening means to the machine, if anything.
+    /// Translates an event into an input of the machine, if there is one.
     ///
     /// # Errors
-    /// When the journal fails.
-    pub(super) async fn take(&mut self, happening: DriverEvent) -> Result<Option<Input>, AgentError> {
-        Ok(match happening {
+    /// Fails if the journal fails.
+    pub(super) async fn take(&mut self, event: DriverEvent) -> Result<Option<Input>, AgentError> {
+        Ok(match event {
             DriverEvent::Stored(stored) => {
                 stored.map_err(|source| self.failed(source))?;
                 self.release();
@@ -93,16 +93,16 @@ impl Driver<'_> {
                 let reason = Budget::answer_too_long(tokens);
                 Some(self.halt(TurnOutcome::Budget { reason }).await)
             }
-            DriverEvent::StreamItem(heard) => self.heard(heard),
+            DriverEvent::StreamItem(stream_item) => self.on_stream_item(stream_item),
             DriverEvent::Done(done) => self.done(done).await,
         })
     }
 
-    fn heard(&mut self, heard: StreamItem) -> Option<Input> {
-        match heard {
+    fn on_stream_item(&mut self, stream_item: StreamItem) -> Option<Input> {
+        match stream_item {
             StreamItem::Nothing | StreamItem::TooLong { .. } => None,
             StreamItem::Piece(event) => {
-                // The words of a summary are not for the person.
+                // The text of a summary is not shown to the user.
                 if self.summary.is_none() || matches!(event, Event::Retry { .. }) {
                     self.show(event);
                 }

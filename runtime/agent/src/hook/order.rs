@@ -1,12 +1,12 @@
-//! The order in which hooks run.
+//! Order of hooks.
 
 use super::runner::Registered;
 use crate::error::BuildError;
 
-/// Sorts hooks by their orders.
+/// Sorts hooks by their ordering constraints.
 ///
 /// # Errors
-/// When two have one name, or when the orders form a circle.
+/// Fails if two hooks have the same name, or if the constraints form a cycle.
 pub(super) fn sort(hooks: Vec<Registered>) -> Result<Vec<Registered>, BuildError> {
     let position = |name: &str| hooks.iter().position(|hook| hook.spec.name == name);
     // `waits[i]` are the hooks that run before hook `i`.
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn h16_hooks_run_by_wishes_then_priority_then_name() {
+    fn h16_hooks_run_by_constraints_then_priority_then_name() {
         let hooks = vec![
             hook("z", 0, &[], &[]),
             hook("a", 0, &[], &[]),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn h16_wishes_that_form_a_circle_are_reported_with_the_names() {
+    fn h16_cyclic_constraints_are_reported_with_the_names() {
         let hooks = vec![
             hook("a", 0, &["b"], &[]),
             hook("b", 0, &["a"], &[]),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hooks_of_one_name_are_refused() {
+    fn duplicate_hook_names_are_refused() {
         let error = sorted(vec![hook("a", 0, &[], &[]), hook("a", 1, &[], &[])]).unwrap_err();
         assert_eq!(error, BuildError::DuplicateHook { name: "a".into() });
     }

@@ -1,4 +1,4 @@
-//! The prompt of a turn while hooks change it, one after the other.
+//! Prompt of a turn while hooks change it in order.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolcell_core::hook::{Example, Prompt, PromptAnswer};
 use toolcell_core::{Content, Message};
 
-/// A message of the user and what hooks have made of it so far.
+/// User message with the changes of the hooks so far.
 #[derive(Debug, Clone)]
 pub(crate) struct PromptDraft {
     message: Message,
@@ -49,7 +49,7 @@ impl PromptDraft {
         }
     }
 
-    /// Applies what a hook changed.
+    /// Applies the changes of a hook.
     pub(super) fn apply(&mut self, answer: PromptAnswer) {
         if let (Some(new), Message::User { content }) = (answer.message, &mut self.message) {
             *content = new;
@@ -73,7 +73,7 @@ impl PromptDraft {
         if !self.examples.is_empty() {
             let examples = self.examples.into_iter().map(|example| {
                 format!(
-                    "When the person says \"{}\", call `{}` with {}.",
+                    "When the user says \"{}\", call `{}` with {}.",
                     example.says,
                     example.tool,
                     Value::Object(example.arguments)

@@ -1,4 +1,4 @@
-//! Runs hooks: one after the other, each within its time and its budget, each contained.
+//! Runs hooks in order, each within its time limit and budget, with panics contained.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -80,7 +80,8 @@ impl HookRunner {
         Ruling::Proceed
     }
 
-    /// `places` says what arguments lead to: each hook judges the arguments that the one before it left.
+    /// `places` resolves the paths and URLs of arguments: each hook gets those of the arguments that the previous one
+    /// returned.
     pub(crate) async fn before_call(
         &self,
         call: &mut PendingCall,
@@ -113,7 +114,7 @@ impl HookRunner {
         let point = HookPoint::AfterCall;
         for hook in self.at(point) {
             let call = call.clone();
-            // A failure was reported, and nothing follows from it.
+            // A failure was already reported and has no further effect.
             let _ = hook.ask(point, turn, |hook, cx| hook.after_call(call, cx)).await;
         }
     }
@@ -135,7 +136,7 @@ impl HookRunner {
     }
 
     /// # Errors
-    /// When a guard fails.
+    /// Fails if a guard fails.
     pub(crate) async fn before_summary(
         &self,
         messages: &mut Vec<Message>,
@@ -153,7 +154,7 @@ impl HookRunner {
     }
 
     /// # Errors
-    /// When a guard fails.
+    /// Fails if a guard fails.
     pub(crate) async fn after_summary(
         &self,
         replaced: &[Message],
@@ -184,10 +185,10 @@ impl Registered {
         }
     }
 
-    /// Asks the hook once and carries out what it returns beside its decision. A failure is reported.
+    /// Runs the hook once and applies the effects that it returns. Failures are reported.
     ///
     /// # Errors
-    /// When the hook failed.
+    /// Fails if the hook failed.
     async fn ask<'a, A: Answer>(
         &'a self,
         point: HookPoint,
@@ -219,10 +220,10 @@ impl Registered {
         Err(HookFailed)
     }
 
-    /// Waits for the reservation of the hook; its time begins afterwards.
+    /// Waits for the reservation of the hook; its time limit starts afterwards.
     ///
     /// # Errors
-    /// When nothing is left that it could use.
+    /// Fails if the budget is used up.
     async fn begin(&self, point: HookPoint, turn: &HookTurn) -> Result<HookRun, String> {
         let fuel = catch_unwind(AssertUnwindSafe(|| self.hook.max_fuel(point)));
         let fuel = fuel.map_err(|_| PANICKED.to_owned())?;
@@ -230,7 +231,7 @@ impl Registered {
         run.map_err(|Exhausted(unit)| format!("it did not run, because the budget of {unit} is used up"))
     }
 
-    /// Runs a method within its time. A panic is a failure, whether it comes before the first `await`, after it, or when
+    /// Runs a method within its time limit. A panic is a failure, whether before the first `await`, after it, or while
     /// the future is dropped.
     async fn contained<'a, A>(
         &'a self,
@@ -251,7 +252,7 @@ impl Registered {
         }
     }
 
-    /// What follows from the verdict of this hook, or from its failure.
+    /// Converts the verdict or failure of this hook.
     fn ruling(&self, verdict: Result<&HookVerdict, &HookFailed>) -> Ruling {
         let by = self.spec.name.clone();
         match verdict {
@@ -272,10 +273,10 @@ impl Registered {
         }
     }
 
-    /// Puts the messages of an answer in the place of `messages`.
+    /// Replaces `messages` by the messages of an answer.
     ///
     /// # Errors
-    /// When the hook failed and is a guard.
+    /// Fails if the hook failed and is a guard.
     fn replace(
         &self,
         messages: &mut Vec<Message>,
@@ -297,10 +298,10 @@ impl Registered {
 /// Reason of a failure by a panic.
 const PANICKED: &str = "it panicked";
 
-/// A hook failed, which was reported.
+/// Failure of a hook that was reported.
 struct HookFailed;
 
-/// An answer of any point.
+/// Answer of any hook point.
 trait Answer: Send {
     fn effects(&mut self) -> &mut Effects;
 }

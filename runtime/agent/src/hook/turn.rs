@@ -1,4 +1,4 @@
-//! What the hooks of one turn share: their values, their budget, and the way of their events to the driver.
+//! State that the hooks of one turn share: values, budget, and the queue of their events.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,18 +21,18 @@ pub(crate) struct HookTurn {
     account: Arc<Account>,
 }
 
-/// One hook that is about to run at one point, with its reservation. Dropping it ends the reservation.
+/// Hook that is about to run at one point, with its reservation. Dropping it ends the reservation.
 pub(super) struct HookRun {
     turn: HookTurn,
     observer: Arc<HookObserver>,
 }
 
-/// Observes one run of a hook. The receipt comes here only where the hook could not return it.
+/// Observer of one run of a hook. It gets the receipt only if the hook could not return it.
 struct HookObserver {
     hook: String,
     point: HookPoint,
     notes: Notes,
-    /// Reservation of the hook; `None` for a hook that runs in no cell.
+    /// Reservation of the hook; `None` for a hook without a cell.
     share: Option<HookShare>,
 }
 
@@ -54,7 +54,7 @@ impl HookTurn {
     /// Reserves `fuel` for a hook, and waits for it.
     ///
     /// # Errors
-    /// When nothing is left.
+    /// Fails if the budget is used up.
     pub(super) async fn begin(&self, hook: &str, point: HookPoint, fuel: u64) -> Result<HookRun, Exhausted> {
         let share = match fuel {
             0 => None,
@@ -77,13 +77,13 @@ impl HookTurn {
         })
     }
 
-    /// Shows the user a notice. It is never lost, so it is for what is bounded by itself.
+    /// Shows the user a notice. It is never dropped, so their number must be bounded elsewhere.
     pub(crate) fn notify(&self, level: NoticeLevel, text: impl Into<String>) {
         let text = text.into();
         self.notes.tell(Event::Notice { level, text }, None);
     }
 
-    /// Values that hooks have left in this turn.
+    /// Values that hooks set in this turn.
     pub(crate) fn values(&self) -> Map<String, Value> {
         self.lock().clone()
     }
@@ -94,7 +94,7 @@ impl HookTurn {
 }
 
 impl HookRun {
-    /// The context that the hook gets.
+    /// Context for the hook.
     pub(super) fn context(&self) -> HookContext {
         HookContext {
             session: self.turn.session.clone(),
@@ -103,12 +103,12 @@ impl HookRun {
         }
     }
 
-    /// Charges what the hook used.
+    /// Charges the use of the hook.
     pub(super) fn charge(&self, receipt: Receipt) {
         self.observer.receipt(receipt);
     }
 
-    /// Shows the notices of the hook and keeps its values for later hooks.
+    /// Shows the notices of the hook and stores its values for later hooks.
     pub(super) fn carry_out(&self, notices: Vec<Notice>, values: Map<String, Value>) {
         for Notice { level, text } in notices {
             self.turn.notify(level, text);
@@ -136,7 +136,7 @@ impl CallObserver for HookObserver {
         );
     }
 
-    /// Tells the driver by the queue that loses nothing.
+    /// Sends the receipt through the queue that drops nothing.
     fn receipt(&self, receipt: Receipt) {
         let share = self.share.as_ref();
         if let Some(share) = share {
@@ -150,7 +150,7 @@ impl CallObserver for HookObserver {
         self.notes.tell(event, share.map(HookShare::ticket));
     }
 
-    /// What was reserved for the hook. Its time counts in no budget of calls.
+    /// Reservation of the hook. Its time counts in no call budget.
     fn left(&self) -> RemainingBudget {
         let share = self.share.as_ref();
         let left = share.map_or(RemainingBudget::NOTHING, HookShare::left);

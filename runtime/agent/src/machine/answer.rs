@@ -1,4 +1,4 @@
-//! What follows from an answer, and what the next step is.
+//! Transitions after an answer, and choice of the next step.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::context::messages;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
 use crate::tools::dispatch;
 
-/// Empty answers in a row after which a turn ends.
+/// Number of empty answers in a row that ends a turn.
 const MAX_EMPTY_ANSWERS: u32 = 3;
 
-/// Longest identifier of a call that is kept, in bytes; those of providers have some 30.
+/// Maximum length of a call identifier, in bytes; those of providers have about 30.
 const MAX_ID_BYTES: usize = 256;
 
 impl Step<'_> {
@@ -53,7 +53,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives calls whose identifier is empty, far too long or was used before another one: results are found by it.
+    /// Replaces identifiers of calls that are empty, too long or already used: results are found by identifier.
     fn with_unique_ids(&self, mut parts: Vec<Part>) -> Vec<Part> {
         let known = &self.state.call_ids;
         let mut number = known.len();
@@ -85,7 +85,7 @@ impl Step<'_> {
         let calls: Vec<_> = self.turn().calls.iter().map(|c| c.request.clone()).collect();
         let last = calls.len() - 1;
         for (i, call) in calls.into_iter().enumerate() {
-            // An empty text would pass as a call without arguments.
+            // An empty string would parse as a call without arguments.
             let cut = last_may_be_cut
                 && i == last
                 && (call.arguments.trim().is_empty() || json::parse_object(&call.arguments).is_err());
@@ -111,7 +111,7 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    /// An answer without calls, complete.
+    /// Handles a complete answer without calls.
     fn no_call(&mut self) {
         let policy = &self.machine.policy;
         let last_is_empty = matches!(self.state.messages.last().map(AsRef::as_ref),
@@ -151,7 +151,7 @@ impl Step<'_> {
         }
     }
 
-    /// An answer in text ends the turn, unless it must fit a schema and does not.
+    /// Ends the turn with the answer's text, unless it does not fit a required schema.
     fn final_text(&mut self) {
         let Some(schema) = &self.machine.answer else {
             return self.finish(TurnOutcome::Completed);
@@ -213,7 +213,7 @@ impl Step<'_> {
         self.finish(TurnOutcome::ProviderFailed { error });
     }
 
-    /// On, unless the same error came too often.
+    /// Continues, unless the same error occurred too often in a row.
     pub(super) fn go_on(&mut self) {
         let limit = self.machine.policy.error_breaker;
         if let Some((error, times)) = self.turn().failing.clone()
@@ -225,7 +225,7 @@ impl Step<'_> {
         self.advance();
     }
 
-    /// The next request, or the end where a limit says so.
+    /// Sends the next request, or ends the turn if a limit is reached.
     pub(super) fn advance(&mut self) {
         let policy = &self.machine.policy;
         if let Some(reason) = self.over_budget() {
@@ -248,12 +248,12 @@ impl Step<'_> {
         self.request(step);
     }
 
-    /// The part of the budget that is used up, of the session's own or of what a session that called it leaves.
+    /// The exhausted part of the budget, of the session's own or of the calling session's remaining one.
     fn over_budget(&self) -> Option<String> {
         self.exceeded(&self.state.spent())
     }
 
-    /// The same for a call that is about to begin: those that run count as calls already.
+    /// The same before a call starts: running calls are included in the number of calls.
     pub(super) fn no_budget_for_call(&self) -> Option<String> {
         let mut spent = self.state.spent();
         spent.calls = spent.calls.saturating_add(self.running() as u64);
@@ -265,10 +265,10 @@ impl Step<'_> {
         own.or_else(|| self.turn().outside.exceeded(spent))
     }
 
-    /// Most tokens that the budget leaves for the answer to a request with the whole conversation.
+    /// Maximum tokens of the answer to a request with the whole conversation that the budget allows.
     ///
     /// # Errors
-    /// The reason, when there is too little left for it.
+    /// The reason, if too little is left for it.
     fn output_left(&self) -> Result<Option<u64>, String> {
         let spent = self.state.spent();
         let input = self.state.request_tokens(self.machine.overhead);
@@ -307,10 +307,10 @@ impl Step<'_> {
         }
     }
 
-    /// A summary replaces whole rounds, or nothing.
+    /// Replaces messages by a summary: whole rounds only.
     pub(super) fn summarised(&mut self, removed: usize, replacement: Vec<Message>, usage: Option<Usage>) {
         if !context::is_boundary(&self.state.messages, removed) {
-            return self.summary_failed("it does not end with a round", usage);
+            return self.summary_failed("it does not end at a round", usage);
         }
         self.emit(Event::Compacted {
             removed,
@@ -327,7 +327,7 @@ impl Step<'_> {
         self.advance();
     }
 
-    /// A summary may have taken the plan out of sight.
+    /// Repeats the plan in the conversation, because a summary may have removed it.
     pub(super) fn restate_plan(&mut self) {
         if let Some(plan) = &self.state.plan {
             let text = messages::plan(plan);
@@ -344,7 +344,7 @@ impl Step<'_> {
         }
     }
 
-    /// One last request without tools.
+    /// Sends one last request without tools.
     pub(super) fn close(&mut self, outcome: TurnOutcome, kind: ReminderKind, text: String) {
         self.emit(Event::Closing { outcome });
         self.remind(kind, text, false);

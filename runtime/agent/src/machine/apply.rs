@@ -1,4 +1,4 @@
-//! What each event makes of a state.
+//! Applies events to a state.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::context::messages;
 use crate::tools::fingerprint::fingerprint;
 
 impl LoopState {
-    /// The state that these events lead to.
+    /// Builds a state from its events.
     pub fn from_events<'a>(session: impl Into<String>, events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut state = Self::new(session);
         for event in events {
@@ -21,7 +21,7 @@ impl LoopState {
         state
     }
 
-    /// Takes one event into account. Events that do not fit the state, and kinds that are not known, change nothing.
+    /// Applies one event. Events that do not fit the state, and unknown kinds, change nothing.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Imported { messages } => {
@@ -186,7 +186,7 @@ impl LoopState {
         }
     }
 
-    /// An answer, whole or in part. One without any part is no message: providers refuse empty ones.
+    /// Adds an answer, complete or partial. An answer without parts is not added: providers refuse empty messages.
     fn answered(&mut self, message: &Message) {
         let Some(turn) = &mut self.turn else { return };
         let Message::Assistant { parts } = message else {
@@ -247,8 +247,8 @@ impl LoopState {
         }
     }
 
-    /// Gives a call its result; `false` when there is no such call, or when it has one already. The results enter the
-    /// conversation together, in the order of the calls.
+    /// Records the result of a call; `false` if there is no such call, or if it has a result already. Results are added
+    /// to the conversation when all calls have one, in the order of the calls.
     fn call_finished(
         &mut self,
         id: &str,
@@ -328,7 +328,7 @@ impl LoopState {
 }
 
 impl Turn {
-    /// Counts an error; the same one in a row counts up.
+    /// Counts an error; the counter restarts if it differs from the last one.
     fn failed(&mut self, error: &str) {
         match &mut self.failing {
             Some((last, times)) if last == error => *times += 1,
@@ -336,7 +336,7 @@ impl Turn {
         }
     }
 
-    /// How often the call with this fingerprint is among the latest ones.
+    /// Number of occurrences of this fingerprint among the latest calls.
     pub(crate) fn times(&self, print: u64) -> u32 {
         let times = self.recent.iter().filter(|seen| **seen == print).count();
         u32::try_from(times).unwrap_or(u32::MAX)
@@ -345,7 +345,7 @@ impl Turn {
 
 /// First words of a result, on one line.
 fn finding(tool: &str, content: &[Content]) -> String {
-    /// Characters of a result that a finding shows.
+    /// Characters of a result shown in a finding.
     const SHOWN: usize = 100;
     let text = content
         .iter()

@@ -1,4 +1,4 @@
-//! The calls of one answer: checked, let through the gate, started in order, and each brought to exactly one result.
+//! The calls of one answer: checked, approved, started in order, and each brought to exactly one result.
 
 use serde_json::Value;
 use toolcell_core::event::{Flow, ReminderKind, TurnOutcome};
@@ -12,7 +12,7 @@ use crate::context::messages;
 use crate::policy::{Control, Repeats};
 use crate::tools::fingerprint::fingerprint;
 
-/// Whether a control tool ends the turn.
+/// True if a control tool ends the turn.
 pub(super) fn ends_turn(control: Control) -> bool {
     match control {
         Control::TaskCompletion | Control::TaskComplete | Control::AskQuestion | Control::Converse => true,
@@ -92,8 +92,8 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    /// Starts what may start, in the order of the calls. An exclusive call begins when all before it have ended, and none
-    /// after it begins before it has: a file that is written and then read is read as it was written.
+    /// Starts calls that are ready, in order. An exclusive call starts when all earlier calls have ended, and later
+    /// calls wait for its end: a file that is written and then read is read as it was written.
     pub(super) fn start_ready(&mut self) {
         if self.one_at_a_time() {
             return self.start_next();
@@ -122,8 +122,8 @@ impl Step<'_> {
             .count()
     }
 
-    /// With one call at a time a call is not even looked at before the one in front of it has ended: hooks see the calls
-    /// in their order, before, after, before, after.
+    /// With one call at a time, a call is prepared only after the previous one has ended, so that hooks run in the
+    /// order before, after, before, after.
     fn start_next(&mut self) {
         while let Some((id, stage)) = self.open_calls().into_iter().next() {
             match stage {
@@ -141,7 +141,7 @@ impl Step<'_> {
         self.machine.policy.concurrency <= 1
     }
 
-    /// Has the arguments of a call looked at.
+    /// Requests a check of the arguments of a call.
     pub(super) fn prepare(&mut self, id: &str) {
         if let Some(call) = self.turn().call(id) {
             let CallRequest {
@@ -173,7 +173,8 @@ impl Step<'_> {
         match gate {
             Gate::Open => {}
             Gate::Shut(rule) => {
-                let error = ToolError::denied(messages::shut(&tool), Some(format!("refused by {rule}")));
+                let error =
+                    ToolError::denied(messages::not_allowed(&tool), Some(format!("refused by {rule}")));
                 return self.refuse_call(id, arguments, error);
             }
             Gate::Ask(cause, reason) => {
@@ -213,7 +214,7 @@ impl Step<'_> {
         });
     }
 
-    /// A call that does not run begins and ends in one step.
+    /// Refuses a call: it begins and ends in one step.
     pub(super) fn refuse_call(&mut self, id: &str, arguments: Value, error: ToolError) {
         let tool = self.tool_of(id);
         self.emit(Event::CallStarted {
@@ -237,7 +238,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives a running call its result.
+    /// Records the result of a running call.
     pub(super) fn finish_call(&mut self, id: &str, outcome: CallOutcome) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
@@ -268,7 +269,7 @@ impl Step<'_> {
         }
     }
 
-    /// What comes once every call has its result.
+    /// Continues once every call has its result.
     pub(super) fn after_calls(&mut self) {
         let turn = self.turn();
         if turn.calls.is_empty() || !turn.settled() {
@@ -352,8 +353,8 @@ impl Step<'_> {
         }
     }
 
-    /// Does again what may be done again. A call that ran when the process ended may have had its effect: it runs again
-    /// only if that does no harm.
+    /// Repeats calls that may be repeated. A call that was running when the process ended may have had its effect: it
+    /// runs again only if it is idempotent.
     pub(super) fn resume_calls(&mut self) {
         for (id, stage) in self.open_calls() {
             let tool = self.tool_of(&id);

@@ -1,4 +1,4 @@
-//! What follows from one answer and its calls: which are looked at, refused, started and counted.
+//! Unit tests of the transitions after one answer and its calls: checks, refusals, starts and counters.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl Session {
         self.machine.step(&mut self.state, input)
     }
 
-    /// An answer with these calls, as identifier, tool and arguments.
+    /// Inputs an answer with these calls, as identifier, tool and arguments.
     fn answer(&mut self, calls: &[(&str, &str, &str)], stop: StopReason, cut: &[&str]) -> Vec<Effect> {
         let parts = calls.iter().map(|(id, name, arguments)| {
             Part::Call(CallRequest {
@@ -94,7 +94,7 @@ fn denying(tool: &str) -> Approvals {
     }
 }
 
-fn said(text: &str) -> CallOutcome {
+fn succeeded(text: &str) -> CallOutcome {
     CallOutcome {
         content: vec![Content::text(text)],
         ..CallOutcome::default()
@@ -108,7 +108,7 @@ fn failed(text: &str) -> CallOutcome {
     }
 }
 
-/// Identifiers of calls that are looked at, run and ended.
+/// Identifiers of the calls that effects check, run and end.
 fn of_calls(effects: &[Effect]) -> Vec<String> {
     let of_call = |effect: &Effect| match effect {
         Effect::Prepare { id, .. } => Some(format!("prepare {id}")),
@@ -129,7 +129,7 @@ fn events(effects: Vec<Effect>) -> impl Iterator<Item = Event> {
 }
 
 #[test]
-fn only_the_last_call_of_an_answer_that_was_cut_is_refused() {
+fn only_last_call_of_a_truncated_answer_is_refused() {
     let calls = [("a", "t", "{\"x\":"), ("b", "t", "{\"x\":")];
     for (stop, cut, expected) in [
         (StopReason::MaxTokens, &[][..], ["refuse b", "prepare a"]),
@@ -148,7 +148,7 @@ fn only_the_last_call_of_an_answer_that_was_cut_is_refused() {
 }
 
 #[test]
-fn an_identifier_is_used_once_in_a_session() {
+fn identifiers_are_unique_in_a_session() {
     let mut session = with_policy(LoopPolicy::default());
     session.answer(&[("a", "t", "{}"), ("a", "t", "{}")], StopReason::Complete, &[]);
     let ids: Vec<String> = session.state.call_ids.iter().cloned().collect();
@@ -157,14 +157,14 @@ fn an_identifier_is_used_once_in_a_session() {
         session.prepared(id, json!({}));
     }
     for id in &ids {
-        session.returned(id, said("x"));
+        session.returned(id, succeeded("x"));
     }
     session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
     assert_eq!(session.state.call_ids.len(), 3);
 }
 
 #[test]
-fn reminders_stay_in_the_conversation_where_errors_do() {
+fn reminders_are_stored_if_errors_are() {
     for (error_visibility, expected) in [
         (ErrorVisibility::Stored, true),
         (ErrorVisibility::Ephemeral, false),
@@ -187,7 +187,7 @@ fn reminders_stay_in_the_conversation_where_errors_do() {
 }
 
 #[test]
-fn only_the_same_error_in_a_row_counts_up() {
+fn only_equal_errors_in_a_row_are_counted() {
     let mut session = with_policy(LoopPolicy::default());
     let times = |session: &Session| {
         let turn = session.state.turn.as_ref().unwrap();
@@ -211,12 +211,12 @@ fn only_the_same_error_in_a_row_counts_up() {
     assert_eq!(times(&session), Some(2));
     session.returned("c", failed("other"));
     assert_eq!(times(&session), Some(1));
-    session.returned("d", said("fine"));
+    session.returned("d", succeeded("fine"));
     assert_eq!(times(&session), None);
 }
 
 #[test]
-fn a_refused_call_lets_the_next_one_begin() {
+fn refused_call_does_not_block_the_next_one() {
     let one_at_a_time = LoopPolicy {
         concurrency: 1,
         ..LoopPolicy::default()
@@ -234,7 +234,7 @@ fn a_refused_call_lets_the_next_one_begin() {
 }
 
 #[test]
-fn an_exclusive_call_begins_when_those_before_it_have_ended() {
+fn exclusive_call_starts_after_earlier_calls_have_ended() {
     let exclusive = ToolFacts {
         exclusive: true,
         ..ToolFacts::default()
@@ -250,9 +250,15 @@ fn an_exclusive_call_begins_when_those_before_it_have_ended() {
     assert!(of_calls(&session.prepared("c", json!({}))).is_empty());
     assert!(of_calls(&session.prepared("b", json!({}))).is_empty());
     assert_eq!(of_calls(&session.prepared("a", json!({}))), ["run a"]);
-    assert_eq!(of_calls(&session.returned("a", said("x"))), ["end a", "run b"]);
-    assert_eq!(of_calls(&session.returned("b", said("x"))), ["end b", "run c"]);
-    // One that is refused holds nothing up.
+    assert_eq!(
+        of_calls(&session.returned("a", succeeded("x"))),
+        ["end a", "run b"]
+    );
+    assert_eq!(
+        of_calls(&session.returned("b", succeeded("x"))),
+        ["end b", "run c"]
+    );
+    // A refused call does not block others.
     let mut session = Session::new(machine(denying("plain")));
     session.answer(&calls, StopReason::Complete, &[]);
     session.prepared("b", json!({}));
@@ -261,7 +267,7 @@ fn an_exclusive_call_begins_when_those_before_it_have_ended() {
 }
 
 #[test]
-fn only_a_tool_for_plans_that_succeeds_changes_the_plan() {
+fn only_successful_plan_calls_change_the_plan() {
     let planner = ToolFacts {
         control: Some(Control::UpdatePlan),
         ..ToolFacts::default()
@@ -289,7 +295,7 @@ fn only_a_tool_for_plans_that_succeeds_changes_the_plan() {
 }
 
 #[test]
-fn repeated_calls_end_a_turn_only_where_that_is_set() {
+fn repeated_calls_end_a_turn_only_if_configured() {
     for (stop, ends) in [(0, false), (3, true)] {
         let mut session = with_policy(LoopPolicy {
             repeats: Repeats { warn: 0, stop },
@@ -300,7 +306,7 @@ fn repeated_calls_end_a_turn_only_where_that_is_set() {
             let id = format!("c{n}");
             session.answer(&[(&id, "t", "{}")], StopReason::Complete, &[]);
             session.prepared(&id, json!({}));
-            let effects = session.returned(&id, said("same"));
+            let effects = session.returned(&id, succeeded("same"));
             has_closed |= events(effects).any(|event| matches!(event, Event::Closing { .. }));
         }
         assert_eq!(has_closed, ends, "{stop}");
@@ -308,14 +314,14 @@ fn repeated_calls_end_a_turn_only_where_that_is_set() {
 }
 
 #[test]
-fn what_a_session_used_includes_the_time_of_its_open_turn() {
+fn session_use_includes_time_of_the_open_turn() {
     let mut session = with_policy(LoopPolicy::default());
     session.state.turn.as_mut().unwrap().wall_ms = 70;
     assert_eq!(session.state.spent().wall_ms, 70);
 }
 
 #[test]
-fn what_is_beside_the_conversation_counts_until_a_provider_counted_it() {
+fn request_overhead_counts_until_a_provider_count() {
     let mut session = with_policy(LoopPolicy::default());
     let before = session.state.tokens();
     assert_eq!(session.state.request_tokens(100), before + 100);
@@ -326,7 +332,7 @@ fn what_is_beside_the_conversation_counts_until_a_provider_counted_it() {
 }
 
 #[test]
-fn a_rule_judges_where_the_arguments_of_a_call_lead() {
+fn rule_applies_to_resolved_arguments() {
     let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/path", "private/*");
     let places = Places::new(|_, arguments| {
         let path = arguments["path"].as_str().unwrap_or_default();
@@ -355,7 +361,7 @@ fn a_rule_judges_where_the_arguments_of_a_call_lead() {
 }
 
 #[test]
-fn calls_that_did_not_begin_keep_their_arguments() {
+fn unstarted_calls_keep_their_arguments() {
     let policy = LoopPolicy {
         concurrency: 2,
         ..LoopPolicy::default()
@@ -390,7 +396,7 @@ fn calls_that_did_not_begin_keep_their_arguments() {
 }
 
 #[test]
-fn a_request_that_was_stopped_says_why() {
+fn stopped_request_names_its_reason() {
     for (outcome, expected) in [
         (TurnOutcome::Cancelled, "cancelled"),
         (TurnOutcome::Deadline { ms: 7 }, "not finished after 7 ms"),

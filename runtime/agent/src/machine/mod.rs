@@ -1,5 +1,5 @@
-//! The loop itself: a state, and what follows from each thing that happens. Nothing here waits, reads a clock or knows
-//! where a request goes; the driver does what the effects ask for and reports back.
+//! State machine of the loop: a state and a transition for each input. It never waits, reads a clock or knows where a
+//! request goes; the driver executes the effects and reports the results.
 //!
 //! ```text
 //! Begin ─ hooks ─┬─► request ─► answer ─┬─ calls: check ─► gate ─► run ─► results ─┐
@@ -7,9 +7,8 @@
 //!                └──────────────◄────────────────────◄─────────────────────────────┘
 //! ```
 //!
-//! What always holds: each call of an answer gets exactly one result, whatever comes in and in whatever order; what comes
-//! twice, too late or for nobody changes nothing; and a state that was stored, loaded and resumed goes on as if it had
-//! not been.
+//! Invariants: each call of an answer gets exactly one result, for any order of inputs; inputs that are duplicate, late
+//! or unexpected change nothing; a state that was stored, loaded and resumed continues as if it had not been.
 
 mod answer;
 mod apply;
@@ -37,37 +36,37 @@ use crate::context;
 use crate::context::messages;
 use crate::policy::{Control, LoopPolicy};
 
-/// The rules of a loop: the same for all of its sessions.
+/// Rules of a loop, shared by all of its sessions.
 #[derive(Debug, Clone, Default)]
 pub struct Machine {
-    /// What is done where loops differ.
+    /// Loop settings.
     pub policy: LoopPolicy,
-    /// Which calls may run.
+    /// Approval rules.
     pub approvals: Approvals,
-    /// What the machine must know of the tools, by name.
+    /// Properties of the tools, by name.
     pub tools: BTreeMap<String, ToolFacts>,
-    /// Where the arguments of calls lead.
+    /// Resolver of paths and URLs in the arguments of calls.
     pub places: Places,
-    /// What an answer in text must fit, as JSON.
+    /// Schema of the answer text as JSON, if set.
     pub answer: Option<Arc<Schema>>,
-    /// Estimated tokens of every request beside the conversation: the system prompt and the tools.
+    /// Estimated tokens of every request besides the conversation: the system prompt and the tools.
     pub overhead: u64,
 }
 
-/// Looks up where the arguments of a call lead, by the name of its tool. It reads links of the file system; nothing that it
-/// says is part of a state. Without it arguments lead nowhere.
+/// Resolves the paths and URLs in the arguments of a call, by the name of its tool. It may read links of the file
+/// system; its results are not part of the state. The default resolves nothing.
 #[derive(Clone, Default)]
 pub struct Places(Option<Arc<LookUp>>);
 
 type LookUp = dyn Fn(&str, &Value) -> Vec<ArgumentPlace> + Send + Sync;
 
 impl Places {
-    /// Looks up with this function.
+    /// Resolves with this function.
     pub fn new(look_up: impl Fn(&str, &Value) -> Vec<ArgumentPlace> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(look_up)))
     }
 
-    /// Where these arguments lead.
+    /// Places to which these arguments resolve.
     pub fn of(&self, tool: &str, arguments: &Value) -> Vec<ArgumentPlace> {
         self.0
             .as_ref()
@@ -81,159 +80,161 @@ impl std::fmt::Debug for Places {
     }
 }
 
-/// What the machine must know of a tool.
+/// Properties of a tool that the machine needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolFacts {
     /// A call whose outcome is unknown may be run again.
     pub idempotent: bool,
-    /// Its calls run alone: not while one before it runs, and none after it before its end.
+    /// Calls run alone: an exclusive call waits for earlier calls, and later calls wait for it.
     pub exclusive: bool,
-    /// Repeating the same call is normal.
+    /// Repeating the same call is expected.
     pub polling: bool,
-    /// What its calls touch.
+    /// Data flow of its calls.
     pub flow: Flow,
-    /// What it means to the loop.
+    /// The control tool, if it is one.
     pub control: Option<Control>,
 }
 
-/// Something that happened.
+/// Input of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
-    /// A person says something.
+    /// Message of the user.
     Begin {
-        /// What.
+        /// The message.
         message: Message,
-        /// Which model will answer.
+        /// The provider that will answer.
         provider: ProviderInfo,
-        /// The message stands at the end of the conversation already.
+        /// The message is already at the end of the conversation.
         unanswered: bool,
     },
-    /// Hooks have looked at the prompt.
+    /// Result of the hooks at the prompt.
     Prompted {
-        /// What stands for the person's message from now on, if that changed.
+        /// Replacement of the user's message, if it changed.
         message: Option<Message>,
-        /// Added to the system prompt.
+        /// Text appended to the system prompt.
         instructions: String,
     },
     /// A request was answered.
     Answered {
         /// The answer.
         completion: Completion,
-        /// Names of the tools of calls that began and were cut off.
+        /// Tools of calls that were cut off.
         cut: Vec<String>,
     },
-    /// A request was not answered.
+    /// A request failed.
     AnswerFailed {
-        /// Why.
+        /// Cause.
         error: ProviderError,
-        /// What there was of the answer.
+        /// Partial answer.
         partial: String,
     },
     /// The older part of the conversation was summarised.
     Summarised {
-        /// How many messages are replaced.
+        /// Number of messages that are replaced.
         removed: usize,
-        /// By what.
+        /// Replacement.
         replacement: Vec<Message>,
-        /// What it cost.
+        /// Token usage.
         usage: Option<Usage>,
     },
-    /// No summary could be made.
+    /// Summarising failed.
     SummaryFailed {
-        /// Why.
+        /// Reason.
         reason: String,
-        /// What it cost all the same.
+        /// Token usage of the attempt.
         usage: Option<Usage>,
     },
-    /// The arguments of a call were looked at.
+    /// The arguments of a call were checked.
     Prepared {
         /// Identifier of the call.
         id: String,
-        /// What will be executed, or why nothing will be.
+        /// Arguments to execute, or the refusal.
         arguments: Result<Value, Refusal>,
     },
-    /// A person decided on a call.
+    /// Decision of the user on a call.
     Decided {
         /// Identifier of the call.
         id: String,
-        /// How.
+        /// The decision.
         decision: Decision,
     },
     /// A call ended.
     Returned {
         /// Identifier of the call.
         id: String,
-        /// How.
+        /// Outcome of the call.
         outcome: CallOutcome,
     },
-    /// The turn ends now. Calls that ran were dropped.
+    /// The turn is stopped. Running calls were dropped.
     Stop {
-        /// How the turn ends.
+        /// Outcome of the turn.
         outcome: TurnOutcome,
-        /// What there was of an answer.
+        /// Partial answer.
         partial: String,
-        /// How the calls ended that ran: those that were done just then have their results, the others were cancelled.
+        /// Outcomes of the calls that were running: those that had just finished keep their results, the others were
+        /// cancelled.
         ended: BTreeMap<String, CallOutcome>,
     },
-    /// The state was loaded: whatever was under way is no longer.
+    /// The state was loaded: no operation is in progress any more.
     Resume,
 }
 
-/// Why a call is not executed.
+/// Reason why a call is not executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
-    /// The arguments as far as they could be read; otherwise the model's own words.
+    /// Parsed arguments; the model's text if they are not JSON.
     pub arguments: Value,
-    /// Why.
+    /// Error for the model.
     pub error: ToolError,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallOutcome {
-    /// What the model reads. Ignored when there is an error.
+    /// Content for the model. Ignored if there is an error.
     pub content: Vec<Content>,
-    /// The answer in structured form.
+    /// Structured result.
     pub structured: Option<Value>,
-    /// Why there is no answer.
+    /// Error, if the call failed.
     pub error: Option<ToolError>,
-    /// What it used.
+    /// Resources used.
     pub receipt: Option<Receipt>,
-    /// It was refused or cancelled before the tool ran.
+    /// True if the call was refused or cancelled before the tool ran.
     pub not_run: bool,
 }
 
-/// What is to be done. The events of one step are stored, all or none, before anything else of that step is done.
+/// Action for the driver. The events of one step are stored atomically before any other effect of that step is
+/// executed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// This happened.
+    /// An event.
     Emit(Event),
-    /// Let hooks look at the prompt; answer with [`Input::Prompted`] or [`Input::Stop`].
+    /// Run hooks on the prompt; answer with [`Input::Prompted`] or [`Input::Stop`].
     Prompt,
-    /// Ask the model; answer with [`Input::Answered`] or [`Input::AnswerFailed`].
+    /// Send a request to the model; answer with [`Input::Answered`] or [`Input::AnswerFailed`].
     Request {
-        /// Whether it may call tools.
+        /// True if the model may call tools.
         tools: bool,
-        /// Most tokens that the budget leaves for the answer.
+        /// Maximum tokens of the answer that the budget allows.
         max_output: Option<u64>,
     },
-    /// Have the first messages summarised; answer with [`Input::Summarised`] or [`Input::SummaryFailed`].
+    /// Summarise the first messages; answer with [`Input::Summarised`] or [`Input::SummaryFailed`].
     Summarise {
-        /// How many.
+        /// Number of messages.
         messages: usize,
-        /// Most tokens that the budget leaves for the summary.
+        /// Maximum tokens of the summary that the budget allows.
         max_output: Option<u64>,
     },
-    /// Look at the arguments of a call; answer with [`Input::Prepared`].
+    /// Check the arguments of a call; answer with [`Input::Prepared`].
     Prepare {
         /// Identifier of the call.
         id: String,
         /// Name of the tool, as the model wrote it.
         tool: String,
-        /// Arguments as the model wrote them.
+        /// Arguments as written by the model.
         arguments: String,
     },
-    /// Ask a person; answer with [`Input::Decided`], or leave it open.
+    /// Ask the user; answer with [`Input::Decided`], or leave it open.
     Ask(ApprovalRequest),
     /// Run a call; answer with [`Input::Returned`].
     Run {
@@ -241,13 +242,13 @@ pub enum Effect {
         id: String,
         /// Name of the tool.
         tool: String,
-        /// Exactly these arguments.
+        /// Arguments, already checked.
         arguments: Value,
     },
 }
 
 impl CallOutcome {
-    /// A call that does not run.
+    /// Outcome of a call that is not executed.
     pub fn refused(error: ToolError) -> Self {
         Self {
             error: Some(error),
@@ -256,7 +257,7 @@ impl CallOutcome {
         }
     }
 
-    /// Bytes that the model reads of it.
+    /// Bytes of the content for the model.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = match &self.error {
             Some(error) => error.for_model().len(),
@@ -265,7 +266,7 @@ impl CallOutcome {
         bytes as u64
     }
 
-    /// A call that was dropped.
+    /// Outcome of a call that was dropped.
     pub fn cancelled() -> Self {
         Self {
             error: Some(ToolError::Cancelled),
@@ -275,7 +276,8 @@ impl CallOutcome {
 }
 
 impl Machine {
-    /// What follows from an input. Inputs that do not fit the state change nothing and have no effect.
+    /// Applies an input to the state and returns the effects. Inputs that do not fit the state change nothing and have
+    /// no effect.
     pub fn step(&self, state: &mut LoopState, input: Input) -> Vec<Effect> {
         let mut step = Step {
             machine: self,
@@ -287,7 +289,7 @@ impl Machine {
     }
 }
 
-/// One step on its way: every event is applied at once, so that what follows sees it.
+/// Step in progress: every event is applied at once, so that later code of the step sees it.
 struct Step<'a> {
     machine: &'a Machine,
     state: &'a mut LoopState,
@@ -355,7 +357,7 @@ impl Step<'_> {
 
     fn begin(&mut self, message: Message, provider: ProviderInfo, unanswered: bool) {
         if self.state.turns == 0 && !self.state.messages.is_empty() {
-            // The state has them already; the journal has not.
+            // The state has them already, the journal does not.
             let messages = self.state.messages.iter().map(|message| (**message).clone());
             self.effects.push(Effect::Emit(Event::Imported {
                 messages: messages.collect(),
@@ -374,8 +376,8 @@ impl Step<'_> {
 
     fn prompted(&mut self, message: Option<Message>, instructions: String) {
         if message.is_some() || !instructions.is_empty() {
-            let said = self.state.messages.last().map(|message| (**message).clone());
-            if let Some(message) = message.or(said) {
+            let last = self.state.messages.last().map(|message| (**message).clone());
+            if let Some(message) = message.or(last) {
                 self.emit(Event::PromptChanged {
                     message,
                     instructions,
@@ -385,7 +387,7 @@ impl Step<'_> {
         self.advance();
     }
 
-    /// Ends the turn from outside: everything that is open gets its end, in one step.
+    /// Ends the turn from outside: everything that is open is closed in one step.
     fn stop(
         &mut self,
         outcome: TurnOutcome,
@@ -424,7 +426,7 @@ impl Step<'_> {
         self.finish(outcome);
     }
 
-    /// Does again what the process that ended had under way.
+    /// Repeats what the ended process had in progress.
     fn resume(&mut self, phase: Phase) {
         match phase {
             Phase::Preparing => self.effects.push(Effect::Prompt),
@@ -437,7 +439,7 @@ impl Step<'_> {
         }
     }
 
-    /// What there was of an answer stays in the conversation.
+    /// Keeps the partial answer in the conversation.
     fn interrupted(&mut self, partial: &str, reason: String) {
         let message = (!partial.is_empty()).then(|| Message::Assistant {
             parts: vec![Part::text(partial)],
@@ -452,7 +454,7 @@ impl Step<'_> {
         });
     }
 
-    /// Tokens of the request that is under way and of what there is of its answer, where no provider counted them.
+    /// Estimated tokens of the current request and of its partial answer, if the provider reported none.
     fn estimate(&self, answer: &Message) -> Usage {
         Usage {
             input: self.state.request_tokens(self.machine.overhead),
@@ -461,7 +463,7 @@ impl Step<'_> {
         }
     }
 
-    /// The open turn. Only called from the handlers of an open turn.
+    /// The open turn. Called only from the handlers of an open turn.
     fn turn(&self) -> &Turn {
         self.state
             .turn

@@ -1,5 +1,5 @@
-//! What the loop knows. A state is what the events so far make of an empty one: [`LoopState::apply`] is the only code
-//! that changes it, but for arguments that are checked and wait for their turn.
+//! State of the loop. A state is the fold of its events over an empty one: [`LoopState::apply`] is the only code that
+//! changes it, except for checked arguments of calls that wait to start.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,163 +14,163 @@ use toolcell_core::{ApprovalCause, Content, Event, Message, Plan, ToolError};
 use crate::budget::{Budget, Spent};
 use crate::context::normalise;
 
-/// Calls whose fingerprints are remembered to notice repetitions.
+/// Number of calls whose fingerprints are kept to detect repetitions.
 pub(crate) const REMEMBERED_CALLS: usize = 24;
 
-/// Findings that an answer without the model lists.
+/// Maximum findings in an answer composed without the model.
 pub(crate) const MAX_FINDINGS: usize = 50;
 
-/// A session as the loop sees it. Load it, give [`crate::machine::Input::Resume`] to the machine, and it goes on.
+/// State of a session. To continue after loading it, pass [`crate::machine::Input::Resume`] to the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
     /// Identifier of the session.
     pub session: String,
-    /// The conversation.
+    /// Messages of the conversation.
     pub messages: Vec<Arc<Message>>,
-    /// The turn that is open, if one is.
+    /// The open turn, if there is one.
     pub turn: Option<Turn>,
-    /// Turns begun so far.
+    /// Number of turns started.
     pub turns: u32,
-    /// What the model intends to do.
+    /// Plan of the model.
     pub plan: Option<Plan>,
-    /// What the session has touched.
+    /// Data flow of the session.
     pub flow: Flow,
-    /// What the session has used; the wall time of an open turn is in the turn.
+    /// Resources used by the session, without the wall time of an open turn.
     pub(crate) spent: Spent,
-    /// Identifiers of all calls so far, also of those that were summarised away: the journal finds calls by them.
+    /// Identifiers of all calls so far, including summarised ones: the journal finds calls by them.
     pub(crate) call_ids: BTreeSet<String>,
-    /// How long the conversation was when a provider last counted it.
+    /// Length of the conversation at the provider's last count.
     pub(crate) measured: Measured,
 }
 
-/// Tokens of the first messages of a conversation, as a provider counted them.
+/// Tokens of the first messages of a conversation, as counted by a provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) messages: usize,
     pub(crate) tokens: u64,
 }
 
-/// A turn that is open.
+/// Open turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Requests made so far.
+    /// Number of requests so far.
     pub steps: u32,
-    /// Tokens so far.
+    /// Token usage so far.
     pub usage: Usage,
-    /// Milliseconds so far in which it was not paused, as the driver tells. What a process that crashed had not stored
-    /// does not count.
+    /// Milliseconds so far, without pauses, reported by the driver. Time that a crashed process had not stored is not
+    /// counted.
     pub wall_ms: u64,
-    /// The calls of the latest answer.
+    /// Calls of the latest answer.
     pub calls: Vec<Call>,
-    /// The latest text of the model.
+    /// Latest text of the model.
     pub text: String,
-    /// How the turn will end, once that is decided.
+    /// Outcome of the turn, once decided.
     pub closing: Option<TurnOutcome>,
     pub(crate) phase: Phase,
-    /// Added to the system prompt by hooks.
+    /// Text that hooks appended to the system prompt.
     pub(crate) instructions: String,
-    /// What the person said, for settings that depend on it.
+    /// The user's message, for settings that depend on it.
     pub(crate) prompt: String,
-    /// Reminders for the next request alone.
+    /// Reminders for the next request only.
     pub(crate) ephemeral_reminders: Vec<String>,
-    /// Reminders that wait until all calls have their results.
+    /// Reminders that wait until all calls have results.
     pub(crate) after_calls: Vec<String>,
-    /// Answers without a call in a row.
+    /// Number of answers without a call in a row.
     pub(crate) idle: u32,
-    /// The latest error and how often it came in a row.
+    /// Latest error and its number of repetitions in a row.
     pub(crate) failing: Option<(String, u32)>,
-    /// Failures of the provider in a row.
+    /// Number of provider failures in a row.
     pub(crate) provider_failures: u32,
     /// Fingerprints of the latest calls with their results, oldest first.
     pub(crate) recent: VecDeque<u64>,
-    /// First words of what the calls brought.
+    /// First words of the results of calls.
     pub(crate) findings: Vec<String>,
-    /// Step before which a summary was tried.
+    /// Step before which a summary was last attempted.
     pub(crate) summarised: Option<u32>,
-    /// What hooks share in this turn.
+    /// Values shared by hooks in this turn.
     #[serde(default)]
     pub(crate) shared: Map<String, Value>,
-    /// What a session that called this one leaves it, as the driver tells.
+    /// Remaining budget of the calling session, reported by the driver.
     #[serde(skip)]
     pub(crate) outside: Budget,
 }
 
-/// What a turn waits for.
+/// What an open turn waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
-    /// Hooks look at the prompt.
+    /// Hooks on the prompt.
     #[default]
     Preparing,
     /// A summary.
     Summarising,
-    /// The model.
+    /// An answer of the model.
     Requesting,
-    /// Calls.
+    /// Results of calls.
     Calling,
-    /// Nothing: the answer is there and the next step is to be chosen.
+    /// Nothing: the answer is complete and the next step is to be chosen.
     Deciding,
 }
 
-/// A call of the latest answer.
+/// Call of the latest answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// As the model asked for it.
+    /// The call as requested by the model.
     pub request: CallRequest,
-    /// How far it is.
+    /// Stage of the call.
     pub stage: Stage,
 }
 
-/// How far a call is.
+/// Stage of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "stage", rename_all = "snake_case")]
 pub enum Stage {
-    /// The model asked for it.
+    /// Requested by the model.
     Accepted,
-    /// Its arguments are checked; it waits for its turn.
+    /// Arguments are checked; waits to start.
     Ready {
-        /// What will be executed.
+        /// Arguments to execute.
         arguments: Value,
-        /// Once it is approved: what the session had touched when the question was asked.
+        /// After an approval: the session's data flow when the approval was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         approved: Option<Flow>,
     },
-    /// It waits for a decision.
+    /// Waits for a decision.
     Held {
-        /// What will be executed when it is approved.
+        /// Arguments to execute if approved.
         arguments: Value,
-        /// What asks.
+        /// Cause of the approval request.
         #[serde(default)]
         cause: ApprovalCause,
-        /// What asks, in words for a person.
+        /// Reason shown to the user.
         reason: String,
-        /// What the session had touched when it asked.
+        /// The session's data flow when the approval was requested.
         flow: Flow,
     },
-    /// It runs, or ran when the process ended.
+    /// Running, or was running when the process ended.
     Running {
-        /// What is executed.
+        /// Arguments of the execution.
         arguments: Value,
     },
-    /// It has its result.
+    /// Has its result.
     Finished(Finished),
 }
 
-/// The result of a call.
+/// Result of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// What was executed.
+    /// Arguments that were executed.
     pub arguments: Value,
-    /// What the model reads.
+    /// Content for the model.
     pub content: Vec<Content>,
-    /// The answer in structured form.
+    /// Structured result.
     pub structured: Option<Value>,
-    /// Why there is no answer.
+    /// Error, if the call failed.
     pub error: Option<ToolError>,
 }
 
 impl LoopState {
-    /// A session in which nothing has happened.
+    /// Creates the state of an empty session.
     pub fn new(session: impl Into<String>) -> Self {
         Self {
             session: session.into(),
@@ -178,8 +178,8 @@ impl LoopState {
         }
     }
 
-    /// A session that begins with a conversation from elsewhere. Calls without results get one that says so; results
-    /// without calls are left out.
+    /// Creates the state of a session that starts with an existing conversation. Calls without results get an error
+    /// result; results without calls are dropped.
     pub fn with_messages(session: impl Into<String>, messages: impl IntoIterator<Item = Message>) -> Self {
         let messages = normalise(messages.into_iter().map(Arc::new).collect());
         let messages = messages.iter().map(|message| (**message).clone()).collect();
@@ -188,13 +188,13 @@ impl LoopState {
         state
     }
 
-    /// The last message, if it is one of the user's that nobody answered.
+    /// The last message, if it is an unanswered user message.
     pub(crate) fn unanswered(&self) -> Option<Message> {
         let last = self.messages.last()?;
         matches!(last.as_ref(), Message::User { .. }).then(|| (**last).clone())
     }
 
-    /// What the session has used, the open turn included.
+    /// Resources used by the session, including the open turn.
     pub fn spent(&self) -> Spent {
         let open = self.turn.as_ref().map_or(0, |turn| turn.wall_ms);
         Spent {
@@ -203,7 +203,7 @@ impl LoopState {
         }
     }
 
-    /// Calls that wait for a decision, by identifier.
+    /// Identifiers of calls that wait for a decision.
     pub fn held(&self) -> Vec<String> {
         let calls = self.turn.iter().flat_map(|turn| &turn.calls);
         calls
@@ -212,8 +212,8 @@ impl LoopState {
             .collect()
     }
 
-    /// Length of the conversation in tokens: the provider's count for what it has seen, a quarter of the bytes for the
-    /// rest.
+    /// Length of the conversation in tokens: the provider's count for the messages it has seen, a quarter of the bytes
+    /// for the rest.
     pub fn tokens(&self) -> u64 {
         let rest = self.messages.get(self.measured.messages..).unwrap_or_default();
         self.measured
@@ -221,8 +221,8 @@ impl LoopState {
             .saturating_add(crate::context::estimate(rest))
     }
 
-    /// Estimated length of a request with the whole conversation; `overhead` is what else is in it, which is part of a
-    /// provider's count.
+    /// Estimated length of a request with the whole conversation; `overhead` is the rest of the request, which a
+    /// provider's count already includes.
     pub(crate) fn request_tokens(&self, overhead: u64) -> u64 {
         let overhead = if self.measured.messages == 0 { overhead } else { 0 };
         self.tokens().saturating_add(overhead)
@@ -238,14 +238,14 @@ impl Turn {
         self.calls.iter().find(|call| call.request.id == id)
     }
 
-    /// Whether every call has its result.
+    /// True if every call has its result.
     pub(crate) fn settled(&self) -> bool {
         self.calls.iter().all(|call| call.finished().is_some())
     }
 }
 
 impl Call {
-    /// The result, if there is one.
+    /// Result of the call, if it has one.
     pub fn finished(&self) -> Option<&Finished> {
         match &self.stage {
             Stage::Finished(finished) => Some(finished),

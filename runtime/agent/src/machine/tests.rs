@@ -1,5 +1,5 @@
-//! Any interleaving: whatever comes in, in whatever order, twice or for nobody, each call has exactly one result, and a
-//! state that was stored and loaded goes on as if it had not been.
+//! Property tests of interleavings: for inputs in any order, duplicated or unexpected, each call has exactly one
+//! result, and a state that was stored and loaded continues as if it had not been.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::policy::{AllFailed, CallsPerStep, ContextPolicy, ErrorVisibility, Fin
 use crate::preset;
 use crate::testing::assert_paired;
 
-/// What a world outside may do next; each number picks one of what is possible at the moment.
+/// Choices of the simulated environment; each number picks one of the possible inputs.
 #[derive(Debug, Clone)]
 struct Plot {
     policy: LoopPolicy,
     concurrency: usize,
     choices: Vec<u32>,
-    /// After these steps the process ends and another one goes on from the journal.
+    /// Steps after which the process ends and another one continues from the journal.
     crashes: Vec<usize>,
 }
 
@@ -133,7 +133,7 @@ fn machine(plot: &Plot) -> Machine {
     }
 }
 
-/// The world: what is under way, and what was seen.
+/// Simulated environment: operations in progress, and observations.
 #[derive(Default)]
 struct World {
     pending: Vec<Effect>,
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// One of the things that can happen now.
+    /// One of the possible inputs.
     fn next(&mut self, state: &LoopState, choice: u32) -> Input {
         let info = ProviderInfo {
             provider: "p".into(),
@@ -187,7 +187,7 @@ impl World {
                 unanswered: false,
             };
         }
-        // Now and then something that fits nothing.
+        // Sometimes an unexpected input.
         match choice % 29 {
             0 => return Input::Resume,
             1 => {
@@ -209,7 +209,7 @@ impl World {
             return Input::Resume;
         }
         let at = (choice / 29) as usize % self.pending.len();
-        // Now and then an answer comes twice.
+        // Sometimes an answer is duplicated.
         let effect = if choice.is_multiple_of(7) {
             self.pending[at].clone()
         } else {
@@ -285,7 +285,7 @@ impl World {
         }
         for i in 0..(choice / 3) % 5 {
             self.ids += 1;
-            // Now and then an identifier that was used before.
+            // Sometimes a repeated identifier.
             let id = if choice.is_multiple_of(13) {
                 "same".to_owned()
             } else {
@@ -326,7 +326,7 @@ impl World {
     }
 }
 
-/// A state as a journal gives it back: checked arguments are not in it.
+/// A state as restored from a journal, which does not contain checked arguments.
 fn unprepared(mut state: LoopState) -> LoopState {
     for call in state.turn.iter_mut().flat_map(|turn| &mut turn.calls) {
         if let Stage::Ready { approved: None, .. } = call.stage {
@@ -348,7 +348,7 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
         if input == Input::Resume {
             world.pending.clear();
         }
-        // Stored and loaded in between, and not: the same.
+        // Storing and loading in between makes no difference.
         let text = serde_json::to_string(&state).unwrap();
         let mut loaded: LoopState = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(&loaded, &state);
@@ -369,13 +369,16 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
             .collect();
         prop_assert!(running.len() <= plot.concurrency);
         let alone = running.iter().any(|call| call.request.name == "asks");
-        prop_assert!(!alone || running.len() == 1, "an exclusive call has company");
+        prop_assert!(
+            !alone || running.len() == 1,
+            "an exclusive call does not run alone"
+        );
         if plot.crashes.contains(&number) {
             state = world.folded.clone();
             world.pending.clear();
         }
     }
-    // Whatever was open comes to its end.
+    // Everything open is completed.
     let effects = machine.step(
         &mut state,
         Input::Stop {
@@ -401,13 +404,13 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn each_call_has_exactly_one_result_in_any_interleaving_and_after_any_crash(plot in plots()) {
+    fn every_interleaving_gives_each_call_exactly_one_result(plot in plots()) {
         play(&plot)?;
     }
 }
 
 #[test]
-fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
+fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
     let plot = Plot {
         policy: LoopPolicy::default(),
         concurrency: 4,
@@ -464,7 +467,7 @@ fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
         }));
         world.take(effects);
     }
-    // "b" completes the flow, so it is asked for; approve it.
+    // "b" completes the flow, so it needs approval; approve it.
     let effects = machine.step(
         &mut state,
         Input::Decided {
@@ -499,7 +502,7 @@ fn a_call_that_ran_at_a_crash_is_run_again_only_if_that_does_no_harm() {
 }
 
 #[test]
-fn a_call_that_was_done_when_the_turn_was_stopped_keeps_its_result() {
+fn finished_call_keeps_its_result_when_the_turn_is_stopped() {
     let machine = Machine::default();
     let mut state = LoopState::new("s");
     let info = ProviderInfo {
@@ -570,7 +573,7 @@ fn a_call_that_was_done_when_the_turn_was_stopped_keeps_its_result() {
 }
 
 #[test]
-fn an_event_that_stands_in_a_journal_twice_counts_once() {
+fn duplicate_event_in_a_journal_counts_once() {
     let started = Event::TurnStarted {
         version: 1,
         session: "s".into(),

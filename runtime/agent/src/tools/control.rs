@@ -1,5 +1,4 @@
-//! The tools of the loop itself. They are tools like any other; what they mean to the loop is decided by the machine when
-//! they have succeeded.
+//! Control tools, provided by the loop itself. They are ordinary tools; the machine decides what their success means.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +13,13 @@ use toolcell_core::{
 use crate::policy::Control;
 use crate::tools::results::ReadResult;
 
-/// A tool of the loop.
+/// Control tool.
 struct ControlTool {
     kind: Control,
     spec: ToolSpec,
 }
 
-/// The tool for a control.
+/// Returns the tool for a control.
 pub(crate) fn tool(kind: Control) -> Arc<dyn Tool> {
     match kind {
         Control::ReadResult => Arc::new(ReadResult::unbound()),
@@ -32,7 +31,7 @@ pub(crate) fn tool(kind: Control) -> Arc<dyn Tool> {
 }
 
 impl Control {
-    /// All of them.
+    /// All control tools.
     pub const ALL: [Self; 6] = [
         Self::TaskCompletion,
         Self::TaskComplete,
@@ -42,7 +41,7 @@ impl Control {
         Self::ReadResult,
     ];
 
-    /// The name under which it is offered. No other tool may have it.
+    /// Name of the tool. Reserved: no other tool may have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::TaskCompletion => "task_completion",
@@ -63,27 +62,27 @@ fn spec_of(kind: Control) -> ToolSpec {
     let (description, schema) = match kind {
         Control::TaskCompletion => (
             "Ends the task and presents its result. Call it when everything is done.",
-            r#"{"type":"object","properties":{"result":{"type":"string","minLength":1,"description":"The result, complete and for the person to read"}},"required":["result"],"additionalProperties":false}"#,
+            r#"{"type":"object","properties":{"result":{"type":"string","minLength":1,"description":"The complete result, for the user to read"}},"required":["result"],"additionalProperties":false}"#,
         ),
         Control::TaskComplete => (
             "Ends the task. Call it when everything is done.",
-            r#"{"type":"object","properties":{"summary":{"type":"string","minLength":1,"description":"What was done, for the person to read"},"result":{"description":"The result as data, if the task asks for one"}},"required":["summary"],"additionalProperties":false}"#,
+            r#"{"type":"object","properties":{"summary":{"type":"string","minLength":1,"description":"What was done, for the user to read"},"result":{"description":"The result as data, if the task asks for one"}},"required":["summary"],"additionalProperties":false}"#,
         ),
         Control::AskQuestion => (
-            "Asks the person a question and waits for the answer. Call it when something is needed that no tool can find.",
+            "Asks the user a question and waits for the answer. Call it when something is needed that no tool can find.",
             r#"{"type":"object","properties":{"question":{"type":"string","minLength":1,"description":"The question"},"suggestions":{"type":"array","maxItems":4,"items":{"type":"string","minLength":1},"description":"Answers to choose from"}},"required":["question"],"additionalProperties":false}"#,
         ),
         Control::Converse => (
-            "Says something to the person where there is no task to complete, such as a greeting or a remark.",
+            "Says something to the user when there is no task to complete, such as a greeting or a remark.",
             r#"{"type":"object","properties":{"message":{"type":"string","minLength":1,"description":"What to say"}},"required":["message"],"additionalProperties":false}"#,
         ),
         Control::UpdatePlan => (
             "Sets the plan: the goal and all steps, done and to do. Call it for tasks of several steps, and again whenever a step is done or the plan changes.",
-            r#"{"type":"object","properties":{"goal":{"type":"string","minLength":1,"maxLength":2000},"steps":{"type":"array","minItems":1,"maxItems":50,"items":{"type":"object","properties":{"description":{"type":"string","minLength":1,"maxLength":1000},"completed":{"type":"boolean","default":false},"result":{"type":["string","null"],"maxLength":2000,"description":"What came of it"}},"required":["description"],"additionalProperties":false}}},"required":["goal","steps"],"additionalProperties":false}"#,
+            r#"{"type":"object","properties":{"goal":{"type":"string","minLength":1,"maxLength":2000},"steps":{"type":"array","minItems":1,"maxItems":50,"items":{"type":"object","properties":{"description":{"type":"string","minLength":1,"maxLength":1000},"completed":{"type":"boolean","default":false},"result":{"type":["string","null"],"maxLength":2000,"description":"Outcome of the step"}},"required":["description"],"additionalProperties":false}}},"required":["goal","steps"],"additionalProperties":false}"#,
         ),
         Control::ReadResult => (
-            "Reads the whole of an earlier result that was cut. Returns a page from a byte offset, or the places at which a text stands.",
-            r#"{"type":"object","properties":{"call":{"type":"string","description":"The call named in the mark of the cut result"},"from":{"type":"integer","minimum":0,"default":0,"description":"Byte offset"},"find":{"type":"string","description":"Show only the places at which this text stands"}},"required":["call"],"additionalProperties":false}"#,
+            "Reads the full text of an earlier result that was cut. Returns a page from a byte offset, or the places at which a text occurs.",
+            r#"{"type":"object","properties":{"call":{"type":"string","description":"The call named in the marker of the cut result"},"from":{"type":"integer","minimum":0,"default":0,"description":"Byte offset"},"find":{"type":"string","description":"Show only the places at which this text occurs"}},"required":["call"],"additionalProperties":false}"#,
         ),
     };
     ToolSpec {
@@ -134,9 +133,9 @@ impl ControlTool {
         if blank(needed) {
             return Err(ToolError::invalid(format!("`{needed}` is empty")));
         }
-        let said = match self.kind {
-            Control::AskQuestion => "The question is put to the person; the answer is the next message.",
-            Control::Converse => "The message is shown to the person.",
+        let text = match self.kind {
+            Control::AskQuestion => "The question is shown to the user; the answer is the next message.",
+            Control::Converse => "The message is shown to the user.",
             Control::UpdatePlan => {
                 let arguments = Value::Object(call.arguments);
                 let plan: Plan = serde_json::from_value(arguments)
@@ -148,7 +147,7 @@ impl ControlTool {
             }
             _ => "The task is complete.",
         };
-        Ok(ToolOutput::text(said))
+        Ok(ToolOutput::text(text))
     }
 }
 
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn f02_empty_arguments_and_more_than_four_suggestions_are_refused() {
+    fn f02_empty_arguments_and_five_suggestions_are_refused() {
         let fits = |kind, arguments: &Value| tool(kind).spec().input.validate(arguments).is_ok();
         assert!(fits(Control::TaskCompletion, &json!({"result": "done"})));
         assert!(!fits(Control::TaskCompletion, &json!({"result": ""})));

@@ -1,5 +1,5 @@
-//! From a call as a model wrote it to a result: the tool is found, the arguments are read and checked, the tool runs.
-//! Whatever it does, there is one outcome.
+//! Dispatch of a call: finds the tool, parses and checks the arguments, and runs the tool. Every call has exactly one
+//! outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::tools::truncate::MAX_STRUCTURED_BYTES;
 /// Finds the tool and checks the arguments.
 ///
 /// # Errors
-/// A result for the model: unknown tool, no JSON, or arguments that do not fit.
+/// A refusal for the model: unknown tool, invalid JSON, or arguments that do not fit the schema.
 pub(crate) fn check(
     registry: &Registry,
     tool: &str,
@@ -43,10 +43,10 @@ pub(crate) fn check(
     }
 }
 
-/// Whether arguments fit a schema.
+/// Checks arguments against a schema.
 ///
 /// # Errors
-/// Every mismatch with its path and reason.
+/// All mismatches, each with its path and reason.
 pub(crate) fn fits(schema: &Schema, arguments: &Value) -> Result<(), ToolError> {
     schema.validate(arguments).map_err(|mismatches| {
         let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
@@ -54,7 +54,7 @@ pub(crate) fn fits(schema: &Schema, arguments: &Value) -> Result<(), ToolError> 
     })
 }
 
-/// One call that is about to run.
+/// Call that is about to run.
 pub(crate) struct Attempt {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) call: ToolCall,
@@ -63,11 +63,10 @@ pub(crate) struct Attempt {
     pub(crate) retry: ToolRetry,
 }
 
-/// Runs a call, again where the policy and the tool allow it. A panic of the tool is an error of the call and of
-/// nothing else.
+/// Runs a call, with retries if the policy and the tool allow them. A panic of the tool is an error of this call only.
 ///
 /// # Errors
-/// Those of the tool.
+/// The tool's error.
 pub(crate) async fn run(
     attempt: Attempt,
     mut retried: impl FnMut(u32, u64, &ToolError),
@@ -95,7 +94,7 @@ pub(crate) async fn run(
 }
 
 async fn once(attempt: &Attempt) -> Result<ToolOutput, ToolError> {
-    // A tool may panic when it is called and when its future is polled.
+    // A tool may panic in its call method and when its future is polled.
     let call = async {
         attempt
             .tool
@@ -127,7 +126,7 @@ async fn once(attempt: &Attempt) -> Result<ToolOutput, ToolError> {
     })
 }
 
-/// What a model reads of an answer: its content, or the structured answer where there is no content. Never nothing,
+/// Content of a result for the model: its content, or the structured result if there is no content. Never empty,
 /// because providers refuse empty results.
 pub(crate) fn readable(output: ToolOutput) -> (Vec<Content>, Option<Value>) {
     let ToolOutput {
@@ -164,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_fit_are_let_through_as_they_stand() {
+    fn valid_arguments_are_passed_unchanged() {
         let (tool, arguments) = check(&registry(), "count", r#"{"n": 3}"#).unwrap();
         assert_eq!(tool.spec().name.as_str(), "count");
         assert_eq!(arguments, json!({"n": 3}));
     }
 
     #[test]
-    fn arguments_that_do_not_fit_are_refused_with_path_and_reason() {
+    fn invalid_arguments_are_refused_with_path_and_reason() {
         let refusal = refused("count", r#"{"n":"x"}"#);
         assert_eq!(refusal.arguments, json!({"n": "x"}));
         let text = refusal.error.for_model();
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_shown_as_the_model_wrote_it() {
+    fn invalid_json_is_shown_as_written() {
         let refusal = refused("count", r#"{"n": "#);
         assert_eq!(refusal.arguments, json!(r#"{"n": "#));
         assert_eq!(refusal.error.kind(), "invalid_arguments");
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tool_is_refused_with_near_names() {
+    fn unknown_tool_is_refused_with_similar_names() {
         let refusal = refused("counts", r#"{"n":1}"#);
         assert_eq!(refusal.arguments, json!({"n": 1}));
         assert!(matches!(refusal.error, ToolError::UnknownTool { near, .. } if near == ["count"]));
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_in_a_tool_is_an_error_of_the_call() {
+    async fn panic_in_a_tool_is_an_error_of_the_call() {
         let error = run_quietly(attempt(tool("t", |_| panic!("out of luck\nat line 3")), 1)).await;
         assert_eq!(
             error,
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_an_idempotent_tool_is_run_again_and_only_up_to_the_limit() {
+    async fn only_idempotent_tools_are_retried_up_to_the_limit() {
         for (idempotent, attempts, calls) in [(true, 3, 3), (true, 1, 1), (false, 3, 1)] {
             let count = Arc::new(AtomicU32::new(0));
             let hints = Hints {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_and_errors_that_another_attempt_cannot_help_are_not_retried() {
+    async fn pauses_grow_and_permanent_errors_are_not_retried() {
         let hints = Hints {
             idempotent: true,
             ..Hints::default()
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_content_is_read_as_its_structured_form_or_as_nothing() {
+    fn result_without_content_is_shown_as_structured_or_empty() {
         let structured = |value: Option<Value>| {
             readable(ToolOutput {
                 content: vec![Content::text("")],
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_answer_is_kept_up_to_its_limit() {
+    fn structured_result_is_kept_up_to_its_limit() {
         let of_len = |n: usize| {
             let output = ToolOutput {
                 content: vec![Content::text("x")],

@@ -1,10 +1,9 @@
-//! A number that tells whether two calls were the same: same tool, same arguments whatever the order of their names, and
-//! same result.
+//! Fingerprint that identifies repeated calls: same tool, same arguments in any order of their names, and same result.
 
 use serde_json::Value;
 use toolcell_core::Content;
 
-/// The fingerprint of a call with its result.
+/// Fingerprint of a call with its result.
 pub(crate) fn fingerprint(tool: &str, arguments: &Value, content: &[Content]) -> u64 {
     let mut hash = Fnv::new();
     hash.part(tool.as_bytes());
@@ -56,7 +55,7 @@ fn write_canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// FNV-1a, 64 bits: the same number on every machine and in every version, as a number that is stored must be.
+/// FNV-1a, 64 bits. Stored numbers must be the same on every machine and in every version.
 struct Fnv(u64);
 
 impl Fnv {
@@ -64,7 +63,7 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// One part; its length goes in as well, so that parts cannot run into each other.
+    /// Hashes one part with its length, so that adjacent parts cannot be confused.
     fn part(&mut self, bytes: &[u8]) {
         for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -78,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_order_of_names_does_not_make_a_call_another_one() {
+    fn order_of_names_does_not_change_the_fingerprint() {
         let one: Value = serde_json::from_str(r#"{"a":1,"b":{"c":[2,"x"],"d":null}}"#).unwrap();
         let two: Value = serde_json::from_str(r#"{"b":{"d":null,"c":[2,"x"]},"a":1}"#).unwrap();
         assert_eq!(canonical(&one), r#"{"a":1,"b":{"c":[2,"x"],"d":null}}"#);
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_arguments_and_result_each_make_a_call_another_one() {
+    fn tool_arguments_and_result_change_the_fingerprint() {
         let base = fingerprint("t", &json!({"a": 1}), &[Content::text("r")]);
         assert_ne!(base, fingerprint("u", &json!({"a": 1}), &[Content::text("r")]));
         assert_ne!(base, fingerprint("t", &json!({"a": 2}), &[Content::text("r")]));

@@ -1,4 +1,4 @@
-//! Tools as the loop sees them: registry, dispatch, native tools, and what becomes of results.
+//! Tools of the loop: registry, dispatch, native tools, and processing of results.
 
 pub(crate) mod control;
 pub(crate) mod dispatch;

@@ -16,18 +16,18 @@ type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, Result
     + Send
     + Sync;
 
-/// A tool that runs in the host, made of an async function. It is trusted with everything that the host may do; whatever
-/// should not be belongs into a component.
+/// Tool that runs in the host, made of an async function. It has all privileges of the host; untrusted code belongs in
+/// a component.
 ///
-/// Its future must come to an `await` now and then: a call is cancelled by dropping it. Work that blocks a thread belongs
-/// into `tokio::task::spawn_blocking`.
+/// Its future must reach an `await` regularly: a call is cancelled by dropping it. Blocking work belongs in
+/// `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// use serde_json::json;
 /// use toolcell_agent::FnTool;
 ///
 /// let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
-/// let greet = FnTool::new("greet", "Greets somebody", schema, |arguments, _cx| async move {
+/// let greet = FnTool::new("greet", "Greets a user by name", schema, |arguments, _cx| async move {
 ///     Ok(format!("Hello, {}!", arguments["name"]))
 /// })?;
 /// # Ok::<(), toolcell_agent::FnToolError>(())
@@ -38,24 +38,24 @@ pub struct FnTool {
     body: Box<Body>,
 }
 
-/// Why a function makes no tool.
+/// Reason why a function cannot be a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FnToolError {
-    /// The name is no tool name.
+    /// The name is not a valid tool name.
     #[error(transparent)]
     Name(#[from] InvalidToolName),
-    /// The schema is none.
-    #[error("the schema of its arguments: {0}")]
+    /// The schema is not a valid JSON Schema of an object.
+    #[error("invalid schema of the arguments: {0}")]
     Schema(#[from] SchemaError),
 }
 
 impl FnTool {
-    /// A tool with a name, a description for the model, a JSON Schema of its arguments, and what it does. The function
-    /// gets arguments that fit the schema; it answers with text or a whole [`ToolOutput`].
+    /// Creates a tool with a name, a description for the model, a JSON Schema of its arguments, and a function. The
+    /// function is called with arguments that fit the schema; it returns text or a [`ToolOutput`].
     ///
     /// # Errors
-    /// When name or schema are none.
+    /// Fails if the name or the schema is invalid.
     pub fn new<F, R, O>(name: &str, description: &str, schema: Value, body: F) -> Result<Self, FnToolError>
     where
         F: Fn(Map<String, Value>, CallContext) -> R + Send + Sync + 'static,
@@ -81,15 +81,15 @@ impl FnTool {
         })
     }
 
-    /// The same tool, of which one call uses at most so much beside the call itself and its result; nothing unless set.
-    /// For functions that file a [`toolcell_core::Receipt`].
+    /// Sets the maximum use of one call besides the call itself and its result; nothing unless set. For functions that
+    /// file a [`toolcell_core::Receipt`].
     #[must_use]
     pub fn max_use(mut self, most: RemainingBudget) -> Self {
         self.max_use = most;
         self
     }
 
-    /// The same tool with these claims.
+    /// Sets the hints of the tool.
     #[must_use]
     pub fn hints(mut self, hints: Hints) -> Self {
         self.spec.hints = hints;
@@ -97,9 +97,9 @@ impl FnTool {
     }
 }
 
-/// What a function may answer with.
+/// Return value of a tool function.
 pub trait IntoOutput {
-    /// The answer.
+    /// Converts the value.
     fn into_output(self) -> ToolOutput;
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_name_or_a_schema_that_is_none_is_refused() {
+    fn invalid_name_or_schema_is_refused() {
         let make = |name, schema| FnTool::new(name, "", schema, |_, _| async { Ok(String::new()) });
         assert!(make("ok", json!({"type": "object"})).is_ok());
         assert!(matches!(
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_uses_nothing_beside_its_result_unless_it_says_so() {
+    fn function_reserves_only_its_result_by_default() {
         let tool = FnTool::new("t", "", json!({"type": "object"}), |_, _| async {
             Ok(String::new())
         });

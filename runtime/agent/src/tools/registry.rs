@@ -1,4 +1,4 @@
-//! The tools that a model is offered, by name.
+//! Tools offered to the model, by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use toolcell_core::{Tool, ToolError, ToolName, ToolSpec};
 
 use crate::error::BuildError;
 
-/// Names that an unknown one may have meant.
+/// Maximum number of suggestions for an unknown name.
 const MAX_NEAR: usize = 3;
 
-/// Similarity from which a name is worth mentioning, from 0 to 1 (Jaro-Winkler).
+/// Minimum similarity of a suggestion, from 0 to 1 (Jaro-Winkler).
 const NEAR_ENOUGH: f64 = 0.75;
 
-/// Tools by name. They are offered in the order of their names, whatever the order in which they were added, so that
-/// the same tools always make the same request.
+/// Tools by name. They are offered in the order of their names, independent of the order in which they were added, so
+/// that the same tools always make the same request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     tools: BTreeMap<ToolName, Arc<dyn Tool>>,
 }
 
 impl Registry {
-    /// Puts tools together.
+    /// Builds a registry.
     ///
     /// # Errors
-    /// When two have the same name.
+    /// Fails if two tools have the same name.
     pub(crate) fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self, BuildError> {
         let mut registry = Self::default();
         for tool in tools {
@@ -36,7 +36,7 @@ impl Registry {
         Ok(registry)
     }
 
-    /// What the model is told, in the order of the names.
+    /// Specifications for the request, sorted by name.
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
         self.tools.values().map(|tool| tool.spec().clone()).collect()
     }
@@ -45,10 +45,10 @@ impl Registry {
         self.tools.values()
     }
 
-    /// The tool of that name.
+    /// Returns the tool with this name.
     ///
     /// # Errors
-    /// [`ToolError::UnknownTool`] with the names that come near.
+    /// [`ToolError::UnknownTool`] with similar names.
     pub(crate) fn get(&self, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
         self.tools
             .get(name)
@@ -60,7 +60,7 @@ impl Registry {
     }
 
     fn near(&self, name: &str) -> Vec<String> {
-        // Longer names are no names of tools, and comparing them takes the product of both lengths.
+        // No tool has a longer name, and comparing takes time in the product of both lengths.
         let name: String = name
             .chars()
             .take(2 * ToolName::MAX_LEN)
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_offered_in_the_order_of_their_names_whatever_was_added_first() {
+    fn tools_are_offered_in_name_order() {
         let names = |registry: Registry| -> Vec<String> {
             registry.specs().iter().map(|s| s.name.to_string()).collect()
         };
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn two_tools_of_one_name_are_refused() {
+    fn duplicate_tool_names_are_refused() {
         let twice = ["a", "b", "a"].map(|name| tool(name, |_| Ok("".into())));
         let error = Registry::new(twice).unwrap_err();
         assert_eq!(error.to_string(), "two tools have the name `a`");
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_three_nearest() {
+    fn unknown_name_gets_three_suggestions() {
         let registry = of(&["files_list", "files_read", "files_write", "fetch", "files_search"]);
         let near = |name: &str| match registry.get(name).unwrap_err() {
             ToolError::UnknownTool { near, .. } => near,

@@ -1,4 +1,4 @@
-//! Results that were cut for the model, kept whole, and the tool that reads them.
+//! Full text of results that were cut for the model, and the tool that reads them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +11,16 @@ use toolcell_core::{
 use crate::tools::control;
 use crate::tools::truncate::{ceil, floor};
 
-/// Bytes that one session keeps in memory; older results are read from the store, or are gone where there is none.
+/// Maximum bytes of results in memory per session; older results are read from the store, or lost without a store.
 pub(crate) const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// Longest result that is kept, in bytes. More than any policy lets a cell return by default.
+/// Maximum size of a stored result, in bytes. More than any policy lets a cell return by default.
 pub(crate) const MAX_RESULT_BYTES: usize = 8 << 20;
 
-/// Bytes that one reading returns.
+/// Bytes per page.
 pub(crate) const PAGE_BYTES: usize = 32 << 10;
 
-/// The results of one session.
+/// Full results of one session.
 pub(crate) struct ResultStore {
     session: String,
     store: Option<Arc<dyn SessionStore>>,
@@ -42,10 +42,10 @@ impl ResultStore {
         }
     }
 
-    /// Keeps a result, cut to [`MAX_RESULT_BYTES`].
+    /// Stores a result, cut to [`MAX_RESULT_BYTES`].
     ///
     /// # Errors
-    /// When the store fails; it is in memory then all the same.
+    /// Fails if the store fails; the result is then kept in memory only.
     pub(crate) async fn keep(&self, call: &str, mut text: String) -> Result<(), toolcell_core::StoreError> {
         if text.len() > MAX_RESULT_BYTES {
             text.truncate(floor(&text, MAX_RESULT_BYTES));
@@ -67,7 +67,7 @@ impl ResultStore {
         }
     }
 
-    /// The whole of a result.
+    /// Returns the full text of a result.
     pub(crate) async fn read(&self, call: &str) -> Result<Option<Arc<str>>, toolcell_core::StoreError> {
         {
             let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,24 +82,24 @@ impl ResultStore {
     }
 }
 
-/// `read_result`, bound to a session.
+/// The tool `read_result`, bound to a session.
 pub(crate) struct ReadResult {
     spec: ToolSpec,
-    shelf: Option<Arc<ResultStore>>,
+    store: Option<Arc<ResultStore>>,
 }
 
 impl ReadResult {
-    /// As it is offered; it reads nothing.
+    /// Creates the tool for the list of offered tools; it reads nothing.
     pub(crate) fn unbound() -> Self {
         Self {
             spec: control::read_result_spec(),
-            shelf: None,
+            store: None,
         }
     }
 
-    pub(crate) fn of(shelf: Arc<ResultStore>) -> Self {
+    pub(crate) fn of(store: Arc<ResultStore>) -> Self {
         Self {
-            shelf: Some(shelf),
+            store: Some(store),
             ..Self::unbound()
         }
     }
@@ -122,10 +122,10 @@ impl Tool for ReadResult {
                 .and_then(Value::as_str)
                 .unwrap_or_default();
             let missing = || ToolError::Failed {
-                message: format!("no result is kept for the call `{}`", handle.escape_debug()),
+                message: format!("no stored result for call `{}`", handle.escape_debug()),
             };
-            let shelf = self.shelf.as_ref().ok_or_else(missing)?;
-            let read = shelf.read(handle).await;
+            let store = self.store.as_ref().ok_or_else(missing)?;
+            let read = store.read(handle).await;
             let text = read
                 .map_err(|error| ToolError::Unavailable {
                     message: error.to_string(),
@@ -141,7 +141,7 @@ impl Tool for ReadResult {
     }
 }
 
-/// One page, with its place in the whole.
+/// One page, with its position in the full text.
 fn page_of(text: &str, from: usize) -> String {
     let start = ceil(text, from);
     let end = floor(text, start.saturating_add(PAGE_BYTES)).max(start);
@@ -157,11 +157,11 @@ fn page_of(text: &str, from: usize) -> String {
     )
 }
 
-/// Places at which a text stands, each with its surroundings.
+/// Occurrences of a text, each with its context.
 fn find_in(text: &str, find: &str, from: usize) -> String {
-    /// Places shown at once.
+    /// Maximum occurrences per page.
     const PLACES: usize = 20;
-    /// Bytes shown before and after each.
+    /// Bytes of context before and after each.
     const AROUND: usize = 200;
     if find.is_empty() {
         return page_of(text, from);
@@ -192,7 +192,7 @@ mod tests {
     use serde_json::json;
     use toolcell_core::ToolName;
 
-    async fn read(shelf: &Arc<ResultStore>, arguments: Value) -> Result<String, ToolError> {
+    async fn read(store: &Arc<ResultStore>, arguments: Value) -> Result<String, ToolError> {
         let Value::Object(arguments) = arguments else {
             panic!("no object")
         };
@@ -201,20 +201,20 @@ mod tests {
             name: ToolName::new("read_result").unwrap(),
             arguments,
         };
-        let output = ReadResult::of(shelf.clone())
+        let output = ReadResult::of(store.clone())
             .call(call, CallContext::unobserved())
             .await?;
         Ok(crate::testing::text_of(&output.content))
     }
 
     #[tokio::test]
-    async fn a_long_result_is_read_page_by_page_to_its_last_byte() {
-        let shelf = Arc::new(ResultStore::new("s", None));
+    async fn long_result_is_read_in_pages_to_its_last_byte() {
+        let store = Arc::new(ResultStore::new("s", None));
         let text: String = (0..20_000).map(|i| format!("line {i}\n")).collect();
-        shelf.keep("c1", text.clone()).await.unwrap();
+        store.keep("c1", text.clone()).await.unwrap();
         let mut all = String::new();
         loop {
-            let page = read(&shelf, json!({"call": "c1", "from": all.len()}))
+            let page = read(&store, json!({"call": "c1", "from": all.len()}))
                 .await
                 .unwrap();
             let (head, body) = page.split_once("]\n").unwrap();
@@ -227,11 +227,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_text_is_found_with_its_surroundings() {
-        let shelf = Arc::new(ResultStore::new("s", None));
+    async fn text_is_found_with_its_context() {
+        let store = Arc::new(ResultStore::new("s", None));
         let text = format!("{}needle{}", "ä".repeat(500), "x".repeat(500));
-        shelf.keep("c1", text).await.unwrap();
-        let found = read(&shelf, json!({"call": "c1", "find": "needle"}))
+        store.keep("c1", text).await.unwrap();
+        let found = read(&store, json!({"call": "c1", "find": "needle"}))
             .await
             .unwrap();
         assert!(
@@ -239,45 +239,45 @@ mod tests {
             "{found}"
         );
         assert!(found.len() < 600);
-        let none = read(&shelf, json!({"call": "c1", "find": "hay"})).await.unwrap();
+        let none = read(&store, json!({"call": "c1", "find": "hay"})).await.unwrap();
         assert_eq!(none, "[not found in 1506 bytes from 0]");
     }
 
     #[tokio::test]
-    async fn a_call_without_a_kept_result_is_an_error() {
-        let shelf = Arc::new(ResultStore::new("s", None));
-        let error = read(&shelf, json!({"call": "zz"})).await.unwrap_err();
-        assert_eq!(error.to_string(), "no result is kept for the call `zz`");
+    async fn call_without_a_stored_result_is_an_error() {
+        let store = Arc::new(ResultStore::new("s", None));
+        let error = read(&store, json!({"call": "zz"})).await.unwrap_err();
+        assert_eq!(error.to_string(), "no stored result for call `zz`");
     }
 
     #[tokio::test]
-    async fn memory_holds_results_up_to_its_limit_and_lets_the_oldest_go() {
-        let shelf = Arc::new(ResultStore::new("s", None));
+    async fn memory_limit_evicts_the_oldest_results() {
+        let store = Arc::new(ResultStore::new("s", None));
         let whole = MAX_KEPT_BYTES / MAX_RESULT_BYTES;
         for i in 0..whole {
-            shelf
+            store
                 .keep(&i.to_string(), "x".repeat(MAX_RESULT_BYTES + 1))
                 .await
                 .unwrap();
         }
-        assert_eq!(shelf.read("0").await.unwrap().unwrap().len(), MAX_RESULT_BYTES);
-        shelf.keep("more", "y".into()).await.unwrap();
-        assert_eq!(shelf.read("0").await.unwrap(), None);
-        assert!(shelf.read("1").await.unwrap().is_some());
-        // What went is not counted any more, and what came is.
+        assert_eq!(store.read("0").await.unwrap().unwrap().len(), MAX_RESULT_BYTES);
+        store.keep("more", "y".into()).await.unwrap();
+        assert_eq!(store.read("0").await.unwrap(), None);
+        assert!(store.read("1").await.unwrap().is_some());
+        // Evicted results are not counted any more, and new ones are.
         for i in 0..whole {
-            shelf
+            store
                 .keep(&format!("new {i}"), "x".repeat(MAX_RESULT_BYTES))
                 .await
                 .unwrap();
         }
-        assert_eq!(shelf.read("more").await.unwrap(), None);
-        assert!(shelf.read("new 0").await.unwrap().is_some());
-        assert_eq!(ReadResult::of(shelf).max_use(), RemainingBudget::NOTHING);
+        assert_eq!(store.read("more").await.unwrap(), None);
+        assert!(store.read("new 0").await.unwrap().is_some());
+        assert_eq!(ReadResult::of(store).max_use(), RemainingBudget::NOTHING);
     }
 
     #[test]
-    fn an_offset_beyond_the_end_shows_an_empty_last_page() {
+    fn offset_beyond_the_end_shows_an_empty_page() {
         assert_eq!(page_of("abc", 99), "[bytes 3 to 3 of 3; the end]\n");
     }
 }

@@ -1,4 +1,4 @@
-//! An agent as a tool of another one, with its own model, tools, policy and budget.
+//! Agents as tools of other agents, each with its own model, tools, policy and budget.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,21 +15,21 @@ use crate::Agent;
 use crate::budget::{Prices, Spent};
 use crate::report::TurnReport;
 
-const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"What to do, with everything that is needed to know: nothing else of this conversation is seen"}},"required":["task"],"additionalProperties":false}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"The task, with all the information it needs: nothing else of this conversation is visible"}},"required":["task"],"additionalProperties":false}"#;
 
-/// An agent that another one calls. Each call is a session of its own.
+/// Agent that another one calls. Each call is a session of its own.
 struct SubAgent {
     spec: ToolSpec,
     agent: Agent,
 }
 
 impl Agent {
-    /// This agent as a tool. A call gives it a task and returns its answer; what it used is the receipt. What it may use
-    /// is what the session of the call has left, and what its own budget allows. [`crate::AgentBuilder::agent`] offers it
-    /// together with what its tools touch.
+    /// Returns this agent as a tool. A call gives it a task and returns its answer; its use is the receipt. Its budget
+    /// is the rest of the calling session's, limited by its own. [`crate::AgentBuilder::agent`] offers it together with
+    /// its data flow.
     ///
     /// # Errors
-    /// When the name is no tool name.
+    /// Fails if the name is not a valid tool name.
     pub fn as_tool(&self, name: &str, description: &str) -> Result<Arc<dyn Tool>, InvalidToolName> {
         let input = Schema::for_arguments(SCHEMA).expect("the schema above is one, as a test shows");
         Ok(Arc::new(SubAgent {
@@ -52,11 +52,11 @@ impl Tool for SubAgent {
         &self.spec
     }
 
-    /// What its own budget allows. Where that says nothing, all that the session of the call has left is reserved, so
-    /// that such agents run one after the other.
+    /// Limits of its own budget. Without limits, the rest of the calling session's budget is reserved, so that such agents
+    /// run one after the other.
     fn max_use(&self) -> RemainingBudget {
         let left = self.agent.budget().left(&Spent::default());
-        // Its time limit is not one for the sum of its calls.
+        // Its time limit does not apply to the sum of its calls.
         RemainingBudget {
             wall_ms: None,
             prices: None,
@@ -82,7 +82,7 @@ impl Tool for SubAgent {
     }
 }
 
-/// What the answer of an agent is to the one that called it.
+/// Converts the report of an agent into the result of the call.
 fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
     let failed = |why: String| {
         Err(ToolError::Failed {
@@ -115,19 +115,19 @@ fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
     }
 }
 
-/// What the session of a call uses. It is filed when the session and everything that it began is gone, in whatever way.
+/// Use of the session of a call. Filed when the session and all its tasks have ended, in any way.
 pub(crate) struct AgentFiling {
     observer: Arc<dyn CallObserver>,
     prices: Option<Prices>,
     used: Mutex<Used>,
 }
 
-/// What the session has used.
+/// Use of the session.
 #[derive(Default)]
 struct Used {
-    /// What its calls used, those of further agents included.
+    /// Use of its calls, including nested agents.
     calls: Receipt,
-    /// What it used itself.
+    /// Use of the session itself.
     own: AgentUse,
 }
 
@@ -189,12 +189,12 @@ impl AgentFiling {
         }
     }
 
-    /// The call that the session runs in.
+    /// Observer of the call in which the session runs.
     pub(crate) fn observer(&self) -> &dyn CallObserver {
         &*self.observer
     }
 
-    /// A call of the session was dropped with it, before an event could tell.
+    /// Counts a call that was dropped with the session and is in no event.
     pub(crate) fn dropped(&self, receipt: Option<Receipt>) {
         self.used().call(0, receipt);
     }
@@ -211,7 +211,7 @@ impl Drop for AgentFiling {
     }
 }
 
-/// Passes on what an outer loop should see.
+/// Forwards events to the calling session.
 struct Watch(Arc<AgentFiling>);
 
 impl EventSink for Watch {
@@ -225,7 +225,7 @@ impl EventSink for Watch {
                 message: Some(format!("step {step}")),
             });
         }
-        // The pieces come again in the answer as a whole.
+        // Deltas are part of the complete answer.
         if !matches!(event, Event::TextDelta { .. } | Event::ReasoningDelta { .. }) {
             observer.nested(event);
         }
@@ -243,7 +243,7 @@ mod tests {
     use crate::testing::Script;
 
     #[test]
-    fn each_request_call_and_hook_of_an_agent_is_counted() {
+    fn requests_calls_and_hooks_of_an_agent_are_counted() {
         let usage = |output| {
             Some(Usage {
                 output,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_an_agent_uses_at_most_its_budget() {
+    fn agent_call_uses_at_most_its_budget() {
         let policy = LoopPolicy {
             budget: Budget {
                 fuel: Some(9),

@@ -1,22 +1,23 @@
-//! Results that are too long for a model: the head and the tail stay, a mark between them says how much is gone.
+//! Truncation of results that are too long for a model: the head and the tail stay, with a marker between them.
 
 use toolcell_core::Content;
 
-/// Largest picture or file in a result, in bytes. The largest that any provider takes is some 5 MB in base64.
+/// Maximum size of a picture or file in a result, in bytes. The largest that a provider accepts is about 5 MB in
+/// base64.
 pub(crate) const MAX_BLOB_BYTES: usize = 4 << 20;
 
-/// Largest structured answer that is kept, in bytes of JSON.
+/// Maximum size of a structured result, in bytes of JSON.
 pub(crate) const MAX_STRUCTURED_BYTES: usize = 1 << 20;
 
-/// A result that fits.
+/// Truncated result.
 pub(crate) struct Cut {
     pub(crate) content: Vec<Content>,
-    /// All of the text, when some of it was cut.
+    /// Full text, if some of it was cut.
     pub(crate) whole: Option<String>,
 }
 
-/// Cuts the text of a result to `limit` bytes, mark not counted, and leaves out pictures and files that no provider
-/// takes, saying so. `handle` is named in the mark as the place where the whole can be read.
+/// Cuts the text of a result to `limit` bytes, marker not counted, and replaces pictures and files that no provider
+/// accepts. `handle` is named in the marker as the call whose full text can be read.
 pub(crate) fn cut(content: Vec<Content>, limit: usize, handle: Option<&str>) -> Cut {
     let content = content.into_iter().map(|part| match part {
         Content::Blob(blob) if blob.data.len() > MAX_BLOB_BYTES => Content::text(format!(
@@ -31,7 +32,7 @@ pub(crate) fn cut(content: Vec<Content>, limit: usize, handle: Option<&str>) -> 
     if total <= limit {
         return Cut { content, whole: None };
     }
-    // Two thirds in front: most results begin with what matters and end with how it went.
+    // Two thirds at the head: most results start with the main content and end with a status.
     let tail = limit / 3;
     let head = limit - tail;
     let whole = content.iter().filter_map(text_of).collect::<Vec<_>>().join("");
@@ -76,7 +77,7 @@ pub(crate) fn cut(content: Vec<Content>, limit: usize, handle: Option<&str>) -> 
     }
 }
 
-/// Leaves out pictures, files and links for which there is no room, saying so; what is left of it is for the text.
+/// Replaces pictures, files and links that exceed the remaining bytes; the rest of the bytes is for text.
 pub(crate) fn within(content: Vec<Content>, room: Option<usize>) -> Vec<Content> {
     let Some(mut room) = room else { return content };
     let fit = |part: Content| {
@@ -86,7 +87,7 @@ pub(crate) fn within(content: Vec<Content>, room: Option<usize>) -> Vec<Content>
         };
         if bytes > room {
             return Content::text(format!(
-                "[{bytes} bytes left out: more than what is left of the budget of bytes]"
+                "[{bytes} bytes left out: more than the rest of the byte budget]"
             ));
         }
         room -= bytes;
@@ -106,7 +107,7 @@ fn text_len(part: &Content) -> usize {
     text_of(part).map_or(0, str::len)
 }
 
-/// The last character boundary at or before `at`.
+/// Last character boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -115,7 +116,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// The first character boundary at or after `at`.
+/// First character boundary at or after `at`.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_at_the_limit_is_whole_and_one_byte_more_is_cut() {
+    fn result_at_the_limit_is_kept_and_one_byte_more_is_cut() {
         let fits = cut(vec![Content::text("x".repeat(30))], 30, None);
         assert_eq!(texts(&fits.content), ["x".repeat(30)]);
         assert_eq!(fits.whole, None);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_never_split() {
+    fn cut_never_splits_characters() {
         let text = "ä".repeat(100);
         let result = cut(vec![Content::text(text.clone())], 31, Some("c1"));
         assert_eq!(
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_stay_where_they_were_and_too_large_ones_are_named() {
+    fn pictures_keep_their_position_and_large_ones_are_replaced() {
         let blob = |len| {
             Content::Blob(Blob {
                 media_type: "image/png".into(),
@@ -190,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_stays_is_the_head_and_the_tail(
+        fn cut_text_keeps_head_and_tail(
             parts in prop::collection::vec("\\PC{0,40}", 0..6),
             limit in 0usize..120,
         ) {
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_beyond_the_room_are_left_out_and_the_others_take_theirs() {
+    fn parts_beyond_the_byte_budget_are_left_out() {
         let blob = |bytes: usize| {
             Content::Blob(Blob {
                 media_type: String::new(),

@@ -1,4 +1,4 @@
-//! What a model answers: text, text in a form, half an answer, none; and what it is sent.
+//! Answers of a model (text, structured, partial, empty) and the requests for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,11 +27,14 @@ fn never() -> CancellationToken {
 }
 
 #[tokio::test]
-async fn text_ends_the_turn_and_streams_as_it_comes() {
+async fn text_is_streamed_and_ends_the_turn() {
     let script = Script::new([Say::Text("Hello there.")]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script).build().unwrap().session();
-    let report = session.run(Message::user("Hi"), &heard, never()).await.unwrap();
+    let report = session
+        .run(Message::user("Hi"), &recorded, never())
+        .await
+        .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
     assert_eq!((report.text.as_str(), report.steps), ("Hello there.", 1));
     assert_eq!(
@@ -43,16 +46,16 @@ async fn text_ends_the_turn_and_streams_as_it_comes() {
         }
     );
     assert_eq!(
-        heard.names(),
+        recorded.names(),
         ["turn_started", "step_started", "step_finished", "turn_finished"]
     );
-    assert!(heard.all().contains(&Event::TextDelta {
+    assert!(recorded.all().contains(&Event::TextDelta {
         text: "Hello there.".into()
     }));
 }
 
 #[tokio::test]
-async fn a_provider_that_fails_ends_the_turn_with_what_it_said_so_far() {
+async fn provider_failure_ends_the_turn_with_the_partial_answer() {
     for (say, kind) in [
         (
             Say::Fail("Half an ans", ProviderErrorKind::Unavailable),
@@ -72,7 +75,7 @@ async fn a_provider_that_fails_ends_the_turn_with_what_it_said_so_far() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_is_not_executed_and_the_model_is_told() {
+async fn call_that_was_cut_off_is_reported_and_not_executed() {
     let part = |arguments: &str| {
         Part::Call(CallRequest {
             id: "c".into(),
@@ -84,7 +87,7 @@ async fn a_call_that_was_cut_off_is_not_executed_and_the_model_is_told() {
     let cases = [
         (vec![], vec!["echo"], 0),
         (vec![part("{\"a\": 1}")], vec!["echo", "echo"], 1),
-        // A wire that keeps the broken call: half a text, and none at all, which would pass as no arguments.
+        // A provider that keeps the broken call: truncated arguments, and an empty string, which would parse as no arguments.
         (vec![part("{\"a\": ")], vec!["echo"], 0),
         (vec![part("")], vec!["echo"], 0),
     ];
@@ -106,23 +109,23 @@ async fn a_call_that_was_cut_off_is_not_executed_and_the_model_is_told() {
             (report.outcome, report.text.as_str()),
             (TurnOutcome::Completed, "Shorter.")
         );
-        let told = script.requests()[1].messages.last().unwrap().text();
+        let sent = script.requests()[1].messages.last().unwrap().text();
         assert!(
-            told.contains("limit of tokens") && told.contains("not executed"),
-            "{told}"
+            sent.contains("token limit") && sent.contains("not executed"),
+            "{sent}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_was_stopped_is_the_outcome() {
+async fn stopped_answer_is_the_outcome() {
     for stop in [
         StopReason::MaxTokens,
         StopReason::Refused,
         StopReason::Other("filter".into()),
     ] {
-        let said = vec![Part::text("I cannot")];
-        let script = Script::new([Say::Raw(said, stop.clone(), vec![])]);
+        let parts = vec![Part::text("I cannot")];
+        let script = Script::new([Say::Raw(parts, stop.clone(), vec![])]);
         let mut session = agent(&script).build().unwrap().session();
         let report = session.ask("Go").await.unwrap();
         assert_eq!(
@@ -133,7 +136,7 @@ async fn an_answer_that_was_stopped_is_the_outcome() {
 }
 
 #[tokio::test]
-async fn a_paused_answer_is_sent_again_as_it_is() {
+async fn paused_answer_is_sent_back_unchanged() {
     let thinking = vec![
         Part::Reasoning {
             text: "Hm.".into(),
@@ -154,7 +157,7 @@ async fn a_paused_answer_is_sent_again_as_it_is() {
 }
 
 #[tokio::test]
-async fn identifiers_that_are_missing_or_used_twice_are_replaced() {
+async fn missing_and_duplicate_call_ids_are_replaced() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -175,7 +178,7 @@ async fn identifiers_that_are_missing_or_used_twice_are_replaced() {
 }
 
 #[tokio::test]
-async fn tools_are_sent_in_the_same_order_whatever_was_added_first() {
+async fn tools_are_sent_in_one_order() {
     let tools = || ["b", "a", "c"].map(|name| tool(name, |_| Ok(String::new())));
     let mut requests = Vec::new();
     for reversed in [false, true] {
@@ -198,7 +201,7 @@ async fn tools_are_sent_in_the_same_order_whatever_was_added_first() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_together_is_refused_when_the_agent_is_made() {
+async fn conflicting_settings_are_refused_by_the_builder() {
     let script = Script::new([]);
     let error = |builder: toolcell_agent::AgentBuilder| builder.build().unwrap_err();
     let twice = [tool("a", |_| Ok(String::new())), tool("a", |_| Ok(String::new()))];
@@ -222,7 +225,7 @@ async fn what_does_not_fit_together_is_refused_when_the_agent_is_made() {
 }
 
 #[tokio::test]
-async fn an_answer_that_must_fit_a_schema_is_asked_for_again_until_it_does() {
+async fn answer_is_requested_until_it_fits_its_schema() {
     let script = Script::new([
         Say::Text("It is 42."),
         Say::Text("{\"n\": \"42\"}"),
@@ -238,15 +241,15 @@ async fn an_answer_that_must_fit_a_schema_is_asked_for_again_until_it_does() {
     );
     let requests = script.requests();
     assert!(requests[0].response_schema.is_some());
-    let told = requests[2].messages.last().unwrap().text();
+    let sent = requests[2].messages.last().unwrap().text();
     assert!(
-        told.contains("at /n: \"42\" is not of type \"integer\""),
-        "{told}"
+        sent.contains("at /n: \"42\" is not of type \"integer\""),
+        "{sent}"
     );
 }
 
 #[tokio::test]
-async fn an_answer_that_never_fits_ends_the_turn() {
+async fn answer_that_never_fits_its_schema_ends_the_turn() {
     let script = Script::new((0..5).map(|_| Say::Text("It is 42.")));
     let schema = toolcell_core::Schema::parse(r#"{"type":"object"}"#).unwrap();
     let mut session = agent(&script).answer_schema(schema).build().unwrap().session();
@@ -260,7 +263,7 @@ async fn an_answer_that_never_fits_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn settings_of_the_model_go_with_every_request() {
+async fn model_settings_are_sent_with_every_request() {
     let script = Script::new([Say::Text("Hi.")]);
     let settings = toolcell_agent::ModelSettings {
         max_output_tokens: Some(100),
@@ -282,7 +285,7 @@ async fn settings_of_the_model_go_with_every_request() {
 }
 
 #[tokio::test]
-async fn a_turn_begins_with_a_message_of_the_person_alone() {
+async fn turn_starts_with_a_user_message_only() {
     let script = Script::new([]);
     let mut session = agent(&script).build().unwrap().session();
     let error = session

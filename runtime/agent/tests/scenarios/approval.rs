@@ -1,4 +1,4 @@
-//! Calls that wait for a decision.
+//! Calls that need approval.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,20 +17,20 @@ use toolcell_agent::approval::{
     ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
 };
 
-/// Answers with what it was told, and remembers what it was asked.
-struct Person {
+/// Returns a fixed decision and records the requests.
+struct User {
     answer: Decision,
     asked: Mutex<Vec<ApprovalRequest>>,
 }
 
-fn person(answer: Decision) -> Arc<Person> {
-    Arc::new(Person {
+fn user(answer: Decision) -> Arc<User> {
+    Arc::new(User {
         answer,
         asked: Mutex::default(),
     })
 }
 
-impl Approver for Person {
+impl Approver for User {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         self.asked.lock().unwrap().push(request.clone());
         Box::pin(std::future::ready(self.answer.clone()))
@@ -62,27 +62,27 @@ fn write_once() -> Arc<Script> {
 }
 
 #[tokio::test]
-async fn the_arguments_that_run_are_byte_for_byte_those_that_were_approved() {
+async fn approved_arguments_run_unchanged() {
     let (write, count) = counted("write");
-    let person = person(Decision::Approve);
-    let heard = RecordedEvents::default();
+    let user = user(Decision::Approve);
+    let recorded = RecordedEvents::default();
     let mut session = agent(&write_once())
         .tool(write)
         .approvals(ask_for("wri*"))
-        .approver(person.clone())
+        .approver(user.clone())
         .build()
         .unwrap()
         .session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    let asked = person.asked.lock().unwrap().clone();
+    let asked = user.asked.lock().unwrap().clone();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].reason, "the rule `ask for wri*`");
     assert_eq!(text_of(&report.calls[0].content), asked[0].arguments.to_string());
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    let names = heard.names();
+    let names = recorded.names();
     let at = names
         .iter()
         .position(|name| name == "approval_requested")
@@ -99,12 +99,12 @@ async fn the_arguments_that_run_are_byte_for_byte_those_that_were_approved() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_declined_does_not_run_and_the_model_reads_why() {
+async fn declined_call_is_not_run_and_the_reason_is_sent() {
     let (write, count) = counted("write");
     let mut session = agent(&write_once())
         .tool(write)
         .approvals(ask_for("*"))
-        .approver(person(Decision::Deny {
+        .approver(user(Decision::Deny {
             reason: Some("wrong folder".into()),
         }))
         .build()
@@ -120,7 +120,7 @@ async fn a_call_that_is_declined_does_not_run_and_the_model_reads_why() {
 }
 
 #[tokio::test]
-async fn without_an_approver_a_question_is_a_no_that_names_the_rule() {
+async fn without_an_approver_the_call_is_refused_with_the_rule() {
     let (write, count) = counted("write");
     let mut session = agent(&write_once())
         .tool(write)
@@ -131,14 +131,14 @@ async fn without_an_approver_a_question_is_a_no_that_names_the_rule() {
     let report = session.ask("Go").await.unwrap();
     let read = text_of(&report.calls[0].content);
     assert!(
-        read.contains("nobody is there to decide on it, and the rule `ask for write` asks"),
+        read.contains("no approver is available, and the rule `ask for write` requires approval"),
         "{read}"
     );
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn a_denied_call_does_not_run_and_the_person_is_told_the_rule_but_not_the_model() {
+async fn denying_rule_is_shown_to_the_user_and_not_the_model() {
     let (write, count) = counted("write");
     let approvals = Approvals {
         rules: vec![ApprovalRule::tool("write", Verdict::Deny).with_argument("/path", "a")],
@@ -147,7 +147,7 @@ async fn a_denied_call_does_not_run_and_the_person_is_told_the_rule_but_not_the_
     let mut session = agent(&write_once())
         .tool(write)
         .approvals(approvals)
-        .approver(person(Decision::Approve))
+        .approver(user(Decision::Approve))
         .build()
         .unwrap()
         .session();
@@ -162,7 +162,7 @@ async fn a_denied_call_does_not_run_and_the_person_is_told_the_rule_but_not_the_
 }
 
 #[tokio::test]
-async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
+async fn turn_awaiting_approval_resumes_in_another_process() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -179,14 +179,14 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
         agent(&script)
             .tools([write.clone(), read.clone()])
             .approvals(ask_for("write"))
-            .approver(person(answer))
+            .approver(user(answer))
             .build()
             .unwrap()
     };
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = make(Decision::Later).session_from(LoopState::new("s"));
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(
@@ -201,12 +201,12 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
     );
     assert!(session.is_open());
 
-    // As a state, and as a journal.
+    // From a state, and from a journal.
     let text = serde_json::to_string(session.state()).unwrap();
     let state: LoopState = serde_json::from_str(&text).unwrap();
     assert_eq!(
         timeless(&state),
-        timeless(&LoopState::from_events("s", &heard.all()))
+        timeless(&LoopState::from_events("s", &recorded.all()))
     );
 
     let mut elsewhere = make(Decision::Approve).session_from(state);
@@ -226,7 +226,7 @@ async fn a_turn_that_waits_for_a_decision_is_taken_up_by_another_process() {
 }
 
 #[tokio::test]
-async fn questions_come_one_at_a_time_while_other_calls_run() {
+async fn approvals_are_requested_one_at_a_time() {
     struct OneAtATime(AtomicU32);
     impl Approver for OneAtATime {
         fn decide<'a>(&'a self, _: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
@@ -259,7 +259,7 @@ async fn questions_come_one_at_a_time_while_other_calls_run() {
 fn leaky(
     guard: FlowGuard,
     answer: Decision,
-) -> (toolcell_agent::Agent, Arc<Script>, Arc<Person>, Arc<AtomicU32>) {
+) -> (toolcell_agent::Agent, Arc<Script>, Arc<User>, Arc<AtomicU32>) {
     let script = Script::new([
         call("1", "mail", &json!({})),
         call("2", "web", &json!({})),
@@ -268,7 +268,7 @@ fn leaky(
     ]);
     let (mail, _) = counted("mail");
     let (web, count) = counted("web");
-    let person = person(answer);
+    let user = user(answer);
     let private = Flow {
         reads_private: true,
         ..Flow::default()
@@ -286,26 +286,26 @@ fn leaky(
             flow: guard,
             ..Approvals::default()
         })
-        .approver(person.clone())
+        .approver(user.clone())
         .build()
         .unwrap();
-    (agent, script, person, count)
+    (agent, script, user, count)
 }
 
 #[tokio::test]
-async fn the_call_that_would_let_private_data_out_is_asked_for_once() {
-    let (agent, _, person, count) = leaky(FlowGuard::Ask, Decision::Approve);
-    let heard = RecordedEvents::default();
+async fn call_that_could_leak_private_data_needs_one_approval() {
+    let (agent, _, user, count) = leaky(FlowGuard::Ask, Decision::Approve);
+    let recorded = RecordedEvents::default();
     let mut session = agent.session();
     session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    let asked = person.asked.lock().unwrap().clone();
+    let asked = user.asked.lock().unwrap().clone();
     assert_eq!(asked.iter().map(|r| r.id.as_str()).collect::<Vec<_>>(), ["2"]);
     assert!(asked[0].reason.contains("send data outside"));
     assert_eq!(count.load(Ordering::SeqCst), 2);
-    let flows = heard.all();
+    let flows = recorded.all();
     let last = flows.iter().rev().find_map(|event| match event {
         Event::FlowChanged { id, flow } => Some((id.as_str(), flow.is_complete())),
         _ => None,
@@ -314,23 +314,23 @@ async fn the_call_that_would_let_private_data_out_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn a_flow_that_is_declined_or_refused_stays_incomplete_and_is_asked_for_again() {
+async fn declined_data_flow_needs_approval_again() {
     let no = Decision::Deny { reason: None };
-    let (agent, _, person, count) = leaky(FlowGuard::Ask, no);
+    let (agent, _, user, count) = leaky(FlowGuard::Ask, no);
     let mut session = agent.session();
     session.ask("Go").await.unwrap();
-    assert_eq!(person.asked.lock().unwrap().len(), 2);
+    assert_eq!(user.asked.lock().unwrap().len(), 2);
     assert_eq!(count.load(Ordering::SeqCst), 0);
     assert!(!session.state().flow.is_complete());
 
-    let (agent, _, person, count) = leaky(FlowGuard::Refuse, Decision::Approve);
+    let (agent, _, user, count) = leaky(FlowGuard::Refuse, Decision::Approve);
     agent.session().ask("Go").await.unwrap();
-    assert_eq!(person.asked.lock().unwrap().len(), 0);
+    assert_eq!(user.asked.lock().unwrap().len(), 0);
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn the_flow_of_a_session_is_remembered_over_its_turns() {
+async fn data_flow_is_tracked_across_turns() {
     let script = Script::new([
         call("1", "mail", &json!({})),
         Say::Text("Read."),
@@ -360,5 +360,5 @@ async fn the_flow_of_a_session_is_remembered_over_its_turns() {
         .session();
     session.ask("Read my mail").await.unwrap();
     session.ask("Now look at the web").await.unwrap();
-    assert_eq!(count.load(Ordering::SeqCst), 0, "nobody is there to decide");
+    assert_eq!(count.load(Ordering::SeqCst), 0, "no approver decides");
 }

@@ -1,4 +1,4 @@
-//! What runs at the same time stays within the budget together.
+//! Concurrent operations stay within the budget in total.
 
 use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use toolcell_agent::hook::{
 };
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy, ModelSettings, Repeats};
 
-/// A tool that uses a share of whatever it is allowed, as its arguments say, and counts what it really used.
+/// Tool that uses a share of its limit, as given in its arguments, and counts its actual use.
 #[derive(Clone)]
 struct Greedy {
     spec: Arc<ToolSpec>,
@@ -37,7 +37,7 @@ struct Greedy {
 }
 
 impl Greedy {
-    /// With a limit of its own.
+    /// Creates the tool with a limit of its own.
     fn new(fuel: u64) -> Self {
         let closure = Closure::new(
             "greedy",
@@ -66,7 +66,7 @@ impl Greedy {
     }
 }
 
-/// Files what was used when the call ends, in whatever way.
+/// Files a receipt when the call ends, in any way.
 struct Filing {
     cx: CallContext,
     fuel: u64,
@@ -134,7 +134,7 @@ fn policy(budget: Budget) -> LoopPolicy {
 
 const IDS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
-/// One answer with so many calls of the greedy tool.
+/// One answer with several calls of the greedy tool.
 fn calls(count: usize, arguments: &Value) -> Say {
     let call = |id: &&'static str| (*id, "greedy", arguments.to_string());
     Say::Calls("On it.", IDS[..count].iter().map(call).collect())
@@ -150,7 +150,7 @@ fn session(script: &Arc<Script>, tool: &Greedy, budget: Budget) -> Session {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_at_one_time_use_no_more_fuel_than_there_is() {
+async fn concurrent_calls_stay_within_the_fuel() {
     for share in [100, 50, 0] {
         let tool = Greedy::new(1_000);
         let script = Script::new([calls(6, &json!({"share": share})), Say::Text("Done.")]);
@@ -163,7 +163,7 @@ async fn calls_at_one_time_use_no_more_fuel_than_there_is() {
             },
         );
         session.ask("Go").await.unwrap();
-        // Each gets what those before it left.
+        // Each gets the rest that earlier calls left.
         let (used, ran) = match share {
             100 => (100, 1),
             50 => (50 + 25 + 12 + 6 + 3 + 2, 6),
@@ -175,7 +175,7 @@ async fn calls_at_one_time_use_no_more_fuel_than_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_fit_together_run_at_one_time() {
+async fn calls_that_fit_the_budget_run_concurrently() {
     let tool = Greedy::new(25);
     let script = Script::new([calls(4, &json!({"ms": 1_000})), Say::Text("Done.")]);
     let budget = Budget {
@@ -193,9 +193,9 @@ async fn calls_that_fit_together_run_at_one_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_run_than_the_budget_has() {
+async fn number_of_calls_stays_within_the_budget() {
     let tool = Greedy::new(0);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let script = Script::new([calls(9, &json!({}))]);
     let budget = Budget {
         calls: Some(2),
@@ -203,11 +203,11 @@ async fn no_more_calls_run_than_the_budget_has() {
     };
     let mut session = session(&script, &tool, budget);
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!((tool.ran(), session.state().spent().calls), (2, 2));
-    let ran: Vec<bool> = heard
+    let ran: Vec<bool> = recorded
         .all()
         .iter()
         .filter_map(|event| match event {
@@ -226,7 +226,7 @@ async fn no_more_calls_run_than_the_budget_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_at_one_time_have_no_more_bytes_than_are_left() {
+async fn concurrent_results_stay_within_the_bytes() {
     let tool = Greedy::new(0);
     let script = Script::new([calls(9, &json!({"bytes": 1_000})), Say::Text("Done.")]);
     let budget = Budget {
@@ -235,7 +235,7 @@ async fn results_at_one_time_have_no_more_bytes_than_are_left() {
     };
     let mut session = session(&script, &tool, budget);
     let report = session.ask("Go").await.unwrap();
-    // Two whole ones, and one that is cut.
+    // Two full results, and one that is cut.
     assert_eq!(tool.ran(), 3);
     let spent = session.state().spent().bytes;
     let mark = "\n[... 500 bytes cut; read them with `read_result`, call `3` ...]\n".len() as u64;
@@ -244,7 +244,7 @@ async fn results_at_one_time_have_no_more_bytes_than_are_left() {
 }
 
 #[tokio::test]
-async fn a_picture_that_the_budget_has_no_room_for_is_left_out() {
+async fn picture_beyond_the_budget_is_left_out() {
     let picture = |bytes| {
         Content::Blob(toolcell_core::Blob {
             media_type: "image/png".into(),
@@ -277,7 +277,7 @@ async fn a_picture_that_the_budget_has_no_room_for_is_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_at_one_time_use_no_more_together_than_is_left() {
+async fn concurrent_agents_stay_within_the_budget() {
     let tool = Greedy::new(40);
     let inner = || {
         Script::new([
@@ -314,7 +314,7 @@ async fn agents_at_one_time_use_no_more_together_than_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_with_budgets_that_fit_together_run_at_one_time() {
+async fn agents_that_fit_the_budget_run_concurrently() {
     let inner = |fuel| {
         let tool = Greedy::new(fuel);
         let script = Script::new([calls(1, &json!({"ms": 1_000})), Say::Text("Done.")]);
@@ -358,7 +358,7 @@ async fn agents_with_budgets_that_fit_together_run_at_one_time() {
 }
 
 #[tokio::test]
-async fn an_agent_without_prices_spends_no_more_money_than_is_left() {
+async fn agent_without_prices_stays_within_the_cost_budget() {
     let prices = Prices {
         input: 1_000_000,
         output: 2_000_000,
@@ -388,7 +388,7 @@ async fn an_agent_without_prices_spends_no_more_money_than_is_left() {
 }
 
 #[tokio::test]
-async fn a_request_asks_for_no_longer_answer_than_the_budget_leaves() {
+async fn requested_answer_length_is_limited_by_the_budget() {
     for (own, limit, tokens, asked) in [
         (None, None, Some(1_004), Some(1_000)),
         (Some(300), None, Some(1_004), Some(300)),
@@ -396,7 +396,7 @@ async fn a_request_asks_for_no_longer_answer_than_the_budget_leaves() {
         // Not every model accepts a larger limit.
         (None, None, Some(10_000), None),
         (Some(2_000), None, None, Some(2_000)),
-        // Four tokens of input at 1 each, and 2 for each of the answer.
+        // Four input tokens at 1 each, and output tokens at 2 each.
         (None, Some(104), None, Some(50)),
     ] {
         let script = Script::new([Say::Text("Hi.")]);
@@ -425,7 +425,7 @@ async fn a_request_asks_for_no_longer_answer_than_the_budget_leaves() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_budget_has_no_room_for_is_not_sent() {
+async fn request_beyond_the_budget_is_not_sent() {
     // An input of four tokens and an answer of sixteen.
     for (tokens, sent) in [(20, 1), (19, 0)] {
         let script = Script::new([Say::Text("Hi.")]);
@@ -441,10 +441,10 @@ async fn a_request_that_the_budget_has_no_room_for_is_not_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_beyond_the_budget_is_ended_while_it_comes() {
+async fn answer_beyond_the_budget_is_cancelled_while_streaming() {
     const LONG: &str =
         "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567";
-    // Of 26 tokens four are for the input; an answer of 88 bytes counts for 22.
+    // Of 26 tokens, four are input; an answer of 88 bytes counts as 22.
     for (tokens, ended) in [(26, false), (25, true)] {
         let script = Script::new([Say::Text(LONG)]);
         let budget = Budget {
@@ -463,7 +463,7 @@ async fn an_answer_beyond_the_budget_is_ended_while_it_comes() {
 }
 
 #[tokio::test]
-async fn tokens_that_no_provider_counted_are_estimated() {
+async fn uncounted_tokens_are_estimated() {
     let agent = |script: &Arc<Script>| agent(script).policy(policy(Budget::default())).build().unwrap();
     let script = Script::new([Say::Truncate("01234567")]);
     let mut session = agent(&script).session();
@@ -477,7 +477,7 @@ async fn tokens_that_no_provider_counted_are_estimated() {
 }
 
 #[tokio::test]
-async fn a_summary_that_fails_costs_what_it_cost() {
+async fn failed_summary_is_charged() {
     let script = Script::new([call("1", "t", &json!({})), Say::Text(" "), Say::Text("Done.")]);
     let policy = LoopPolicy {
         context: ContextPolicy {
@@ -498,18 +498,18 @@ async fn a_summary_that_fails_costs_what_it_cost() {
     assert_eq!((session.state().spent().tokens(), report.usage.output), (45, 15));
 }
 
-/// A hook that uses all that it may before and after each call.
+/// Hook that uses all of its limit before and after each call.
 struct Hungry {
     most: u64,
     used: Arc<AtomicU64>,
-    told: Arc<Mutex<Vec<&'static str>>>,
+    points: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Hungry {
     fn eat(&self, point: HookPoint, cx: &HookContext) -> Effects {
         let fuel = cx.left().fuel.unwrap_or(u64::MAX).min(self.most);
         self.used.fetch_add(fuel, Ordering::SeqCst);
-        self.told.lock().unwrap().push(point.as_str());
+        self.points.lock().unwrap().push(point.as_str());
         let receipt = Receipt {
             fuel,
             ..Receipt::default()
@@ -551,18 +551,18 @@ impl Hook for Hungry {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_and_calls_stay_within_the_fuel_together() {
+async fn hooks_and_calls_stay_within_the_fuel_in_total() {
     for budget in [0, 10, 25, 60, 1_000] {
         let tool = Greedy::new(20);
         let hook = Arc::new(Hungry {
             most: 10,
             used: Arc::default(),
-            told: Arc::default(),
+            points: Arc::default(),
         });
-        // A flood that fills whatever may be lost.
+        // Fills the queue of droppable notes.
         let flood = json!({ "lines": 2_000 });
         let script = Script::new([calls(3, &flood), Say::Text("Done.")]);
-        let heard = RecordedEvents::default();
+        let recorded = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool.clone())
             .hook(hook.clone())
@@ -574,7 +574,7 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
             .unwrap()
             .session();
         session
-            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
             .await
             .unwrap();
         let used = tool.used() + hook.used.load(Ordering::SeqCst);
@@ -582,7 +582,7 @@ async fn hooks_and_calls_stay_within_the_fuel_together() {
         assert_eq!(used, budget.min(3 * 40 + 10), "{budget}");
         assert_eq!(session.state().spent().fuel, used, "no receipt is lost");
         let not_run = |event: &Event| matches!(event, Event::Notice { text, .. } if text.contains("the budget of fuel is used up"));
-        assert_eq!(heard.all().iter().any(not_run), budget < 130, "{budget}");
+        assert_eq!(recorded.all().iter().any(not_run), budget < 130, "{budget}");
     }
 }
 
@@ -634,7 +634,7 @@ async fn what_a_hook_reserved_and_did_not_use_is_there_for_calls() {
     );
 }
 
-/// One call of a step: how long it takes, what it uses, how it ends, and whether an agent makes two such calls.
+/// A call of a step: its duration, use, outcome, and whether an agent makes two such calls.
 #[derive(Debug, Clone)]
 struct Planned {
     ms: u64,
@@ -671,7 +671,7 @@ impl Planned {
     }
 }
 
-/// A session of two steps with these calls, and a helper that makes two calls itself.
+/// A session of two steps with these calls, and a helper agent that makes two calls itself.
 fn random_session(tool: &Greedy, steps: &[Vec<Planned>], budget: &Budget, concurrency: usize) -> Session {
     let helper = Script::new(steps.iter().flatten().flat_map(|call| {
         let inner = Planned {
@@ -703,9 +703,9 @@ fn random_session(tool: &Greedy, steps: &[Vec<Planned>], budget: &Budget, concur
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Calls and agents that succeed, fail, panic and hang, cancelled or killed at any time, and gone on with.
+    /// Calls and agents that succeed, fail, panic and hang, in turns that are cancelled, killed and resumed.
     #[test]
-    fn no_order_of_events_uses_more_than_the_budget(
+    fn no_order_of_events_exceeds_the_budget(
         steps in proptest::collection::vec(proptest::collection::vec(planned(), 1..9), 1..3),
         (fuel, calls, bytes) in (0..500_u64, 0..20_u64, 0..2_000_u64),
         concurrency in 1..9_usize,
@@ -750,12 +750,12 @@ proptest! {
         prop_assert!(!session.is_open());
         let spent = session.state().spent();
         prop_assert!(spent.fuel <= fuel, "{spent:?}");
-        // Calls that waited at a kill may have run, as far as anybody knows.
+        // Calls that waited at a kill are counted, because they may have run.
         prop_assert!(spent.calls <= calls + 9 * kills, "{spent:?}");
         prop_assert!(tool.ran() <= calls * (kills + 1));
-        // The mark or the error of one call, and what is said of each that was under way at a kill.
+        // The marker or the error of one call, and the error result of each that was running at a kill.
         prop_assert!(spent.bytes <= bytes + 200 * (1 + 9 * kills), "{spent:?}");
-        // What was under way at a kill is not known.
+        // The use of a request that was running at a kill is unknown.
         prop_assert!(tool.used() <= fuel * (kills + 1));
         if kills == 0 {
             prop_assert!(tool.used() == spent.fuel && tool.ran() <= spent.calls);

@@ -1,4 +1,4 @@
-//! Calls: at the same time, in their order, alone; what they tell and what they leave.
+//! Calls: concurrency, order, exclusivity, observers and results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ fn never() -> CancellationToken {
 }
 
 #[tokio::test]
-async fn calls_of_one_answer_run_at_the_same_time_and_results_come_back_in_call_order() {
+async fn concurrent_calls_return_results_in_call_order() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -33,7 +33,7 @@ async fn calls_of_one_answer_run_at_the_same_time_and_results_come_back_in_call_
         ),
         Say::Text("Done."),
     ]);
-    // The slow one ends only when the fast one has run.
+    // The slow call ends only after the fast one has run.
     let gate = Arc::new(tokio::sync::Notify::new());
     let (opened, waits) = (gate.clone(), gate);
     struct Waiting(ToolSpec, Arc<tokio::sync::Notify>);
@@ -77,7 +77,7 @@ async fn calls_of_one_answer_run_at_the_same_time_and_results_come_back_in_call_
 }
 
 #[tokio::test]
-async fn no_more_calls_run_at_one_time_than_the_policy_allows() {
+async fn concurrency_stays_within_the_policy() {
     for (concurrency, most) in [(1, 1), (2, 2), (8, 5)] {
         let calls = (0..5)
             .map(|i| (["a", "b", "c", "d", "e"][i], "t", "{}".into()))
@@ -119,7 +119,7 @@ async fn no_more_calls_run_at_one_time_than_the_policy_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() {
+async fn destructive_call_runs_alone_in_order() {
     let calls = [
         ("1", "read"),
         ("2", "read"),
@@ -129,7 +129,7 @@ async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() 
     ];
     let calls = calls.map(|(id, name)| (id, name, "{}".to_owned())).into();
     let script = Script::new([Say::Calls("", calls), Say::Text("Done.")]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let read = slow_tool("read", Duration::from_millis(5), |_| Ok("ok".into()));
     let hints = Hints {
         destructive: true,
@@ -137,8 +137,11 @@ async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() 
     };
     let write = tool_with("write", r#"{"type":"object"}"#, hints, |_| Ok("ok".into()));
     let mut session = agent(&script).tools([read, write]).build().unwrap().session();
-    session.run(Message::user("Go"), &heard, never()).await.unwrap();
-    let order: Vec<String> = heard
+    session
+        .run(Message::user("Go"), &recorded, never())
+        .await
+        .unwrap();
+    let order: Vec<String> = recorded
         .all()
         .iter()
         .filter_map(|event| match event {
@@ -152,7 +155,7 @@ async fn a_destructive_call_waits_for_those_before_it_and_those_after_it_wait() 
 }
 
 #[tokio::test]
-async fn logs_and_progress_come_between_start_and_end_of_their_call() {
+async fn logs_and_progress_come_between_start_and_end_of_a_call() {
     struct Chatty(ToolSpec);
     impl Tool for Chatty {
         fn spec(&self) -> &ToolSpec {
@@ -175,16 +178,19 @@ async fn logs_and_progress_come_between_start_and_end_of_their_call() {
         }
     }
     let script = Script::new([call("1", "chatty", &json!({})), Say::Text("Done.")]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let spec = tool("chatty", |_| Ok(String::new())).spec().clone();
     let mut session = agent(&script)
         .tool(Arc::new(Chatty(spec)))
         .build()
         .unwrap()
         .session();
-    session.run(Message::user("Go"), &heard, never()).await.unwrap();
+    session
+        .run(Message::user("Go"), &recorded, never())
+        .await
+        .unwrap();
     assert_eq!(
-        heard.names()[2..7],
+        recorded.names()[2..7],
         [
             "step_finished",
             "call_started",
@@ -196,7 +202,7 @@ async fn logs_and_progress_come_between_start_and_end_of_their_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_never_stops_telling_does_not_keep_others_from_ending() {
+async fn flooding_call_does_not_keep_others_from_ending() {
     struct Flood(ToolSpec, Arc<AtomicU32>);
     impl Tool for Flood {
         fn spec(&self) -> &ToolSpec {
@@ -239,7 +245,7 @@ async fn a_call_that_never_stops_telling_does_not_keep_others_from_ending() {
 }
 
 #[tokio::test]
-async fn a_host_error_ends_the_turn_and_a_panic_does_not() {
+async fn host_error_ends_the_turn_and_a_panic_does_not() {
     let script = Script::new([call("1", "panics", &json!({})), call("2", "broken", &json!({}))]);
     let tools = [
         tool("panics", |_| panic!("unlucky")),
@@ -261,7 +267,7 @@ async fn a_host_error_ends_the_turn_and_a_panic_does_not() {
 }
 
 #[tokio::test]
-async fn a_long_result_is_cut_for_the_model_and_read_whole_by_its_handle() {
+async fn long_result_is_cut_and_readable_in_full_by_its_handle() {
     let script = Script::new([
         call("big", "long", &json!({})),
         call("2", "read_result", &json!({"call": "big", "from": 5_000})),
@@ -295,7 +301,7 @@ async fn a_long_result_is_cut_for_the_model_and_read_whole_by_its_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_polling_tool_may_repeat_itself() {
+async fn polling_tool_may_repeat_calls() {
     let again = || call("", "poll", &json!({}));
     let script = Script::new([
         again(),

@@ -1,4 +1,4 @@
-//! How a turn ends before its answer: steps, time, cancellation, a future that is dropped.
+//! Early ends of a turn: step limit, deadline, cancellation, a dropped future.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ fn never() -> CancellationToken {
 }
 
 #[tokio::test]
-async fn the_step_limit_is_followed_by_one_answer_without_tools() {
+async fn step_limit_is_followed_by_one_answer_without_tools() {
     let ask = |i: u32| call(["1", "2", "3"][i as usize], "echo", &json!({"i": i}));
     for (limit, outcome) in [
         (3, TurnOutcome::Completed),
@@ -62,7 +62,7 @@ async fn the_step_limit_is_followed_by_one_answer_without_tools() {
 }
 
 #[tokio::test]
-async fn calls_in_the_last_answer_are_answered_and_not_executed() {
+async fn calls_in_the_last_answer_are_not_executed() {
     let script = Script::new([
         call("1", "echo", &json!({})),
         Say::Calls("I try again.", vec![("2", "echo", "{}".into())]),
@@ -81,12 +81,12 @@ async fn calls_in_the_last_answer_are_answered_and_not_executed() {
     let report = session.ask("Go").await.unwrap();
     assert_eq!(report.text, "I try again.");
     assert!(report.calls[1].error.is_some());
-    // The provider checks the conversation of the next turn.
+    // The scripted provider checks the conversation of the next turn.
     assert_eq!(session.ask("More").await.unwrap().text, "Next turn.");
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_drops_running_calls_and_each_has_its_result_and_receipt() {
+async fn cancelled_calls_have_results_and_receipts() {
     let script = Script::new([
         Say::Calls(
             "Working.",
@@ -98,7 +98,7 @@ async fn cancelling_drops_running_calls_and_each_has_its_result_and_receipt() {
         ),
         Say::Text("Next."),
     ]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let cancel = never();
     let policy = LoopPolicy {
         concurrency: 2,
@@ -119,7 +119,7 @@ async fn cancelling_drops_running_calls_and_each_has_its_result_and_receipt() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         token.cancel();
     });
-    let report = session.run(Message::user("Go"), &heard, cancel).await.unwrap();
+    let report = session.run(Message::user("Go"), &recorded, cancel).await.unwrap();
     assert_eq!(report.outcome, TurnOutcome::Cancelled);
     assert_eq!(report.text, "Working.");
     let ended: Vec<_> = report
@@ -141,7 +141,7 @@ async fn cancelling_drops_running_calls_and_each_has_its_result_and_receipt() {
             ("3", Some("cancelled"), Some(7))
         ]
     );
-    let events = heard.names();
+    let events = recorded.names();
     assert_eq!(events.iter().filter(|name| *name == "call_started").count(), 3);
     assert_eq!(events.iter().filter(|name| *name == "call_finished").count(), 3);
     assert_eq!(events.last().unwrap(), "turn_finished");
@@ -149,7 +149,7 @@ async fn cancelling_drops_running_calls_and_each_has_its_result_and_receipt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_ends_a_turn_that_waits_for_the_model_or_for_a_call() {
+async fn deadline_ends_a_turn_waiting_for_the_model_or_a_call() {
     let slow = || slow_tool("slow", Duration::from_secs(3600), |_| Ok("late".into()));
     for say in [
         Say::Hang("So I thi"),
@@ -173,7 +173,7 @@ async fn the_deadline_ends_a_turn_that_waits_for_the_model_or_for_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_and_a_call_have_their_own_time_limits() {
+async fn requests_and_calls_have_their_own_timeouts() {
     let script = Script::new([call("1", "slow", &json!({})), Say::Hang("So")]);
     let policy = LoopPolicy {
         request_timeout_ms: Some(2_000),
@@ -199,7 +199,7 @@ async fn a_request_and_a_call_have_their_own_time_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
+async fn dropped_turn_resumes_and_nothing_runs_twice() {
     let script = Script::new([
         Say::Calls("", vec![("1", "count", "{}".into()), ("2", "slow", "{}".into())]),
         Say::Text("Done."),
@@ -252,7 +252,7 @@ async fn a_turn_whose_future_was_dropped_is_resumed_and_nothing_runs_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_at_any_moment_every_call_has_its_result_and_the_session_goes_on() {
+async fn cancelling_at_any_point_leaves_every_call_with_a_result() {
     let tools = || {
         [
             slow_tool("short", Duration::from_millis(3), |_| Ok("short".into())),
@@ -302,7 +302,7 @@ async fn cancelled_at_any_moment_every_call_has_its_result_and_the_session_goes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_interrupted_can_be_given_up() {
+async fn interrupted_turn_can_be_abandoned() {
     let script = Script::new([
         Say::Calls("", vec![("1", "slow", "{}".into())]),
         Say::Text("New."),

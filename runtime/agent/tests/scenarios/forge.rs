@@ -1,4 +1,4 @@
-//! The preset `stepwise` (design F): one call a step until a tool ends the turn.
+//! Preset `stepwise` (design F): one call per step until a control tool ends the turn.
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ fn done() -> Say {
 }
 
 #[tokio::test]
-async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
+async fn f02_f06_f09_f10_planned_task_is_completed_by_a_tool() {
     let plan = |completed: bool| {
         json!({"goal": "Weather", "steps": [
             {"description": "Look it up", "completed": completed, "result": completed.then_some("sunny")},
@@ -31,7 +31,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
         call("3", "update_plan", &plan(true)),
         done(),
     ]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let search = tool("web_search", |_| Ok("sunny".into()));
     let mut session = agent(&script)
         .tool(search)
@@ -41,7 +41,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
         .session();
     let message = Message::user("What is the weather?");
     let report = session
-        .run(message, &heard, CancellationToken::new())
+        .run(message, &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(
@@ -51,7 +51,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
     let plan = report.plan.unwrap();
     assert_eq!((plan.goal.as_str(), plan.current()), ("Weather", Some(1)));
     assert_eq!(plan.steps[0].result.as_deref(), Some("sunny"));
-    let updates = heard
+    let updates = recorded
         .names()
         .iter()
         .filter(|name| *name == "plan_updated")
@@ -61,7 +61,7 @@ async fn f02_f06_f09_f10_a_task_is_planned_worked_on_and_completed_by_a_tool() {
 }
 
 #[tokio::test]
-async fn f02_a_question_ends_the_turn_and_the_next_message_is_the_answer() {
+async fn f02_question_ends_the_turn_and_the_next_message_answers_it() {
     let script = Script::new([
         call(
             "1",
@@ -90,7 +90,7 @@ async fn f02_a_question_ends_the_turn_and_the_next_message_is_the_answer() {
 }
 
 #[tokio::test]
-async fn f02_converse_says_something_and_ends_the_turn() {
+async fn f02_converse_shows_a_message_and_ends_the_turn() {
     let script = Script::new([call("1", "converse", &json!({"message": "Hello yourself."}))]);
     let mut session = agent(&script)
         .policy(preset::stepwise())
@@ -105,19 +105,19 @@ async fn f02_converse_says_something_and_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn f06_an_answer_without_a_call_is_reminded_at_once_and_the_reminder_is_not_kept() {
+async fn f06_answer_without_a_call_gets_a_transient_reminder() {
     let script = Script::new([Say::Text("It is sunny."), done()]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .policy(preset::stepwise())
         .build()
         .unwrap()
         .session();
     session
-        .run(Message::user("Weather?"), &heard, CancellationToken::new())
+        .run(Message::user("Weather?"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    let reminder = heard.all().into_iter().find_map(|event| match event {
+    let reminder = recorded.all().into_iter().find_map(|event| match event {
         Event::Reminder {
             kind: ReminderKind::NoToolCall,
             text,
@@ -135,7 +135,7 @@ async fn f06_an_answer_without_a_call_is_reminded_at_once_and_the_reminder_is_no
 }
 
 #[tokio::test]
-async fn f06_the_same_error_five_times_in_a_row_ends_the_turn_and_four_times_does_not() {
+async fn f06_five_equal_errors_in_a_row_end_the_turn() {
     for times in [4, 5] {
         let answers = (0..times)
             .map(|_| Say::Text("I will do it soon."))
@@ -162,7 +162,7 @@ async fn f06_the_same_error_five_times_in_a_row_ends_the_turn_and_four_times_doe
 }
 
 #[tokio::test]
-async fn f06_another_error_or_a_success_in_between_begins_the_count_anew() {
+async fn f06_different_error_or_success_resets_the_count() {
     let bad = |i: u32| call("", "flaky", &json!({"i": i, "fail": true}));
     let good = |i: u32| call("", "flaky", &json!({"i": i}));
     let script = Script::new([
@@ -195,7 +195,7 @@ async fn f06_another_error_or_a_success_in_between_begins_the_count_anew() {
 }
 
 #[tokio::test]
-async fn f06_errors_are_shown_once_and_then_down_to_a_word() {
+async fn f06_errors_are_shown_once_and_then_shortened() {
     let script = Script::new([
         call("1", "no_such_tool", &json!({})),
         call("2", "t", &json!({})),
@@ -218,7 +218,7 @@ async fn f06_errors_are_shown_once_and_then_down_to_a_word() {
 }
 
 #[tokio::test]
-async fn f07_only_the_first_of_several_calls_is_executed_and_the_model_is_told() {
+async fn f07_only_the_first_of_several_calls_is_executed() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -253,7 +253,7 @@ async fn f07_only_the_first_of_several_calls_is_executed_and_the_model_is_told()
 }
 
 #[tokio::test]
-async fn f08_a_request_carries_at_most_so_many_messages_and_no_result_without_its_call() {
+async fn f08_message_limit_keeps_calls_and_results_together() {
     let script = Script::new((0..20).map(|i| call("", "t", &json!({"i": i}))).chain([done()]));
     let policy = LoopPolicy {
         context: ContextPolicy {
@@ -271,7 +271,7 @@ async fn f08_a_request_carries_at_most_so_many_messages_and_no_result_without_it
         .session();
     session.ask("Go").await.unwrap();
     for request in script.requests() {
-        // The message of the person goes along, whatever is left out.
+        // The user's message is always included.
         assert!(request.messages.len() <= 9);
         assert_eq!(request.messages[0].text(), "Go");
         assert_paired(&request.messages);

@@ -1,4 +1,4 @@
-//! The preset `sequential` (design H): calls one after the other, text ends the turn.
+//! Preset `sequential` (design H): calls run one after the other, text ends the turn.
 
 use std::future::ready;
 use std::sync::{Arc, Mutex};
@@ -17,10 +17,10 @@ use toolcell_agent::hook::{
 };
 use toolcell_agent::preset;
 
-/// A call that was made: tool and arguments.
+/// A recorded call: tool and arguments.
 type Made = (String, Map<String, Value>);
 
-/// What a plug-in of the server does: adds context, sets a default database, tells the person what came.
+/// Plug-in of the server: adds context, sets a default database, and notifies the user of results.
 struct Watcher;
 
 impl Hook for Watcher {
@@ -51,7 +51,7 @@ impl Hook for Watcher {
 }
 
 #[tokio::test]
-async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hooks_around_each() {
+async fn h01_to_h08_h13_to_h17_chained_calls_with_hooks_answer() {
     let script = Script::new([
         Say::Calls(
             "Let me look.",
@@ -79,7 +79,7 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
             Ok(r#"{"success":true,"message":"ok","data":{"rows":5}}"#.into())
         })
     };
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let agent = agent(&script)
         .tools(
             [
@@ -98,13 +98,13 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
     let mut session = agent.session();
     let cancel = CancellationToken::new();
     let report = session
-        .run(Message::user("How many nodes?"), &heard, cancel)
+        .run(Message::user("How many nodes?"), &recorded, cancel)
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
     assert_eq!(report.text, "There are 5 nodes; I have noted it.");
 
-    // One after the other, each with the database that the hook added.
+    // In sequence, each with the database that the hook added.
     let order = order.lock().unwrap().clone();
     let names: Vec<&str> = order.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["heimdall_watcher_query", "store", "link"]);
@@ -114,15 +114,15 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
             .all(|(_, arguments)| arguments["database"] == "nornic")
     );
 
-    // The notice of a hook comes inline, before the end of its call.
-    let events = heard.names();
+    // The notice of the hook comes inline, before the end of its call.
+    let events = recorded.names();
     let notice = events.iter().position(|name| name == "notice").unwrap();
     assert_eq!(
         events[notice - 1..=notice + 1],
         ["call_started", "notice", "call_finished"]
     );
 
-    // The context of the hook stands before the message; the next turn carries the whole history.
+    // The hook's context precedes the message; the next turn includes the whole history.
     let requests = script.requests();
     assert!(
         requests[0].messages[0]
@@ -139,22 +139,22 @@ async fn h01_to_h08_h13_to_h17_a_question_is_answered_by_chained_calls_with_hook
 }
 
 #[tokio::test]
-async fn h06_the_last_text_is_the_answer_at_the_round_limit() {
-    let rounds = |said: &'static str| {
+async fn h06_last_text_is_the_answer_at_the_round_limit() {
+    let rounds = |last_text: &'static str| {
         let answers = (0..20).map(move |i| {
-            let said = if i == 3 { said } else { "" };
-            Say::Calls(said, vec![("", "t", json!({"i": i}).to_string())])
+            let last_text = if i == 3 { last_text } else { "" };
+            Say::Calls(last_text, vec![("", "t", json!({"i": i}).to_string())])
         });
         Script::new(answers)
     };
-    for (said, text) in [
+    for (last_text, text) in [
         ("Almost there.", "Almost there."),
         (
             "",
-            "The limit of steps was reached. The actions that were possible are done; tell me how to go on.",
+            "The step limit was reached. The possible actions are done; tell me how to continue.",
         ),
     ] {
-        let script = rounds(said);
+        let script = rounds(last_text);
         let policy = preset::sequential();
         let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
         let mut session = agent(&script)
@@ -171,7 +171,7 @@ async fn h06_the_last_text_is_the_answer_at_the_round_limit() {
 }
 
 #[tokio::test]
-async fn h06_an_empty_answer_is_followed_by_another_round() {
+async fn h06_empty_answer_is_followed_by_another_round() {
     let script = Script::new([Say::Text(""), Say::Text("Here it is.")]);
     let mut session = agent(&script)
         .policy(preset::sequential())
@@ -183,7 +183,7 @@ async fn h06_an_empty_answer_is_followed_by_another_round() {
 }
 
 #[tokio::test]
-async fn h06_empty_answers_do_not_go_on_for_ever() {
+async fn h06_empty_answers_are_limited() {
     let script = Script::new([Say::Text(""), Say::Text(" \n"), Say::Text("")]);
     let mut session = agent(&script)
         .policy(preset::sequential())
@@ -201,7 +201,7 @@ async fn h06_empty_answers_do_not_go_on_for_ever() {
 }
 
 #[tokio::test]
-async fn h11_a_list_of_tools_offers_those_an_empty_one_none_and_no_list_all() {
+async fn h11_tool_list_selects_tools_and_no_list_offers_all() {
     let script = Script::new([]);
     let offered = |only: Option<&[&str]>| {
         let tools = ["store", "recall", "link"].map(|name| tool(name, |_| Ok(String::new())));
@@ -230,7 +230,7 @@ async fn h11_a_list_of_tools_offers_those_an_empty_one_none_and_no_list_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h18_a_turn_ends_after_300_seconds() {
+async fn h18_turn_ends_after_300_seconds() {
     let script = Script::new([Say::Hang("I am")]);
     let mut session = agent(&script)
         .policy(preset::sequential())
@@ -244,7 +244,7 @@ async fn h18_a_turn_ends_after_300_seconds() {
 }
 
 #[tokio::test]
-async fn h09_h12_a_call_goes_to_the_tool_of_its_name_and_no_other() {
+async fn h09_h12_call_is_dispatched_by_name() {
     let script = Script::new([call("1", "b", &json!({})), Say::Text("Done.")]);
     let tools = ["a", "b"].map(|name| tool(name, move |_| Ok(format!("I am {name}"))));
     let mut session = agent(&script)

@@ -1,4 +1,4 @@
-//! Hooks that break: panics, hangs and cancellation.
+//! Hooks that panic, hang or are cancelled.
 
 use std::future::{pending, ready};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use toolcell_agent::hook::{
     PromptAnswer, TurnEnd,
 };
 
-/// A guard whose methods panic before they give a future, where they are asked.
+/// Guard whose methods panic before they return a future.
 struct Broken(HookPoint, bool);
 
 impl Broken {
@@ -57,7 +57,7 @@ impl Hook for Broken {
 }
 
 #[tokio::test]
-async fn a_panic_in_any_method_of_a_hook_is_reported() {
+async fn panic_in_any_hook_method_is_reported() {
     for point in [
         HookPoint::BeforePrompt,
         HookPoint::BeforeCall,
@@ -66,7 +66,7 @@ async fn a_panic_in_any_method_of_a_hook_is_reported() {
     ] {
         for in_fuel in [false, true] {
             let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
-            let heard = RecordedEvents::default();
+            let recorded = RecordedEvents::default();
             let mut session = agent(&script)
                 .tool(tool("t", |_| Ok("ok".into())))
                 .hook(Arc::new(Broken(point, in_fuel)))
@@ -74,13 +74,13 @@ async fn a_panic_in_any_method_of_a_hook_is_reported() {
                 .unwrap()
                 .session();
             let report = session
-                .run(Message::user("Go"), &heard, CancellationToken::new())
+                .run(Message::user("Go"), &recorded, CancellationToken::new())
                 .await
                 .unwrap();
             let failed = format!("the hook `broken` failed in `{}`: it panicked", point.as_str());
             let is_told = |event: &Event| matches!(event, Event::Notice { text, .. } if *text == failed);
             assert_eq!(
-                heard.all().iter().filter(|event| is_told(event)).count(),
+                recorded.all().iter().filter(|event| is_told(event)).count(),
                 1,
                 "{failed}"
             );
@@ -94,7 +94,7 @@ async fn a_panic_in_any_method_of_a_hook_is_reported() {
     }
 }
 
-/// A hook that hangs before each call, and does something when it is dropped.
+/// Hook that hangs before each call, and acts when it is dropped.
 struct Hanging(fn(&HookContext));
 
 struct OnDrop(HookContext, fn(&HookContext));
@@ -120,9 +120,9 @@ impl Hook for Hanging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_panics_when_it_is_dropped_is_reported() {
+async fn panic_while_dropping_a_hook_is_reported() {
     let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(tool("t", |_| Ok("ok".into())))
         .hook(Arc::new(Hanging(|_| panic!("broken"))))
@@ -130,20 +130,20 @@ async fn a_hook_that_panics_when_it_is_dropped_is_reported() {
         .unwrap()
         .session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
     assert_eq!(report.calls[0].error.as_ref().unwrap().kind(), "denied");
     let told = "the hook `hanging` failed in `before_call`: it panicked";
     let is_told = |event: &Event| matches!(event, Event::Notice { text, .. } if text == told);
-    assert_eq!(heard.all().iter().filter(|event| is_told(event)).count(), 1);
+    assert_eq!(recorded.all().iter().filter(|event| is_told(event)).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_cancelled_hook_used_is_charged() {
+async fn cancelled_hook_is_charged() {
     let script = Script::new([call("1", "t", &json!({}))]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let leave_receipt = |cx: &HookContext| {
         cx.observer.receipt(Receipt {
             fuel: 60,
@@ -157,14 +157,17 @@ async fn what_a_cancelled_hook_used_is_charged() {
         .unwrap()
         .session();
     let cancel = CancellationToken::new();
-    let (report, ()) = tokio::join!(session.run(Message::user("Go"), &heard, cancel.clone()), async {
-        // Time is paused: it passes when nothing else is left to do, with the hook hanging.
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        cancel.cancel();
-    });
+    let (report, ()) = tokio::join!(
+        session.run(Message::user("Go"), &recorded, cancel.clone()),
+        async {
+            // Time is paused and advances only when all tasks are idle, with the hook hanging.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            cancel.cancel();
+        }
+    );
     assert_eq!(report.unwrap().outcome, TurnOutcome::Cancelled);
     assert_eq!(session.state().spent().fuel, 60);
     let is_receipt =
         |event: &Event| matches!(event, Event::HookFinished { moment, .. } if moment == "before_call");
-    assert_eq!(heard.all().iter().filter(|event| is_receipt(event)).count(), 1);
+    assert_eq!(recorded.all().iter().filter(|event| is_receipt(event)).count(), 1);
 }

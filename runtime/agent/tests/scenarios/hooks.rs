@@ -1,4 +1,4 @@
-//! Hooks: what they change, what they refuse, and what happens when they fail.
+//! Hooks: changes, refusals and failures.
 
 use std::future::ready;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ use toolcell_store::SqliteStore;
 type OnPrompt = fn(Prompt, &HookContext) -> Result<PromptAnswer, HookError>;
 type OnCall = fn(PendingCall, &HookContext) -> Result<CallAnswer, HookError>;
 
-/// A hook of which each test says what it does.
+/// Hook whose behaviour is set by each test.
 #[derive(Default)]
 struct Told {
     name: &'static str,
@@ -96,7 +96,7 @@ impl Hook for Told {
     }
 }
 
-/// A tool that counts its calls and takes a whole number.
+/// Tool that counts its calls and takes an integer.
 fn counted() -> (Arc<dyn Tool>, Arc<AtomicU32>) {
     let count = Arc::new(AtomicU32::new(0));
     let counter = count.clone();
@@ -113,7 +113,7 @@ fn one_call() -> Arc<Script> {
 }
 
 async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnReport, RecordedEvents) {
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(script)
         .tool(tool)
         .hook(Arc::new(hook))
@@ -122,21 +122,21 @@ async fn run(script: &Arc<Script>, tool: Arc<dyn Tool>, hook: Told) -> (TurnRepo
         .unwrap()
         .session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    (report, heard)
+    (report, recorded)
 }
 
-fn warned(heard: &RecordedEvents, text: &str) -> bool {
-    heard
+fn warned(recorded: &RecordedEvents, text: &str) -> bool {
+    recorded
         .all()
         .iter()
         .any(|event| matches!(event, Event::Notice { text: said, .. } if said.contains(text)))
 }
 
 #[tokio::test]
-async fn h13_a_hook_adds_context_examples_and_instructions_and_sees_the_budget() {
+async fn h13_hook_adds_context_examples_and_instructions() {
     let script = Script::new([Say::Text("Hi.")]);
     let hook = Told {
         name: "guide",
@@ -165,12 +165,12 @@ async fn h13_a_hook_adds_context_examples_and_instructions_and_sees_the_budget()
     assert!(
         request
             .instructions
-            .ends_with("Be kind.\n\nWhen the person says \"count to three\", call `count` with {\"n\":3}.")
+            .ends_with("Be kind.\n\nWhen the user says \"count to three\", call `count` with {\"n\":3}.")
     );
 }
 
 #[tokio::test]
-async fn h13_a_hook_that_cancels_ends_the_turn_before_anything_is_sent() {
+async fn h13_cancelling_hook_ends_the_turn_before_any_request() {
     let script = one_call();
     let hook = Told {
         name: "policy",
@@ -189,7 +189,7 @@ async fn h13_a_hook_that_cancels_ends_the_turn_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn h14_arguments_that_a_hook_changed_are_the_ones_that_run() {
+async fn h14_arguments_changed_by_a_hook_are_executed() {
     let script = one_call();
     let hook = Told {
         name: "default",
@@ -205,7 +205,7 @@ async fn h14_arguments_that_a_hook_changed_are_the_ones_that_run() {
 }
 
 #[tokio::test]
-async fn h14_arguments_that_a_hook_changed_are_checked_again() {
+async fn h14_arguments_changed_by_a_hook_are_validated_again() {
     let script = one_call();
     let hook = Told {
         name: "wrong",
@@ -225,7 +225,7 @@ async fn h14_arguments_that_a_hook_changed_are_checked_again() {
 }
 
 #[tokio::test]
-async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
+async fn h14_hook_cancels_a_call_or_aborts_the_turn() {
     let (tool, count) = counted();
     let script = one_call();
     let hook = Told {
@@ -263,7 +263,7 @@ async fn h14_a_hook_cancels_one_call_or_aborts_the_turn_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_fails_panics_or_hangs_refuses_the_call_and_is_reported() {
+async fn failing_guard_refuses_the_call_and_is_reported() {
     let cases: [(Option<OnCall>, bool, &str); 3] = [
         (
             Some(|_, _| Err(HookError::new("no database"))),
@@ -283,20 +283,20 @@ async fn a_guard_that_fails_panics_or_hangs_refuses_the_call_and_is_reported() {
                 hang,
                 ..Told::default()
             };
-            let (report, heard) = run(&one_call(), tool, hook).await;
+            let (report, recorded) = run(&one_call(), tool, hook).await;
             assert_eq!(report.outcome, TurnOutcome::Completed);
             assert_eq!(
                 count.load(Ordering::SeqCst),
                 u32::from(!guard),
                 "guard {guard}: {reason}"
             );
-            assert!(warned(&heard, reason), "{reason}");
+            assert!(warned(&recorded, reason), "{reason}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_guard_that_fails_before_the_prompt_ends_the_turn() {
+async fn guard_failing_before_the_prompt_ends_the_turn() {
     let hook = Told {
         name: "check",
         guard: true,
@@ -310,7 +310,7 @@ async fn a_guard_that_fails_before_the_prompt_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn h15_h16_hooks_see_every_call_with_its_receipt_in_their_order_and_the_end_of_the_turn() {
+async fn h15_h16_hooks_run_in_order_for_every_call_and_turn_end() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -373,7 +373,7 @@ async fn h15_h16_hooks_see_every_call_with_its_receipt_in_their_order_and_the_en
 }
 
 #[tokio::test]
-async fn h04_h14_h15_with_one_call_at_a_time_hooks_see_before_and_after_in_turns() {
+async fn h04_h14_h15_sequential_calls_alternate_hook_points() {
     let calls = ["1", "2", "3"].map(|id| (id, "count", "{}".to_owned())).into();
     let script = Script::new([Say::Calls("", calls), Say::Text("Done.")]);
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -408,7 +408,7 @@ async fn h04_h14_h15_with_one_call_at_a_time_hooks_see_before_and_after_in_turns
 }
 
 #[tokio::test]
-async fn a_failure_of_the_model_reaches_the_hooks() {
+async fn provider_failure_reaches_the_hooks() {
     let script = Script::new([Say::Fail("", ProviderErrorKind::Unauthorized)]);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let hook = Told {
@@ -420,7 +420,7 @@ async fn a_failure_of_the_model_reaches_the_hooks() {
     assert!(seen.lock().unwrap().contains(&"h on_error model".to_owned()));
 }
 
-/// Keeps the last two messages out of the summary, as embedders do.
+/// Excludes the last two messages from the summary, as embedders do.
 struct KeepTwo;
 
 impl Hook for KeepTwo {
@@ -449,7 +449,7 @@ impl Hook for KeepTwo {
 }
 
 #[tokio::test]
-async fn w05_w09_hooks_choose_what_is_summarised_and_what_replaces_it() {
+async fn w05_w09_hooks_choose_summarised_messages_and_replacement() {
     let script = Script::new([
         call("1", "t", &json!({})),
         Say::Text("The summary."),
@@ -486,7 +486,7 @@ async fn w05_w09_hooks_choose_what_is_summarised_and_what_replaces_it() {
     assert_eq!(roles, [false, false, false, true]);
 }
 
-/// A hook that looks at summaries and fails at one point, if at any.
+/// Hook at the summary points that may fail at one of them.
 struct Summaries {
     is_guard: bool,
     fails_at: Option<HookPoint>,
@@ -519,7 +519,7 @@ impl Hook for Summaries {
 }
 
 #[tokio::test]
-async fn a_guard_that_fails_keeps_a_summary_out_and_others_do_not() {
+async fn only_failing_guard_prevents_a_summary() {
     use HookPoint::{AfterSummary, BeforeSummary};
     for (is_guard, fails_at, is_asked, is_replaced) in [
         (true, None, true, true),
@@ -542,7 +542,7 @@ async fn a_guard_that_fails_keeps_a_summary_out_and_others_do_not() {
             },
             ..LoopPolicy::default()
         };
-        let heard = RecordedEvents::default();
+        let recorded = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool("t", |_| Ok("x".repeat(8_000))))
             .hook(Arc::new(Summaries { is_guard, fails_at }))
@@ -551,23 +551,23 @@ async fn a_guard_that_fails_keeps_a_summary_out_and_others_do_not() {
             .unwrap()
             .session();
         session
-            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
             .await
             .unwrap();
         script.assert_played();
         let case = format!("{is_guard} {fails_at:?}");
         let compacted = |event: &Event| matches!(event, Event::Compacted { .. });
         let failed = |event: &Event| matches!(event, Event::SummaryFailed { reason, .. } if reason.contains("summaries"));
-        assert_eq!(heard.all().iter().any(compacted), is_replaced, "{case}");
-        assert_eq!(heard.all().iter().any(failed), !is_replaced, "{case}");
+        assert_eq!(recorded.all().iter().any(compacted), is_replaced, "{case}");
+        assert_eq!(recorded.all().iter().any(failed), !is_replaced, "{case}");
     }
 }
 
 #[tokio::test]
-async fn values_that_hooks_share_are_there_when_another_process_takes_the_turn_up() {
+async fn shared_hook_values_survive_in_another_process() {
     let dir = tempfile::tempdir().unwrap();
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-    // Each time as a process of its own would: a store, an agent and hooks of their own.
+    // Like a separate process each time: with its own store, agent and hooks.
     let agent_of = |answers: Vec<Say>, decision: Decision| {
         let hook = Told {
             name: "counter",
@@ -634,7 +634,7 @@ impl Approver for Always {
     }
 }
 
-/// A hook in a cell returns what it used; here a native one does.
+/// A hook in a cell returns its receipt; so does this native one.
 fn hungry(_: PendingCall, _: &HookContext) -> Result<CallAnswer, HookError> {
     let receipt = Receipt {
         fuel: 60,
@@ -650,7 +650,7 @@ fn hungry(_: PendingCall, _: &HookContext) -> Result<CallAnswer, HookError> {
 }
 
 #[tokio::test]
-async fn the_fuel_of_hooks_counts_in_the_budget_of_the_session() {
+async fn fuel_of_hooks_counts_in_the_session_budget() {
     for (fuel, calls) in [(1_000, 3), (100, 1)] {
         let script = Script::new([
             call("c1", "t", &json!({})),

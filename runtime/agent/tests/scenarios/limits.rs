@@ -1,4 +1,4 @@
-//! Repetition, budgets, and the length of the conversation.
+//! Limits of repetition, budgets, and the length of the conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ fn same() -> Say {
     call("", "status", &json!({"of": "job"}))
 }
 
-fn reminders(heard: &RecordedEvents) -> Vec<ReminderKind> {
-    heard
+fn reminders(recorded: &RecordedEvents) -> Vec<ReminderKind> {
+    recorded
         .all()
         .iter()
         .filter_map(|event| match event {
@@ -30,7 +30,7 @@ fn reminders(heard: &RecordedEvents) -> Vec<ReminderKind> {
 }
 
 #[tokio::test]
-async fn the_same_call_with_the_same_result_is_noticed_at_three_and_ends_the_turn_at_five() {
+async fn identical_calls_are_warned_at_three_and_end_the_turn_at_five() {
     for (times, outcome) in [
         (4, TurnOutcome::Completed),
         (
@@ -42,22 +42,22 @@ async fn the_same_call_with_the_same_result_is_noticed_at_three_and_ends_the_tur
         ),
     ] {
         let script = Script::new((0..times).map(|_| same()).chain([Say::Text("It is not done.")]));
-        let heard = RecordedEvents::default();
+        let recorded = RecordedEvents::default();
         let mut session = agent(&script)
             .tool(tool("status", |_| Ok("not yet".into())))
             .build()
             .unwrap()
             .session();
         let report = session
-            .run(Message::user("Go"), &heard, CancellationToken::new())
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
             .await
             .unwrap();
         assert_eq!(
             (report.outcome, report.text.as_str()),
             (outcome, "It is not done.")
         );
-        let told = script.requests()[3].messages.last().unwrap().text();
-        assert!(told.contains("`status` for the 3rd time"), "{told}");
+        let sent = script.requests()[3].messages.last().unwrap().text();
+        assert!(sent.contains("`status` for the 3rd time"), "{sent}");
         assert_eq!(script.requests()[2].messages.last().unwrap().text(), "not yet");
         if times == 5 {
             assert_eq!(script.requests()[5].tool_choice, ToolChoice::None);
@@ -67,12 +67,12 @@ async fn the_same_call_with_the_same_result_is_noticed_at_three_and_ends_the_tur
 }
 
 #[tokio::test]
-async fn calls_in_turns_and_with_other_names_in_another_order_are_repetitions_too() {
+async fn alternating_calls_with_reordered_arguments_are_repetitions() {
     let other = || call("", "other", &json!({}));
     let turned = Say::Calls("", vec![("", "status", r#"{"b":2,"a":1}"#.into())]);
     let first = || Say::Calls("", vec![("", "status", r#"{"a":1,"b":2}"#.into())]);
     let script = Script::new([first(), other(), turned, other(), first(), Say::Text("Done.")]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let number = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let tools = [
         tool("status", |_| Ok("same".into())),
@@ -84,14 +84,14 @@ async fn calls_in_turns_and_with_other_names_in_another_order_are_repetitions_to
     ];
     let mut session = agent(&script).tools(tools).build().unwrap().session();
     session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    assert_eq!(reminders(&heard), [ReminderKind::Repeating]);
+    assert_eq!(reminders(&recorded), [ReminderKind::Repeating]);
 }
 
 #[tokio::test]
-async fn a_result_that_changes_is_progress() {
+async fn changing_result_is_no_repetition() {
     let script = Script::new((0..7).map(|_| same()).chain([Say::Text("Done.")]));
     let number = std::sync::atomic::AtomicU32::new(0);
     let counting = tool("status", move |_| {
@@ -112,7 +112,7 @@ fn spending(budget: Budget) -> LoopPolicy {
 }
 
 #[tokio::test]
-async fn a_budget_of_calls_refuses_the_next_one_and_ends_the_turn_with_a_reason() {
+async fn call_budget_refuses_the_next_call_and_ends_the_turn() {
     let three = vec![
         ("1", "t", "{}".into()),
         ("2", "t", "{}".into()),
@@ -149,8 +149,8 @@ async fn a_budget_of_calls_refuses_the_next_one_and_ends_the_turn_with_a_reason(
 }
 
 #[tokio::test]
-async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
-    // Each request costs 10 tokens in and 5 out. What is left after two does not suffice for a third.
+async fn token_and_cost_budgets_span_turns() {
+    // Each request costs 10 tokens in and 5 out. The rest after two requests is too small for a third.
     let prices = Prices {
         input: 1_000_000,
         output: 2_000_000,
@@ -182,7 +182,7 @@ async fn budgets_of_tokens_and_money_hold_over_the_turns_of_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_of_time_holds_over_the_turns_of_a_session_and_ends_what_was_begun() {
+async fn time_budget_spans_turns_and_ends_running_calls() {
     let script = Script::new([
         call("1", "slow", &json!({})),
         Say::Text("One."),
@@ -219,7 +219,7 @@ async fn a_budget_of_time_holds_over_the_turns_of_a_session_and_ends_what_was_be
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_for_the_model_is_summarised_and_sent_again() {
+async fn too_long_conversation_is_summarised_and_resent() {
     let script = Script::new([
         call("1", "t", &json!({})),
         call("2", "t", &json!({})),
@@ -259,7 +259,7 @@ async fn a_conversation_that_is_too_long_for_the_model_is_summarised_and_sent_ag
 }
 
 #[tokio::test]
-async fn a_conversation_that_stays_too_long_ends_the_turn() {
+async fn conversation_that_stays_too_long_ends_the_turn() {
     let script = Script::new([
         call("1", "t", &json!({})),
         Say::Fail("", ProviderErrorKind::ContextLength),
@@ -286,7 +286,7 @@ async fn a_conversation_that_stays_too_long_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn the_plan_is_told_again_when_a_summary_took_it_out_of_sight() {
+async fn plan_is_repeated_after_a_summary_removed_it() {
     let plan = json!({"goal": "Win", "steps": [{"description": "Play"}]});
     let script = Script::new([
         call("1", "update_plan", &plan),
@@ -311,12 +311,12 @@ async fn the_plan_is_told_again_when_a_summary_took_it_out_of_sight() {
         .session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!(report.text, "Won.");
-    let told = script.requests()[3].messages.last().unwrap().text();
-    assert_eq!(told, "The current plan:\nGoal: Win\n1. [>] Play");
+    let sent = script.requests()[3].messages.last().unwrap().text();
+    assert_eq!(sent, "The current plan:\nGoal: Win\n1. [>] Play");
 }
 
 #[tokio::test]
-async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
+async fn old_results_are_pruned_at_once_and_stay_in_the_events() {
     let script = Script::new(
         (0..6)
             .map(|i| call("", "t", &json!({"i": i})))
@@ -335,7 +335,7 @@ async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
     let long = tool("t", |arguments| {
         Ok(format!("{}{}", arguments["i"], "x".repeat(399)))
     });
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)
@@ -343,7 +343,7 @@ async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
         .unwrap()
         .session();
     session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     let left: Vec<bool> = session
@@ -352,15 +352,15 @@ async fn old_results_are_pruned_in_one_go_and_stay_in_the_events() {
         .filter(|message| matches!(message.as_ref(), Message::Tool { .. }))
         .map(|message| message.text().starts_with("[old result left out"))
         .collect();
-    // Five results are there when three can go; the sixth comes after that.
+    // Three of five results are pruned; the sixth is added afterwards.
     assert_eq!(left, [true, true, true, false, false, false]);
-    let prunings = heard
+    let prunings = recorded
         .names()
         .iter()
         .filter(|name| *name == "results_pruned")
         .count();
     assert_eq!(prunings, 1);
-    let kept = heard
+    let kept = recorded
         .all()
         .iter()
         .filter(|event| matches!(event, Event::CallFinished { content, .. } if content[0].byte_len() == 400))

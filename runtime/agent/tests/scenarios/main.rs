@@ -1,4 +1,4 @@
-//! The loop as a whole, against a scripted model: one file a subject.
+//! Scenario tests of the loop with a scripted model, one file per subject.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -30,7 +30,7 @@ use toolcell_agent::Agent;
 use toolcell_agent::AgentBuilder;
 use toolcell_agent::LoopState;
 
-/// Keeps all events.
+/// Event sink that records all events.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedEvents(Arc<Mutex<Vec<Event>>>);
 
@@ -45,7 +45,7 @@ impl RecordedEvents {
         self.0.lock().unwrap().clone()
     }
 
-    /// The names of the events, in order, without pieces of text.
+    /// Names of the events in order, without text deltas.
     pub(crate) fn names(&self) -> Vec<String> {
         self.all()
             .iter()
@@ -62,7 +62,7 @@ pub(crate) fn agent(script: &Arc<Script>) -> AgentBuilder {
     Agent::builder(script.clone())
 }
 
-/// A state without its times, which differ from run to run.
+/// Removes the times from a state, which differ between runs.
 pub(crate) fn timeless(state: &LoopState) -> Value {
     fn forget(value: &mut Value) {
         match value {

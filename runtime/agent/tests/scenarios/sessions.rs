@@ -1,4 +1,4 @@
-//! Sessions that are stored, loaded and forked, and many of them at once.
+//! Sessions that are stored, loaded, forked and run concurrently.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
 }
 
 #[tokio::test]
-async fn a_session_that_was_loaded_goes_on_as_if_it_had_not_been_stored() {
+async fn loaded_session_continues_identically() {
     let dir = tempfile::tempdir().unwrap();
     let answers = || {
         [
@@ -58,7 +58,7 @@ async fn a_session_that_was_loaded_goes_on_as_if_it_had_not_been_stored() {
 }
 
 #[tokio::test]
-async fn every_event_is_stored_before_it_is_shown_and_before_anything_is_sent() {
+async fn events_are_stored_before_they_are_shown_or_acted_on() {
     struct Watching(Arc<SqliteStore>, std::sync::Mutex<Vec<Event>>);
     impl SessionStore for Watching {
         fn append<'a>(
@@ -143,7 +143,7 @@ async fn every_event_is_stored_before_it_is_shown_and_before_anything_is_sent() 
 }
 
 #[tokio::test]
-async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
+async fn journal_failure_ends_the_run_before_any_request() {
     let dir = tempfile::tempdir().unwrap();
     let shared = store(&dir);
     let script = Script::new([Say::Text("Hi."), Say::Text("Hi again.")]);
@@ -182,7 +182,7 @@ async fn a_journal_that_fails_ends_the_run_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
+async fn imported_conversation_is_in_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Red."), Say::Text("Green.")]);
     let agent = agent(&script).store(store(&dir)).build().unwrap();
@@ -207,7 +207,7 @@ async fn a_conversation_from_elsewhere_is_in_the_journal_too() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_answered_later_is_in_the_journal_once() {
+async fn message_answered_later_is_in_the_journal_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Hang(""), Say::Text("Green.")]);
     let agent = agent(&script).store(store(&dir)).build().unwrap();
@@ -235,7 +235,7 @@ async fn a_message_that_is_answered_later_is_in_the_journal_once() {
 }
 
 #[tokio::test]
-async fn a_fork_goes_its_own_way() {
+async fn fork_diverges_from_its_parent() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("Blue."), Say::Text("Sea."), Say::Text("Sky.")]);
     let shared = store(&dir);
@@ -260,7 +260,7 @@ async fn a_fork_goes_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_result_that_was_cut_is_read_whole_by_another_process() {
+async fn cut_result_is_readable_in_full_by_another_process() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([
         call("big", "long", &json!({})),
@@ -290,7 +290,7 @@ async fn a_result_that_was_cut_is_read_whole_by_another_process() {
 }
 
 #[tokio::test]
-async fn a_summary_and_pruned_results_survive_in_the_journal_and_not_in_the_conversation() {
+async fn journal_keeps_summarised_and_pruned_messages() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([
         call("1", "t", &json!({})),
@@ -326,7 +326,7 @@ async fn a_summary_and_pruned_results_survive_in_the_journal_and_not_in_the_conv
 }
 
 #[tokio::test]
-async fn the_last_message_of_an_interrupted_turn_is_shown_and_stored_once() {
+async fn last_message_of_an_interrupted_turn_is_stored_once() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Hang("Half"), Say::Text("Whole.")]);
     let shared = store(&dir);
@@ -336,20 +336,23 @@ async fn the_last_message_of_an_interrupted_turn_is_shown_and_stored_once() {
     drop(session);
     let mut session = agent.load("s").await.unwrap();
     assert!(session.is_open());
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let report = session
-        .run(TurnStart::Resume, &heard, CancellationToken::new())
+        .run(TurnStart::Resume, &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(
         (report.outcome, report.text.as_str(), report.steps),
         (TurnOutcome::Completed, "Whole.", 1)
     );
-    assert_eq!(heard.names(), ["step_started", "step_finished", "turn_finished"]);
+    assert_eq!(
+        recorded.names(),
+        ["step_started", "step_finished", "turn_finished"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_sessions_run_at_once_with_their_journals() {
+async fn thousand_sessions_run_concurrently_with_journals() {
     let dir = tempfile::tempdir().unwrap();
     let shared = store(&dir);
     let tasks: Vec<_> = (0..1_000)
@@ -374,10 +377,10 @@ async fn a_thousand_sessions_run_at_once_with_their_journals() {
     assert_eq!(shared.list().await.unwrap().len(), 1_000);
 }
 
-/// A journal in memory that acknowledges as many appends as it is let.
+/// In-memory journal that blocks after a number of appends.
 struct Gated {
     open: Arc<Semaphore>,
-    /// Whether appends fail that are let.
+    /// True if the permitted appends fail.
     fails: AtomicBool,
     journal: Mutex<Vec<Event>>,
 }
@@ -392,11 +395,11 @@ impl Gated {
     }
 
     fn names(&self) -> Vec<String> {
-        let heard = super::RecordedEvents::default();
+        let recorded = super::RecordedEvents::default();
         for event in self.journal.lock().unwrap().iter() {
-            heard.event(event);
+            recorded.event(event);
         }
-        heard.names()
+        recorded.names()
     }
 }
 
@@ -452,7 +455,7 @@ impl SessionStore for Gated {
     }
 }
 
-/// Lets everything run that can.
+/// Runs all tasks that can make progress.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -460,7 +463,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn only_what_may_not_be_done_twice_waits_for_the_journal() {
+async fn only_unrepeatable_effects_wait_for_the_journal() {
     for (idempotent, asked_before, called_before) in [(true, 2, 1), (false, 1, 0)] {
         let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
         let calls = Arc::new(AtomicU32::new(0));
@@ -473,33 +476,33 @@ async fn only_what_may_not_be_done_twice_waits_for_the_journal() {
             counter.fetch_add(1, Ordering::SeqCst);
             Ok("ok".into())
         });
-        // The beginning of the turn is let through, and nothing after it.
+        // Only the start of the turn is acknowledged.
         let store = Gated::new(1);
-        let heard = super::RecordedEvents::default();
+        let recorded = super::RecordedEvents::default();
         let session = agent(&script)
             .tool(counted)
             .store(store.clone())
             .build()
             .unwrap()
             .session_from(LoopState::new("s"));
-        let running = session.spawn("Go", heard.clone());
+        let running = session.spawn("Go", recorded.clone());
         settle().await;
         script.assert_asked(asked_before);
         assert_eq!(calls.load(Ordering::SeqCst), called_before);
-        // Whatever was done: what is not stored is not shown.
-        assert_eq!(heard.names(), ["turn_started", "step_started"]);
-        assert_eq!(store.names(), heard.names());
+        // Events that are not stored are not shown.
+        assert_eq!(recorded.names(), ["turn_started", "step_started"]);
+        assert_eq!(store.names(), recorded.names());
         store.open.add_permits(100);
         let (_, report) = running.await;
         assert_eq!(report.unwrap().text, "Done.");
         assert_eq!(calls.load(Ordering::SeqCst), 1);
-        assert_eq!(store.names(), heard.names());
-        assert_eq!(heard.names().last().map(String::as_str), Some("turn_finished"));
+        assert_eq!(store.names(), recorded.names());
+        assert_eq!(recorded.names().last().map(String::as_str), Some("turn_finished"));
     }
 }
 
 #[tokio::test]
-async fn nothing_is_sent_and_no_call_runs_before_the_journal_has_the_beginning_of_the_turn() {
+async fn nothing_happens_before_the_start_of_the_turn_is_stored() {
     let script = Script::new([Say::Text("Hi.")]);
     let store = Gated::new(0);
     let agent = agent(&script).store(store.clone()).build().unwrap();
@@ -512,7 +515,7 @@ async fn nothing_is_sent_and_no_call_runs_before_the_journal_has_the_beginning_o
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothing_twice() {
+async fn dropping_a_run_during_a_commit_neither_loses_nor_repeats() {
     let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
     let store = Gated::new(1);
     let mut session = agent(&script)
@@ -552,7 +555,7 @@ async fn a_run_that_is_dropped_while_it_is_stored_loses_nothing_and_writes_nothi
 }
 
 #[tokio::test]
-async fn after_a_batch_that_was_not_stored_nothing_more_is() {
+async fn nothing_is_stored_after_a_failed_batch() {
     let script = Script::new([Say::Text("One."), Say::Text("Two."), Say::Text("Three.")]);
     let store = Gated::new(100);
     let agent = agent(&script).store(store.clone()).build().unwrap();
@@ -560,14 +563,14 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
     session.ask("Begin").await.unwrap();
     let stored = store.names();
     store.fails.store(true, Ordering::SeqCst);
-    let heard = super::RecordedEvents::default();
+    let recorded = super::RecordedEvents::default();
     let cancel = CancellationToken::new();
     session
-        .run(Message::user("Go"), &heard, cancel)
+        .run(Message::user("Go"), &recorded, cancel)
         .await
         .unwrap_err();
-    assert_eq!(heard.names(), Vec::<String>::new());
-    // The disk has room again, and the session has a turn that the journal does not know.
+    assert_eq!(recorded.names(), Vec::<String>::new());
+    // The disk has space again, but the session has a turn that the journal lacks.
     store.fails.store(false, Ordering::SeqCst);
     let error = session
         .run(TurnStart::Abandon, &NullSink, CancellationToken::new())
@@ -582,7 +585,7 @@ async fn after_a_batch_that_was_not_stored_nothing_more_is() {
 }
 
 #[tokio::test]
-async fn of_two_that_go_on_with_one_session_in_one_process_the_second_is_told() {
+async fn second_continuation_of_a_session_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let script = Script::new([Say::Text("One."), Say::Text("Two.")]);
     let agent = agent(&script).store(store(&dir)).build().unwrap();
@@ -604,7 +607,7 @@ async fn of_two_that_go_on_with_one_session_in_one_process_the_second_is_told() 
         ),
         "{error}"
     );
-    // Nothing was sent for it, and the journal is the first one's.
+    // No request was sent for the second one, and the journal has the events of the first.
     script.assert_asked(2);
     assert_eq!(agent.load("s").await.unwrap().state(), one.state());
 }

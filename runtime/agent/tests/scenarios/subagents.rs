@@ -1,4 +1,4 @@
-//! An agent as a tool of another one.
+//! Agents as tools of other agents.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use toolcell_agent::budget::{Budget, Prices};
 use toolcell_agent::policy::LoopPolicy;
 
 #[tokio::test]
-async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_calls() {
+async fn agent_as_tool_reports_progress_and_one_receipt() {
     let inner = Script::new([
         Say::Calls("", vec![("a", "dig", "{}".into()), ("b", "dig", "{}".into())]),
         Say::Text("Found it."),
@@ -34,21 +34,21 @@ async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_ca
         .unwrap()
         .as_tool("researcher", "Finds things")
         .unwrap();
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&outer).tool(researcher).build().unwrap().session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(text_of(&report.calls[0].content), "Found it.");
     assert_eq!(report.calls[0].receipt.as_ref().unwrap().fuel, 14);
     assert_eq!(inner.requests()[0].messages[0].text(), "Find it");
-    // All that the inner session used counts in the outer one: two steps of 15 tokens each, and two calls.
+    // The inner session's use counts in the outer one: two steps of 15 tokens each, and two calls.
     let spent = session.state().spent();
     assert_eq!((spent.calls, spent.fuel, spent.tokens()), (3, 14, 60));
     assert_eq!(spent.bytes, "Found it.".len() as u64 + 2 * "earth".len() as u64);
     assert_eq!((report.usage.input, report.usage.output), (40, 20));
-    let progress = heard
+    let progress = recorded
         .all()
         .iter()
         .filter(|event| matches!(event, Event::CallProgress { .. }))
@@ -57,7 +57,7 @@ async fn an_agent_answers_as_a_tool_with_progress_and_one_receipt_for_all_its_ca
 }
 
 #[tokio::test]
-async fn an_agent_has_its_own_budget_and_its_end_is_an_answer_for_the_outer_one() {
+async fn end_of_an_agents_own_budget_is_a_call_error() {
     let inner = Script::new([call("a", "dig", &json!({}))]);
     let outer = Script::new([
         call("1", "researcher", &json!({"task": "Find it"})),
@@ -87,7 +87,7 @@ async fn an_agent_has_its_own_budget_and_its_end_is_an_answer_for_the_outer_one(
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_the_outer_agent_drops_the_calls_of_the_inner_one() {
+async fn cancelling_the_outer_agent_drops_inner_calls() {
     let inner = Script::new([call("a", "dig", &json!({}))]);
     let outer = Script::new([call("1", "researcher", &json!({"task": "Find it"}))]);
     let dig = slow_tool("dig", Duration::from_secs(3600), |_| Ok("earth".into()));
@@ -113,7 +113,7 @@ async fn cancelling_the_outer_agent_drops_the_calls_of_the_inner_one() {
     assert!(report.calls[0].receipt.is_some());
 }
 
-/// An agent that digs on and on.
+/// An agent that never stops making calls.
 fn digger() -> Agent {
     let answers = (0..50).map(|i| call(["a", "b"][i % 2], "dig", &json!({"at": i})));
     let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
@@ -128,8 +128,8 @@ fn budgeted(budget: Budget) -> LoopPolicy {
 }
 
 #[tokio::test]
-async fn an_agent_ends_with_the_budget_of_the_session_that_called_it() {
-    for (budget, said) in [
+async fn agent_ends_with_the_budget_of_its_caller() {
+    for (budget, reason) in [
         (
             Budget {
                 calls: Some(4),
@@ -166,7 +166,7 @@ async fn an_agent_ends_with_the_budget_of_the_session_that_called_it() {
             .session();
         let report = session.ask("Go").await.unwrap();
         let error = report.calls[0].error.as_ref().unwrap().to_string();
-        assert!(error.starts_with(&format!("it stopped: {said}")), "{error}");
+        assert!(error.starts_with(&format!("it stopped: {reason}")), "{error}");
         assert!(
             matches!(report.outcome, TurnOutcome::Budget { .. }),
             "{:?}",
@@ -177,7 +177,7 @@ async fn an_agent_ends_with_the_budget_of_the_session_that_called_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_that_run_at_the_same_time_share_what_is_left() {
+async fn concurrent_agents_share_the_remaining_budget() {
     let outer = Script::new([Say::Calls(
         "",
         vec![
@@ -201,7 +201,7 @@ async fn agents_that_run_at_the_same_time_share_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_an_agent_costs_is_counted_by_its_own_prices() {
+async fn agent_cost_is_counted_by_its_own_prices() {
     let prices = |input| {
         Some(Prices {
             input,
@@ -232,7 +232,7 @@ async fn what_an_agent_costs_is_counted_by_its_own_prices() {
     }
 }
 
-/// Says no to everything, and remembers what it was asked.
+/// Denies every request and records it.
 #[derive(Default)]
 struct Strict(Mutex<Vec<ApprovalRequest>>);
 
@@ -246,7 +246,7 @@ impl Approver for Strict {
 }
 
 #[tokio::test]
-async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there() {
+async fn agent_events_and_approvals_are_forwarded_to_the_caller() {
     let inner = Script::new([call("a", "dig", &json!({"at": 1})), Say::Text("Nothing.")]);
     let outer = Script::new([
         call("1", "researcher", &json!({"task": "Find it"})),
@@ -259,7 +259,7 @@ async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there(
     };
     let researcher = agent(&inner).tool(dig).approvals(approvals).build().unwrap();
     let strict = Arc::new(Strict::default());
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&outer)
         .agent("researcher", "Finds things", &researcher)
         .unwrap()
@@ -268,7 +268,7 @@ async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there(
         .unwrap()
         .session();
     session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     let asked = strict.0.lock().unwrap().clone();
@@ -278,9 +278,9 @@ async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there(
         ("dig", ApprovalCause::Rule)
     );
     assert_eq!(asked[0].reason, "the rule `ask for dig`, inside `researcher`");
-    let told = inner.requests()[1].messages.last().unwrap().text();
-    assert!(told.contains("the person declined this call: not here"), "{told}");
-    let nested: Vec<String> = heard
+    let sent = inner.requests()[1].messages.last().unwrap().text();
+    assert!(sent.contains("the user declined this call: not here"), "{sent}");
+    let nested: Vec<String> = recorded
         .all()
         .iter()
         .filter_map(|event| match event {
@@ -312,7 +312,7 @@ async fn events_of_an_agent_are_heard_outside_and_its_questions_are_asked_there(
 }
 
 #[tokio::test]
-async fn an_agent_touches_what_its_tools_touch() {
+async fn agent_has_the_data_flow_of_its_tools() {
     let flow = Flow {
         reads_private: true,
         ..Flow::default()

@@ -1,4 +1,4 @@
-//! The preset `resilient` (design V): a question answered with tools, and without them when they fail.
+//! Preset `resilient` (design V): a question answered with tools, and without them when they fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ fn failing(idempotent: bool, count: &Arc<AtomicU32>) -> Arc<dyn Tool> {
 }
 
 #[tokio::test]
-async fn v01_v02_v03_v08_a_question_is_answered_from_parallel_calls_with_a_full_report() {
+async fn v01_v02_v03_v08_parallel_calls_answer_with_a_full_report() {
     let thinking = |text: &str| Part::Reasoning {
         text: text.into(),
         opaque: Value::Null,
@@ -78,7 +78,7 @@ async fn v01_v02_v03_v08_a_question_is_answered_from_parallel_calls_with_a_full_
 }
 
 #[tokio::test(start_paused = true)]
-async fn v08_a_call_is_tried_twice_where_that_does_no_harm_and_once_elsewhere() {
+async fn v08_only_idempotent_calls_are_retried() {
     for (idempotent, tries) in [(true, 2), (false, 1)] {
         let script = Script::new([call("1", "web_fetch", &json!({})), Say::Text("From memory: 42.")]);
         let count = Arc::default();
@@ -94,7 +94,7 @@ async fn v08_a_call_is_tried_twice_where_that_does_no_harm_and_once_elsewhere() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn v12_when_all_calls_of_a_step_fail_the_model_answers_once_from_what_it_knows() {
+async fn v12_failure_of_all_calls_leads_to_an_answer_without_tools() {
     let script = Script::new([call("1", "web_fetch", &json!({})), Say::Text("From memory: 42.")]);
     let mut session = agent(&script)
         .tool(failing(false, &Arc::default()))
@@ -115,7 +115,7 @@ async fn v12_when_all_calls_of_a_step_fail_the_model_answers_once_from_what_it_k
         "{told}"
     );
     assert!(told.ends_with("The request was: What is it?"), "{told}");
-    // The instruction is for this request alone.
+    // The instruction is part of this request only.
     assert!(
         !session
             .messages()
@@ -125,7 +125,7 @@ async fn v12_when_all_calls_of_a_step_fail_the_model_answers_once_from_what_it_k
 }
 
 #[tokio::test]
-async fn v12_one_success_among_failures_lets_the_loop_go_on() {
+async fn v12_one_success_among_failures_continues_the_loop() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -151,7 +151,7 @@ async fn v12_one_success_among_failures_lets_the_loop_go_on() {
 }
 
 #[tokio::test]
-async fn v13_after_ten_steps_the_answer_lists_what_was_found() {
+async fn v13_answer_at_the_step_limit_lists_findings() {
     let script = Script::new((0..10).map(|i| call("", "t", &json!({"i": i}))));
     let long = tool("t", |arguments| {
         Ok(format!("{} {}", arguments["i"], "x".repeat(200)))
@@ -175,7 +175,7 @@ async fn v13_after_ten_steps_the_answer_lists_what_was_found() {
 }
 
 #[tokio::test]
-async fn v14_reasoning_is_asked_for_when_the_question_asks_for_it() {
+async fn v14_reasoning_is_requested_if_the_question_asks_for_it() {
     for (question, effort) in [
         ("Compare A and B", Some("high")),
         ("Explain WHY it rains", Some("high")),
@@ -197,7 +197,7 @@ async fn v14_reasoning_is_asked_for_when_the_question_asks_for_it() {
 }
 
 #[tokio::test]
-async fn v17_no_message_is_sent_twice_and_tools_share_the_context_of_the_session() {
+async fn v17_messages_are_sent_once_and_tools_share_the_context() {
     let script = Script::new([
         call("1", "whose", &json!({})),
         call("2", "whose", &json!({"b": 1})),
@@ -234,7 +234,7 @@ async fn v17_no_message_is_sent_twice_and_tools_share_the_context_of_the_session
 }
 
 #[tokio::test]
-async fn v17_f13_without_tools_it_is_one_request_and_one_answer() {
+async fn v17_f13_without_tools_a_turn_is_one_request() {
     let script = Script::new([Say::Text("Hi.")]);
     let mut session = agent(&script)
         .policy(preset::resilient())

@@ -1,4 +1,4 @@
-//! The preset `task` (design W): works on a task until the model reports it complete.
+//! Preset `task` (design W): a session that works on a task until the model calls `task_complete`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn complete(result: i32) -> Say {
 }
 
 #[tokio::test]
-async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_complete() {
+async fn w01_w04_w05_w07_session_ends_when_its_task_is_complete() {
     let script = Script::new([
         Say::Calls(
             "I search.",
@@ -33,7 +33,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
         ),
         complete(7),
     ]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let search = tool("search", |_| Ok("two results".into()));
     let agent = agent(&script)
         .tool(search)
@@ -42,7 +42,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
         .unwrap();
     let running = agent
         .session_from(LoopState::new("session-1"))
-        .spawn(Message::user("Begin."), Arc::new(heard.clone()));
+        .spawn(Message::user("Begin."), Arc::new(recorded.clone()));
     assert_eq!(running.id(), "session-1");
     let (session, report) = running.await;
     let report = report.unwrap();
@@ -55,7 +55,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
     assert_eq!(report.result, Some(json!({"findings": [7]})));
     assert_eq!(report.messages.len(), 5);
     assert_eq!(
-        heard.names(),
+        recorded.names(),
         [
             "turn_started",
             "step_started",
@@ -72,7 +72,7 @@ async fn w01_w04_w05_w07_a_session_has_its_id_at_once_and_ends_when_the_task_is_
 }
 
 #[tokio::test]
-async fn w04_a_session_that_is_cancelled_says_so() {
+async fn w04_cancelled_is_an_outcome_of_its_own() {
     let script = Script::new([Say::Hang("Thinking")]);
     let agent = agent(&script).policy(preset::task()).build().unwrap();
     let (shown, hearing) = tokio::sync::oneshot::channel();
@@ -96,7 +96,7 @@ async fn w04_a_session_that_is_cancelled_says_so() {
 }
 
 #[tokio::test]
-async fn w04_the_turn_limit_is_the_outcome_and_50_steps_are_taken() {
+async fn w04_step_limit_after_50_steps_is_the_outcome() {
     let script = Script::new((0..50).map(|i| call("", "t", &json!({"i": i}))));
     let echo = tool("t", |arguments| Ok(format!("{arguments:?}")));
     let mut session = agent(&script)
@@ -114,7 +114,7 @@ async fn w04_the_turn_limit_is_the_outcome_and_50_steps_are_taken() {
 }
 
 #[tokio::test]
-async fn w08_saved_messages_are_continued_under_the_same_id() {
+async fn w08_saved_messages_continue_under_the_same_id() {
     let saved = [
         Message::user("Find the bug."),
         Message::assistant("I looked at half of the files."),
@@ -139,7 +139,7 @@ async fn w08_saved_messages_are_continued_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_begins_with_its_task() {
+async fn w03_w08_proceed_answers_a_message_or_starts_the_task() {
     for (saved, sent) in [
         (vec![Message::user("Find the bug.")], "Find the bug."),
         (vec![], "Begin with your task."),
@@ -157,7 +157,7 @@ async fn w03_w08_a_message_without_an_answer_is_answered_and_an_empty_session_be
 }
 
 #[tokio::test]
-async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
+async fn w09_long_conversation_is_replaced_by_a_summary() {
     let script = Script::new([
         call("1", "t", &json!({})),
         Say::Text("Goal: find it. Open: everything."),
@@ -172,7 +172,7 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
         },
         ..preset::task()
     };
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)
@@ -180,7 +180,7 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
         .unwrap()
         .session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
@@ -199,9 +199,9 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
             "Please continue."
         ]
     );
-    // The words of the summary are not shown to the person as an answer.
+    // The summary is not shown to the user as an answer.
     assert!(
-        !heard
+        !recorded
             .all()
             .iter()
             .any(|event| matches!(event, Event::TextDelta { text } if text.contains("Goal")))
@@ -209,7 +209,7 @@ async fn w09_near_the_limit_the_conversation_is_replaced_by_its_summary() {
 }
 
 #[tokio::test]
-async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
+async fn w09_failed_summary_is_reported_and_the_session_continues() {
     let script = Script::new([
         call("1", "t", &json!({})),
         Say::Fail("", ProviderErrorKind::Unavailable),
@@ -224,7 +224,7 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
         },
         ..preset::task()
     };
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(long)
         .policy(policy)
@@ -232,13 +232,13 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
         .unwrap()
         .session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
     assert_eq!(script.requests()[2].messages.len(), 3);
     assert!(
-        heard
+        recorded
             .all()
             .iter()
             .any(|event| matches!(event, Event::SummaryFailed { .. }))
@@ -246,7 +246,7 @@ async fn w09_a_summary_that_fails_is_reported_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn w10_an_error_of_the_model_goes_into_the_conversation_and_the_request_is_made_again() {
+async fn w10_provider_error_is_reported_to_the_model_and_retried() {
     let script = Script::new([Say::Fail("", ProviderErrorKind::Unavailable), complete(1)]);
     let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
@@ -259,7 +259,7 @@ async fn w10_an_error_of_the_model_goes_into_the_conversation_and_the_request_is
 }
 
 #[tokio::test]
-async fn w10_errors_of_the_model_end_the_session_when_they_do_not_stop() {
+async fn w10_repeated_provider_errors_end_the_turn() {
     let script = Script::new((0..6).map(|_| Say::Fail("", ProviderErrorKind::Unavailable)));
     let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
@@ -268,7 +268,7 @@ async fn w10_errors_of_the_model_end_the_session_when_they_do_not_stop() {
 }
 
 #[tokio::test]
-async fn w10_errors_of_tools_and_of_their_arguments_are_read_by_the_model() {
+async fn w10_tool_and_argument_errors_are_sent_to_the_model() {
     let script = Script::new([
         Say::Calls(
             "",
@@ -295,21 +295,21 @@ async fn w10_errors_of_tools_and_of_their_arguments_are_read_by_the_model() {
 }
 
 #[tokio::test]
-async fn w11_two_answers_without_a_call_are_followed_by_a_reminder_and_the_count_begins_anew() {
+async fn w11_two_answers_without_a_call_get_a_reminder() {
     let script = Script::new([
         Say::Text("Let me think."),
         Say::Text("Still thinking."),
         Say::Text("Hm."),
         complete(1),
     ]);
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = agent(&script).policy(preset::task()).build().unwrap().session();
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
-    let kinds: Vec<ReminderKind> = heard
+    let kinds: Vec<ReminderKind> = recorded
         .all()
         .iter()
         .filter_map(|event| match event {
@@ -330,7 +330,7 @@ async fn w11_two_answers_without_a_call_are_followed_by_a_reminder_and_the_count
 }
 
 #[tokio::test]
-async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_process() {
+async fn w14_session_can_be_restored_after_every_event() {
     let script = Script::new([call("1", "t", &json!({})), complete(1)]);
     let echo = || tool("t", |_| Ok("ok".into()));
     let builder = agent(&script)
@@ -338,14 +338,14 @@ async fn w14_messages_can_be_saved_at_every_event_and_continued_by_another_proce
         .policy(preset::task())
         .build()
         .unwrap();
-    let heard = RecordedEvents::default();
+    let recorded = RecordedEvents::default();
     let mut session = builder.session_from(LoopState::new("s"));
     let report = session
-        .run(Message::user("Go"), &heard, CancellationToken::new())
+        .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    // What was heard is all that is needed to have the same session again.
-    let again = toolcell_agent::LoopState::from_events("s", &heard.all());
+    // The events are sufficient to restore the session.
+    let again = toolcell_agent::LoopState::from_events("s", &recorded.all());
     assert_eq!(&again, session.state());
     assert_eq!(again.messages, report.messages);
 }

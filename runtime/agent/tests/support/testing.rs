@@ -1,4 +1,4 @@
-//! For tests: tools made of closures, and a provider that plays a script and checks every request it gets.
+//! Test support: tools made of closures, and a provider that plays a script and checks every request.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -21,7 +21,7 @@ use toolcell_core::{
 
 type Body = dyn Fn(&Map<String, Value>) -> Result<String, ToolError> + Send + Sync;
 
-/// A tool made of a closure.
+/// Tool made of a closure.
 pub(crate) struct Closure {
     spec: ToolSpec,
     delay: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct Closure {
     body: Box<Body>,
 }
 
-/// A tool that takes any object.
+/// A tool that accepts any object.
 pub(crate) fn tool(
     name: &str,
     body: impl Fn(&Map<String, Value>) -> Result<String, ToolError> + Send + Sync + 'static,
@@ -46,7 +46,7 @@ pub(crate) fn tool_with(
     Arc::new(Closure::new(name, schema, hints, body))
 }
 
-/// A tool that takes its time and leaves a receipt, also when it is dropped.
+/// A tool that waits and files a receipt, also when it is dropped.
 pub(crate) fn slow_tool(
     name: &str,
     delay: Duration,
@@ -116,29 +116,29 @@ impl Tool for Closure {
     }
 }
 
-/// One answer of a script.
+/// Scripted answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Say {
-    /// Text alone.
+    /// Text only.
     Text(&'static str),
     /// Text and calls: identifier, tool, arguments.
     Calls(&'static str, Vec<(&'static str, &'static str, String)>),
-    /// Parts, reason and the names of all calls that began, for what the others cannot say.
+    /// Parts, stop reason and the names of all calls that began, for answers that the other variants cannot express.
     Raw(Vec<Part>, StopReason, Vec<&'static str>),
     /// Some text, then an error.
     Fail(&'static str, ProviderErrorKind),
-    /// Some text, and then the stream just ends.
+    /// Some text, then the end of the stream.
     Truncate(&'static str),
-    /// Some text, and then nothing.
+    /// Some text, then no more data.
     Hang(&'static str),
 }
 
-/// A call of a script.
+/// A scripted call.
 pub(crate) fn call(id: &'static str, tool: &'static str, arguments: &Value) -> Say {
     Say::Calls("", vec![(id, tool, arguments.to_string())])
 }
 
-/// Plays a script, one answer a request; afterwards it says "(end of script)".
+/// Provider that plays a script, one answer per request; afterwards it answers "(end of script)".
 pub(crate) struct Script {
     info: ProviderInfo,
     answers: Mutex<VecDeque<Say>>,
@@ -164,12 +164,12 @@ impl Script {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Fails unless there were this many requests.
+    /// Panics unless there were this many requests.
     pub(crate) fn assert_asked(&self, times: usize) {
         assert_eq!(self.requests.lock().unwrap().len(), times);
     }
 
-    /// Fails unless every answer was asked for.
+    /// Panics unless every answer was requested.
     pub(crate) fn assert_played(&self) {
         let left = self.answers.lock().unwrap();
         assert!(left.is_empty(), "not asked for: {left:?}");
@@ -272,7 +272,7 @@ impl Provider for Script {
     }
 }
 
-/// Text of a result as a model reads it.
+/// Text of a result as sent to a model.
 pub(crate) fn text_of(content: &[Content]) -> String {
     content
         .iter()

@@ -68,7 +68,7 @@ fn page_lists_exactly_the_existing_events_outcomes_and_errors() {
     assert_eq!(of_page, variants::<Event>("type"));
     assert_eq!(rows_under("outcome"), variants::<TurnOutcome>("outcome"));
     assert_eq!(rows_under("error"), variants::<ToolError>("kind"));
-    let version = format!("The form has version {}", event::EVENT_VERSION);
+    let version = format!("The format has version {}", event::EVENT_VERSION);
     assert!(PAGE.contains(&version), "{version}");
 }
 

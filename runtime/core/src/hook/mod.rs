@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn each_point_has_its_name_in_events() {
+    fn each_hook_point_has_an_event_name() {
         for (point, name) in [
             (HookPoint::BeforePrompt, "before_prompt"),
             (HookPoint::BeforeCall, "before_call"),

@@ -1,8 +1,8 @@
-//! A key-value store in SQLite: what tools keep between calls.
+//! Key-value store in SQLite for data that tools keep between calls.
 //!
-//! One thread writes, another one reads, as for sessions. What waits to be written goes into one transaction with a
-//! savepoint for each operation, so that each is done whole or not at all, and those of many calls share the price of one
-//! `fsync`. Other processes may use the same file; their writes are waited for.
+//! One thread writes, another one reads, as for sessions. Waiting operations are committed in one transaction with a
+//! savepoint for each, so that each is atomic and those of many calls share one `fsync`. Other processes may use the
+//! same file; the store waits for their writes.
 
 mod read;
 mod write;
@@ -19,10 +19,10 @@ use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 use self::write::{Op, Write};
 use crate::sqlite::{self, Kind};
 
-/// The file of buckets. Its mark is "tckv".
+/// File of buckets. Its application id is "tckv".
 ///
-/// `keys` and `bytes` of a bucket are what its pairs come to. Numbers of pairs are never used again, so that a listing can
-/// go on after any of them.
+/// `keys` and `bytes` of a bucket are the totals of its pairs. Numbers of pairs are never reused, so that a listing can
+/// continue after any of them.
 const BUCKETS: Kind = Kind {
     application: 0x7463_6b76,
     version: 1,
@@ -44,7 +44,7 @@ CREATE INDEX listed ON pairs (bucket, number);
 ",
 };
 
-/// Buckets in one SQLite file.
+/// Key-value store in one SQLite file.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,17 +61,17 @@ CREATE INDEX listed ON pairs (bucket, number);
 /// ```
 pub struct SqliteBuckets(Arc<Threads>);
 
-/// How much each bucket holds. What is there already stays when a limit is lowered.
+/// Capacity of each bucket. Existing data stays when a limit is lowered.
 ///
-/// | limit | unit | default | why |
+/// | limit | unit | default | reason |
 /// |---|---|---|---|
-/// | `keys` | keys | 100,000 | ten times what a long-lived memory has |
-/// | `bytes` | bytes of keys and values | 64 MiB | all of it can be read in one call |
+/// | `keys` | keys | 100,000 | ten times the size of a long-lived memory |
+/// | `bytes` | bytes of keys and values | 64 MiB | the whole bucket can be read in one call |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketLimits {
-    /// Keys.
+    /// Maximum number of keys.
     pub keys: u64,
-    /// Bytes of keys and values together.
+    /// Maximum bytes of keys and values.
     pub bytes: u64,
 }
 
@@ -84,7 +84,7 @@ impl Default for BucketLimits {
     }
 }
 
-/// The two threads. What waits to be written when the last user is gone is written.
+/// The two threads. Operations that are still queued are written when the last handle is dropped.
 struct Threads {
     writer: Option<mpsc::Sender<Write>>,
     reader: Option<mpsc::Sender<Read>>,
@@ -94,10 +94,10 @@ struct Threads {
 type Read = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl SqliteBuckets {
-    /// Opens or makes the file. On Unix a new file is for its owner alone.
+    /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
     ///
     /// # Errors
-    /// When it cannot be opened, is no such store, or was made by a newer version.
+    /// Fails if the file cannot be opened, is not a key-value store, or was created by a newer version.
     pub fn open(path: impl AsRef<Path>, limits: BucketLimits) -> Result<Self, KeyValueError> {
         let path = path.as_ref();
         let writing = sqlite::open(path, &BUCKETS).map_err(failure)?;
@@ -121,7 +121,7 @@ impl SqliteBuckets {
 }
 
 impl KeyValueStore for SqliteBuckets {
-    /// A bucket is made by the first thing that is put into it.
+    /// Opens a bucket; its first write creates it.
     fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
         let bucket: Arc<dyn Bucket> = Arc::new(SqliteBucket {
             name: bucket.to_owned(),
@@ -160,7 +160,7 @@ impl SqliteBucket {
         let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
         let read: Read = Box::new(move |connection| {
-            // A call that was cancelled before its turn came costs nothing any more.
+            // A call that was cancelled while it waited is not executed.
             if !reply.is_closed() {
                 let _ = reply.send(read(connection, &name));
             }

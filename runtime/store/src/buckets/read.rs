@@ -1,4 +1,4 @@
-//! Reading. A bucket that was never written to is empty.
+//! Queries. A bucket that was never written to is empty.
 
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::KeyValueError;
@@ -6,10 +6,10 @@ use toolcell_core::keyvalue::KeyPage;
 
 use super::failed;
 
-/// Keys of one page: 2 MiB where all have the greatest length.
+/// Keys per page: 2 MiB if all have the maximum length.
 pub(super) const PAGE: usize = 4_096;
 
-/// The values of some keys, as they are at one moment.
+/// The values of some keys in one snapshot.
 pub(super) fn values(
     connection: &mut Connection,
     bucket: &str,
@@ -56,7 +56,7 @@ pub(super) fn page(
     };
     let sql = "SELECT number, key FROM pairs WHERE bucket = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
     let mut statement = connection.prepare_cached(sql).map_err(failed)?;
-    // One more says whether there is another page.
+    // One more row shows whether there is another page.
     let wanted = i64::try_from(PAGE + 1).unwrap_or(i64::MAX);
     let rows = statement
         .query_map((bucket, after, wanted), |row| Ok((row.get(0)?, row.get(1)?)))

@@ -30,7 +30,7 @@ async fn value(bucket: &Arc<dyn Bucket>, key: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn values_come_back_unchanged_after_the_store_is_opened_again() {
+async fn values_survive_reopening_unchanged() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let notes = bucket(&store, "notes").await;
@@ -52,7 +52,7 @@ async fn values_come_back_unchanged_after_the_store_is_opened_again() {
 }
 
 #[tokio::test]
-async fn buckets_do_not_see_each_other() {
+async fn buckets_are_isolated() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, SMALL);
     let (a, b) = (bucket(&store, "a").await, bucket(&store, "b").await);
@@ -68,7 +68,7 @@ async fn buckets_do_not_see_each_other() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_was_never_written_to_is_empty() {
+async fn new_bucket_is_empty() {
     let dir = TempDir::new().unwrap();
     let none = bucket(&open(&dir, SMALL), "none").await;
     assert_eq!(value(&none, "k").await, None);
@@ -77,7 +77,7 @@ async fn a_bucket_that_was_never_written_to_is_empty() {
 }
 
 #[tokio::test]
-async fn keys_are_listed_in_pages_and_each_that_stays_is_listed_once() {
+async fn listing_in_pages_returns_each_remaining_key_once() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let bucket = bucket(&store, "b").await;
@@ -89,7 +89,7 @@ async fn keys_are_listed_in_pages_and_each_that_stays_is_listed_once() {
     bucket.set(put(read::PAGE..read::PAGE + 1)).await.unwrap();
     let first = bucket.list(None).await.unwrap();
     assert_eq!(first.keys.len(), read::PAGE);
-    // What happens between two pages: the last key listed goes, another one comes.
+    // Between two pages the last listed key is deleted and another one is added.
     bucket.delete(vec![format!("{}", read::PAGE - 1)]).await.unwrap();
     bucket.set(vec![pair("new", "")]).await.unwrap();
     let second = bucket.list(first.cursor).await.unwrap();
@@ -101,7 +101,7 @@ async fn keys_are_listed_in_pages_and_each_that_stays_is_listed_once() {
 }
 
 #[tokio::test]
-async fn values_are_read_up_to_the_bytes_that_were_asked_for() {
+async fn values_are_read_up_to_the_requested_bytes() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let bucket = bucket(&store, "b").await;
@@ -118,7 +118,7 @@ async fn values_are_read_up_to_the_bytes_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn keys_are_kept_up_to_the_limit_and_refused_beyond_all_or_none() {
+async fn keys_beyond_the_limit_are_refused_atomically() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, SMALL);
     let bucket = bucket(&store, "b").await;
@@ -137,14 +137,14 @@ async fn keys_are_kept_up_to_the_limit_and_refused_beyond_all_or_none() {
     assert!(!bucket.exists("c".into()).await.unwrap());
     bucket.set(vec![pair("a", "2"), pair("c", "2")]).await.unwrap();
     assert_eq!(bucket.increment("n".into(), 1).await, full.map(|()| 0));
-    // A key that is there already needs no room, and one that goes makes some.
+    // An existing key needs no capacity, and a deleted one frees some.
     bucket.set(vec![pair("c", "3")]).await.unwrap();
     bucket.delete(vec!["a".into()]).await.unwrap();
     bucket.set(vec![pair("e", "")]).await.unwrap();
 }
 
 #[tokio::test]
-async fn bytes_are_kept_up_to_the_limit_and_refused_beyond() {
+async fn bytes_beyond_the_limit_are_refused() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, SMALL);
     let bucket = bucket(&store, "b").await;
@@ -164,7 +164,7 @@ async fn bytes_are_kept_up_to_the_limit_and_refused_beyond() {
 }
 
 #[tokio::test]
-async fn a_bucket_over_a_lowered_limit_can_be_made_smaller_and_not_larger() {
+async fn bucket_over_a_lowered_limit_can_only_shrink() {
     let dir = TempDir::new().unwrap();
     let wide = open(&dir, BucketLimits::default());
     let pairs = (0..5).map(|i| pair(&format!("{i}"), "1234")).collect();
@@ -178,9 +178,9 @@ async fn a_bucket_over_a_lowered_limit_can_be_made_smaller_and_not_larger() {
 }
 
 #[tokio::test]
-async fn numbers_are_counted_once_each_however_many_count_in_however_many_processes() {
+async fn concurrent_increments_are_each_counted_once() {
     let dir = TempDir::new().unwrap();
-    // Two stores on one file are what two processes are: they share nothing but the file.
+    // Two stores on one file behave like two processes: they share nothing but the file.
     let (one, other) = (
         open(&dir, BucketLimits::default()),
         open(&dir, BucketLimits::default()),
@@ -203,7 +203,7 @@ async fn numbers_are_counted_once_each_however_many_count_in_however_many_proces
 }
 
 #[tokio::test]
-async fn what_is_no_number_is_not_added_to_and_a_sum_has_an_end() {
+async fn increment_of_non_number_or_beyond_range_is_refused() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let bucket = bucket(&store, "b").await;
@@ -222,7 +222,7 @@ async fn what_is_no_number_is_not_added_to_and_a_sum_has_an_end() {
 }
 
 #[tokio::test]
-async fn two_stores_on_one_file_share_quotas_and_see_each_others_values() {
+async fn stores_on_one_file_share_quotas_and_values() {
     let dir = TempDir::new().unwrap();
     let (one, other) = (open(&dir, SMALL), open(&dir, SMALL));
     let (one, other) = (bucket(&one, "b").await, bucket(&other, "b").await);
@@ -234,18 +234,18 @@ async fn two_stores_on_one_file_share_quotas_and_see_each_others_values() {
 }
 
 #[tokio::test]
-async fn a_write_whose_caller_is_gone_is_done_whole() {
+async fn write_of_a_dropped_caller_is_completed() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let bucket = bucket(&store, "b").await;
     drop(bucket.set(vec![pair("a", "1"), pair("b", "2")]));
-    // Operations are done in the order in which they were asked for.
+    // Operations are executed in the order of their requests.
     assert_eq!(bucket.increment("n".into(), 1).await, Ok(1));
     assert_eq!(value(&bucket, "b").await.as_deref(), Some("2"));
 }
 
 #[tokio::test]
-async fn a_file_of_something_else_is_refused() {
+async fn foreign_file_is_refused() {
     let dir = TempDir::new().unwrap();
     drop(crate::SqliteStore::open(path(&dir)).unwrap());
     let error = SqliteBuckets::open(path(&dir), SMALL).unwrap_err().to_string();
@@ -256,7 +256,7 @@ async fn a_file_of_something_else_is_refused() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_file_is_for_its_owner_alone() {
+async fn bucket_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = TempDir::new().unwrap();
     let _store = open(&dir, SMALL);
@@ -264,7 +264,7 @@ async fn the_file_is_for_its_owner_alone() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Everything that the file of buckets and the files beside it hold.
+/// Contents of the database file and its sidecar files.
 fn bytes_on_disk(dir: &TempDir) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(dir.path()).unwrap() {
@@ -278,7 +278,7 @@ fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_gone_from_the_file_when_that_is_said() {
+async fn acknowledged_deletion_is_erased_from_the_file() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let notes = bucket(&store, "notes").await;
@@ -298,11 +298,11 @@ async fn what_is_deleted_is_gone_from_the_file_when_that_is_said() {
 }
 
 #[tokio::test]
-async fn nothing_that_was_deleted_or_replaced_is_left_in_a_closed_file() {
+async fn closed_file_holds_no_deleted_or_replaced_data() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir, BucketLimits::default());
     let notes = bucket(&store, "notes").await;
-    // Deterministic, and of sizes that distribute pages anew again and again.
+    // Deterministic, and of sizes that redistribute pages repeatedly.
     let mut random = 1_u64;
     let mut next = |below: usize| {
         random = random
@@ -335,7 +335,7 @@ async fn nothing_that_was_deleted_or_replaced_is_left_in_a_closed_file() {
     }
     drop((notes, store));
     let bytes = bytes_on_disk(&dir);
-    // Each text has its own number between the marks, so that one pass finds them all.
+    // Each text has its own number between markers, so that one pass finds them all.
     let found: std::collections::HashSet<&[u8]> = bytes
         .split(|byte| *byte == b'<')
         .filter_map(|rest| rest.split(|byte| *byte == b'>').next())
@@ -348,7 +348,7 @@ async fn nothing_that_was_deleted_or_replaced_is_left_in_a_closed_file() {
     let left: Vec<_> = gone
         .iter()
         .filter(|text| is_found(text))
-        // A number names a key and a value of one step.
+        // A number identifies a key and a value of one step.
         .filter(|text| {
             !in_use
                 .iter()

@@ -1,4 +1,4 @@
-//! The writer: whatever waits goes into one transaction, and nothing is acknowledged before it is committed.
+//! Writer thread: commits all waiting operations in one transaction; nothing is acknowledged before it is committed.
 
 use std::sync::mpsc;
 
@@ -10,14 +10,14 @@ use toolcell_core::keyvalue::Quota;
 use super::{BucketLimits, failed};
 use crate::sqlite::Removal;
 
-/// Most operations of one transaction.
+/// Maximum operations in one transaction.
 const MAX_GROUP: usize = 256;
 
-/// One operation, and who waits for it.
+/// Operation with the channel for its result.
 pub(super) struct Write {
     pub(super) bucket: String,
     pub(super) op: Op,
-    /// What a number became, 0 for every other operation.
+    /// The sum of an increment, 0 for every other operation.
     pub(super) reply: oneshot::Sender<Result<u64, KeyValueError>>,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Op {
     Increment { key: String, delta: u64 },
 }
 
-/// Writes until nobody is left who could ask for it.
+/// Writes until all senders are dropped.
 pub(super) fn run(mut connection: Connection, limits: BucketLimits, writes: &mpsc::Receiver<Write>) {
     let mut removal = Removal::default();
     while let Ok(first) = writes.recv() {
@@ -47,7 +47,7 @@ fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>, 
         let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut results = Vec::with_capacity(group.len());
         for write in &group {
-            // An operation that fails leaves nothing behind: its savepoint is rolled back when it is dropped.
+            // A failed operation has no effect: its savepoint is rolled back when dropped.
             let savepoint = transaction.savepoint()?;
             let result = perform(&savepoint, limits, &write.bucket, &write.op);
             if result.is_ok() {
@@ -67,7 +67,7 @@ fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>, 
         removal.committed(connection);
     }
     for (write, result) in group.into_iter().zip(results) {
-        // Whoever asked may have stopped waiting; it is written all the same.
+        // The caller may have stopped waiting; the operation is committed in any case.
         let _ = write.reply.send(result);
     }
 }
@@ -95,7 +95,7 @@ fn perform(connection: &Connection, limits: BucketLimits, name: &str, op: &Op) -
             bucket.put(connection, key, digits.as_bytes()).map_err(failed)?;
         }
     }
-    // A bucket that is over its limit, because the limit was lowered, may still be made smaller.
+    // A bucket that exceeds a lowered limit may still shrink.
     for (now, before, limit, of) in [
         (bucket.keys, before.0, limits.keys, Quota::Keys),
         (bucket.bytes, before.1, limits.bytes, Quota::Bytes),
@@ -121,7 +121,7 @@ fn signed(len: usize) -> i64 {
     i64::try_from(len).unwrap_or(i64::MAX)
 }
 
-/// A bucket and how full it is, in the numbers of SQLite.
+/// Size of a bucket, in the integers of SQLite.
 struct Filling {
     id: i64,
     keys: i64,
@@ -151,7 +151,7 @@ impl Filling {
             .optional()
     }
 
-    /// Bytes of the value of a key, if it is there.
+    /// Size of the value of a key in bytes, if the key exists.
     fn size(&self, connection: &Connection, key: &str) -> rusqlite::Result<Option<i64>> {
         connection
             .prepare_cached("SELECT length(value) FROM pairs WHERE bucket = ?1 AND key = ?2")?

@@ -1,10 +1,10 @@
-//! Sessions in SQLite: a journal that only grows.
+//! Session store in SQLite: an append-only journal.
 //!
-//! One thread writes, another one reads. The writer takes everything that waits into one transaction, so that many
-//! sessions share the price of one `fsync`. The database is in WAL mode with `synchronous = FULL`: what was acknowledged
-//! survives a loss of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+//! One thread writes, another one reads. The writer commits all waiting operations in one transaction, so that many
+//! sessions share one `fsync`. The database is in WAL mode with `synchronous = FULL`: acknowledged data survives a loss
+//! of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 //!
-//! Forks share the entries of the session that they come from; nothing is copied.
+//! Forks share the entries of their parent session; nothing is copied.
 
 mod read;
 mod schema;
@@ -22,7 +22,7 @@ use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
 use self::write::{Op, Write};
 use crate::sqlite;
 
-/// Sessions in one SQLite file.
+/// Session store in one SQLite file.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -44,10 +44,10 @@ pub struct SqliteStore {
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 impl SqliteStore {
-    /// Opens or makes the file. On Unix a new file is for its owner alone.
+    /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
     ///
     /// # Errors
-    /// When it cannot be opened, is no such store, or was made by a newer version.
+    /// Fails if the file cannot be opened, is not a session store, or was created by a newer version.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let fail = |message| StoreError::Failed { message };
@@ -95,7 +95,7 @@ impl SqliteStore {
     ) -> BoxFuture<'_, Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
         let read: Read = Box::new(move |connection| {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = reply.send(read(connection));
         });
         let sent = self.reader.as_ref().map(|reader| reader.send(read));
@@ -204,7 +204,7 @@ impl SessionStore for SqliteStore {
 }
 
 impl Drop for SqliteStore {
-    /// What waits is written.
+    /// Writes the operations that are still queued.
     fn drop(&mut self) {
         self.writer.take();
         self.reader.take();

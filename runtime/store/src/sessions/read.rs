@@ -1,4 +1,4 @@
-//! What is read from the tables.
+//! Queries of the tables.
 
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::store::SessionInfo;
@@ -7,7 +7,7 @@ use toolcell_core::{Event, StoreError};
 use super::failed;
 use super::schema::{find, find_key};
 
-/// Most generations of forks that are followed.
+/// Maximum generations of forks.
 const MAX_GENERATIONS: usize = 10_000;
 
 /// All events of a session, those of its ancestors first.
@@ -27,7 +27,7 @@ pub(super) fn load(connection: &Connection, id: &str) -> Result<Vec<Event>, Stor
         .collect()
 }
 
-/// One view of the file for several queries.
+/// Runs several queries on one snapshot of the file.
 fn snapshot<T>(
     connection: &Connection,
     read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -45,7 +45,7 @@ fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<Str
     let Some(row) = find(connection, id)? else {
         return Ok(None);
     };
-    // From the session up to its first ancestor: whose entries, and from and up to which number.
+    // From the session up to its first ancestor: the session and the range of its entries.
     let mut parts = vec![(row.key, row.base, row.next)];
     let (mut parent, mut upto) = (row.parent, row.base);
     while let Some(key) = parent
@@ -89,7 +89,7 @@ pub(super) fn list(connection: &Connection) -> Result<Vec<SessionInfo>, StoreErr
     work().map_err(|error: rusqlite::Error| failed(&error))
 }
 
-/// A kept result of a session or of one that it was forked from.
+/// The stored result of a call of a session or of its ancestors.
 pub(super) fn kept(connection: &Connection, session: &str, call: &str) -> Result<Option<String>, StoreError> {
     let work = || {
         let mut row = find(connection, session)?;

@@ -1,22 +1,22 @@
-//! The file: its tables and its version.
+//! Tables and version of the file.
 
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::Event;
 
 use crate::sqlite::Kind;
 
-/// The file of sessions. Its mark is "tcel".
+/// File of sessions. Its application id is "tcel".
 pub(super) const SESSIONS: Kind = Kind {
     application: 0x7463_656c,
     version: 1,
     tables: TABLES,
 };
 
-/// Characters of a title.
+/// Maximum length of a title, in characters.
 const TITLE_CHARS: usize = 80;
 
-/// `base` is the number of entries that a fork shares with its parent; its own are numbered from there. A session that was
-/// removed while forks still share its entries is `hidden`, and has no name any more.
+/// `base` is the number of entries that a fork shares with its parent; its own are numbered from there. A deleted
+/// session whose entries are still shared by forks is `hidden` and has no name.
 const TABLES: &str = "
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
@@ -43,7 +43,7 @@ CREATE TABLE results (
 CREATE INDEX forks ON sessions (parent);
 ";
 
-/// A session as the tables have it.
+/// Row of a session.
 pub(super) struct Row {
     pub(super) key: i64,
     pub(super) parent: Option<i64>,
@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub(super) next: i64,
 }
 
-/// The row of a session.
+/// Finds the row of a session.
 pub(super) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<Row>> {
     let sql = "SELECT key, parent, base, next FROM sessions WHERE id = ?1";
     connection.prepare_cached(sql)?.query_row([id], row_of).optional()
@@ -74,7 +74,7 @@ fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// Removes a session and every hidden ancestor that nobody shares any more.
+/// Deletes a session and every hidden ancestor that no fork shares any more.
 pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()> {
     let mut current = Some((row.key, row.parent));
     while let Some((key, parent)) = current {
@@ -84,7 +84,7 @@ pub(super) fn remove(transaction: &Connection, row: &Row) -> rusqlite::Result<()
             })?;
         if forks > 0 {
             transaction.execute("UPDATE sessions SET id = NULL, title = '' WHERE key = ?1", [key])?;
-            // What came after the last fork is nobody's any more.
+            // Entries after the last fork are no longer shared.
             let sql = "DELETE FROM entries WHERE session = ?1 \
                        AND number >= (SELECT max(base) FROM sessions WHERE parent = ?1)";
             transaction.execute(sql, [key])?;

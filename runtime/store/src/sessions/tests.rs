@@ -40,7 +40,7 @@ fn texts(events: &[Event]) -> Vec<&str> {
         .collect()
 }
 
-/// Appends as one who has just loaded the session.
+/// Appends like a caller that has just loaded the session.
 async fn append(store: &SqliteStore, session: &str, names: &[&str]) -> Result<u64, StoreError> {
     let known = store.load(session).await.map_or(0, |events| events.len() as u64);
     append_at(store, session, known, names).await
@@ -58,7 +58,7 @@ async fn loaded(store: &SqliteStore, session: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_come_back_in_order_and_unchanged_after_the_store_is_opened_again() {
+async fn events_survive_reopening_in_order_and_unchanged() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let events = vec![started("Hello"), note("é\u{0}\u{1b}"), note("")];
@@ -81,7 +81,7 @@ async fn events_come_back_in_order_and_unchanged_after_the_store_is_opened_again
 }
 
 #[tokio::test]
-async fn transient_events_are_left_out() {
+async fn transient_events_are_not_stored() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let delta = Event::TextDelta { text: "x".into() };
@@ -94,7 +94,7 @@ async fn transient_events_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_not_loaded_is_not_written_to() {
+async fn session_that_was_not_loaded_is_not_written() {
     let dir = TempDir::new().unwrap();
     append(&open(&dir), "s", &["a"]).await.unwrap();
     let store = open(&dir);
@@ -105,11 +105,11 @@ async fn a_session_that_was_not_loaded_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn of_two_that_write_to_one_session_the_second_is_refused() {
+async fn second_concurrent_writer_of_a_session_is_refused() {
     let dir = TempDir::new().unwrap();
     let (one, two) = (open(&dir), open(&dir));
     append_at(&one, "s", 0, &["a"]).await.unwrap();
-    // In another process, and in this one: who writes must know all that was written.
+    // In another process and in this one: a writer must know all earlier entries.
     append_at(&two, "s", 1, &["b"]).await.unwrap();
     for store in [&one, &two] {
         let error = append_at(store, "s", 1, &["c"]).await.unwrap_err();
@@ -123,7 +123,7 @@ async fn of_two_that_write_to_one_session_the_second_is_refused() {
 }
 
 #[tokio::test]
-async fn a_fork_shares_what_came_before_and_nothing_that_comes_after() {
+async fn fork_shares_earlier_entries_only() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     append(&store, "s", &["a", "b", "c"]).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_fork_shares_what_came_before_and_nothing_that_comes_after() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_removed_leaves_what_its_forks_share_until_they_go() {
+async fn deleted_session_keeps_entries_shared_by_forks() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     append(&store, "s", &["a", "b"]).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_session_that_is_removed_leaves_what_its_forks_share_until_they_go() {
 }
 
 #[tokio::test]
-async fn the_list_shows_the_latest_first_with_titles_and_parents() {
+async fn list_is_sorted_by_latest_use() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let long = format!("  Find\nthe {}", "x".repeat(200));
@@ -202,7 +202,7 @@ async fn the_list_shows_the_latest_first_with_titles_and_parents() {
 }
 
 #[tokio::test]
-async fn whole_results_are_kept_and_found_by_forks() {
+async fn full_results_are_stored_and_found_by_forks() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     append(&store, "s", &["a"]).await.unwrap();
@@ -217,7 +217,7 @@ async fn whole_results_are_kept_and_found_by_forks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_sessions_write_at_once_and_none_loses_an_event() {
+async fn concurrent_sessions_lose_no_event() {
     let dir = TempDir::new().unwrap();
     let store = Arc::new(open(&dir));
     let tasks = (0..50).map(|i| {
@@ -238,7 +238,7 @@ async fn many_sessions_write_at_once_and_none_loses_an_event() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_store_or_a_newer_one_is_refused_and_left_as_it_is() {
+async fn foreign_and_newer_files_are_refused_unchanged() {
     let dir = TempDir::new().unwrap();
     let text = dir.path().join("text.db");
     std::fs::write(
@@ -277,7 +277,7 @@ async fn a_file_that_is_no_store_or_a_newer_one_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_understood_is_named() {
+async fn unreadable_entry_is_named() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     append(&store, "s", &["a", "b"]).await.unwrap();
@@ -295,7 +295,7 @@ async fn an_entry_that_cannot_be_understood_is_named() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_new_file_is_for_its_owner_alone() {
+async fn new_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
@@ -308,7 +308,7 @@ async fn a_new_file_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn what_a_deleted_session_said_is_gone_from_the_file() {
+async fn deleted_session_is_erased_from_the_file() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let holds = |text: &str| {
@@ -336,7 +336,7 @@ async fn what_a_deleted_session_said_is_gone_from_the_file() {
     for gone in ["title-deleted", "before-deleted", "after-forked"] {
         assert!(!holds(gone), "{gone}");
     }
-    // The fork goes on from what was said before it.
+    // The fork keeps the entries before it.
     assert_eq!(texts(&store.load("fork").await.unwrap()), ["?", "before-forked"]);
     drop(store);
     assert!(!holds("before-deleted") && holds("before-kept"));

@@ -1,4 +1,4 @@
-//! The writer: whatever waits goes into one transaction, and nothing is acknowledged before it is committed.
+//! Writer thread: commits all waiting operations in one transaction; nothing is acknowledged before it is committed.
 
 use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +11,10 @@ use super::failed;
 use super::schema::{find, remove};
 use crate::sqlite::Removal;
 
-/// Most operations of one transaction.
+/// Maximum operations in one transaction.
 const MAX_GROUP: usize = 512;
 
-/// One operation, and who waits for it.
+/// Operation with the channel for its result.
 pub(super) struct Write {
     pub(super) op: Op,
     pub(super) reply: oneshot::Sender<Result<u64, StoreError>>,
@@ -23,7 +23,7 @@ pub(super) struct Write {
 pub(super) enum Op {
     Append {
         session: String,
-        /// The number of entries that the writer knows of.
+        /// Number of entries that the caller knows of.
         at: u64,
         title: String,
         entries: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) enum Op {
     },
 }
 
-/// Writes until nobody is left who could ask for it.
+/// Writes until all senders are dropped.
 pub(super) fn run(mut connection: Connection, writes: &mpsc::Receiver<Write>) {
     let mut removal = Removal::default();
     while let Ok(first) = writes.recv() {
@@ -84,12 +84,12 @@ fn commit(connection: &mut Connection, group: Vec<Write>, removal: &mut Removal)
         removal.committed(connection);
     }
     for (write, result) in group.into_iter().zip(results) {
-        // Whoever asked may have stopped waiting; it is written all the same.
+        // The caller may have stopped waiting; the operation is committed in any case.
         let _ = write.reply.send(result);
     }
 }
 
-/// For an append the number of entries that the session has then; 0 for everything else.
+/// Executes an operation. Returns the session's number of entries after an append; 0 for other operations.
 fn perform(transaction: &Connection, op: &Op) -> Result<u64, StoreError> {
     match op {
         Op::Append {
@@ -114,7 +114,7 @@ fn fail(error: rusqlite::Error) -> StoreError {
     failed(&error)
 }
 
-/// Number of the entry that comes next.
+/// Number of the next entry.
 fn append(
     transaction: &Connection,
     at: u64,
