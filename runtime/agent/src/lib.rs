@@ -45,4 +45,4 @@ pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
 pub use session::{Session, TurnHandle, TurnStart};
 pub use sink::NullSink;
-pub use tools::native::{FnTool, FnToolError, IntoOutput};
+pub use tools::native::{FnTool, FnToolError, IntoCallResult};

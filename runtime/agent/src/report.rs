@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Content, Event, Message, Part, Plan, Receipt, ToolError};
+use toolcell_core::{CallResult, Event, Message, Part, Plan};
 
 use crate::hook::TurnEnd;
 use crate::machine::LoopState;
@@ -48,14 +48,9 @@ pub struct CallRecord {
     pub tool: String,
     /// Arguments that were executed.
     pub arguments: Value,
-    /// Content of the result, as in the request to the model.
-    pub content: Vec<Content>,
-    /// Error of the call, if it failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<ToolError>,
-    /// Resources used; absent if the call did not reach a cell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Receipt>,
+    /// Result of the call; its content as in the request to the model.
+    #[serde(flatten)]
+    pub result: CallResult,
 }
 
 /// Collects the events of a turn for its report.
@@ -83,23 +78,14 @@ impl TurnRecorder {
                 }));
             }
             Event::CallStarted { id, arguments, .. } => self.started.push((id.clone(), arguments.clone())),
-            Event::CallFinished {
-                id,
-                tool,
-                content,
-                error,
-                receipt,
-                ..
-            } => {
+            Event::CallFinished { id, tool, result } => {
                 let at = self.started.iter().position(|(started, _)| started == id);
                 let arguments = at.map(|at| self.started.swap_remove(at).1);
                 self.calls.push(CallRecord {
                     id: id.clone(),
                     tool: tool.clone(),
                     arguments: arguments.unwrap_or_default(),
-                    content: content.clone(),
-                    error: error.clone(),
-                    receipt: receipt.clone(),
+                    result: result.clone(),
                 });
             }
             Event::TurnFinished {

@@ -247,7 +247,9 @@ fn check(dir: &Path) {
                 journal_left.any(|event| *event == shown),
                 "shown and lost: {shown:?}"
             );
-            if let Event::CallFinished { id, error: None, .. } = &shown {
+            if let Event::CallFinished { id, result, .. } = &shown
+                && result.error.is_none()
+            {
                 finished.push(id.clone());
             }
         } else {

@@ -55,7 +55,7 @@ pub use redact::Redactor;
 pub use schema::Schema;
 pub use secret::{SecretBinding, Secrets};
 pub use store::{SessionStore, StoreError};
-pub use tool::{CallContext, RemainingBudget, Tool, ToolCall, ToolName, ToolOutput, ToolSpec};
+pub use tool::{CallContext, CallResult, RemainingBudget, Tool, ToolCall, ToolName, ToolSpec};
 
 use std::future::Future;
 use std::pin::Pin;

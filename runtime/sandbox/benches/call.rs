@@ -104,7 +104,14 @@ fn cell(c: &mut Criterion, runtime: &Runtime) {
     c.bench_function("call/cell", |b| {
         b.to_async(runtime).iter_batched(
             || call.clone(),
-            |call| async { black_box(tool.call(call, CallContext::unobserved()).await.unwrap()) },
+            |call| async {
+                black_box(
+                    tool.call(call, CallContext::unobserved())
+                        .await
+                        .into_result()
+                        .unwrap(),
+                )
+            },
             BatchSize::SmallInput,
         );
     });

@@ -479,7 +479,7 @@ impl Shared {
             footprint,
             bytes_in: 0,
         };
-        let ended = self.cells.run(order, job).await;
+        let ended = self.cells.run_cell(order, job).await;
         ended.result.map_err(|error| LoadError::Definitions { error })
     }
 }

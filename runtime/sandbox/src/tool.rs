@@ -7,8 +7,8 @@ use serde_json::Value;
 use toolcell_core::json::inexact_number;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    ArgumentPlace, Blob, BoxFuture, CallContext, Content, Link, Policy, Redactor, RemainingBudget, Schema,
-    Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
+    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Link, Policy, Redactor,
+    RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
 
@@ -33,16 +33,8 @@ impl Tool for ComponentTool {
         &self.spec
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async {
-            let redactor = self.egress.redactor();
-            let mut result = self.run(call, cx).await;
-            match &mut result {
-                Ok(output) => redactor.output(output),
-                Err(error) => redactor.error(error),
-            }
-            result
-        })
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(self.call_in_cell(call, cx))
     }
 
     fn max_use(&self) -> RemainingBudget {
@@ -62,7 +54,7 @@ impl Tool for ComponentTool {
 }
 
 impl ComponentTool {
-    async fn run(&self, call: ToolCall, cx: CallContext) -> Result<ToolOutput, ToolError> {
+    async fn call_in_cell(&self, call: ToolCall, cx: CallContext) -> CallResult {
         let call = Call {
             id: call.id,
             name: self.spec.name.to_string(),
@@ -83,9 +75,10 @@ impl ComponentTool {
             bytes_in: byte_len(&call),
         };
         let redactor = self.egress.redactor();
-        let ended = self.component.base.cells.run(request, Run { call }).await;
-        cx.observer.receipt(ended.receipt);
-        match ended.result? {
+        let ended = (self.component.base.cells)
+            .run_cell(request, ToolRun { call })
+            .await;
+        let result = ended.result.and_then(|answer| match answer {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
             Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
                 tell_people(&*cx.observer, for_people);
@@ -93,7 +86,10 @@ impl ComponentTool {
                     message: "the tool failed; details are in its log".into(),
                 }
             })),
-        }
+        });
+        let mut result = CallResult::from(result).with_receipt(ended.receipt);
+        redactor.result(&mut result);
+        result
     }
 }
 
@@ -112,15 +108,19 @@ pub(crate) fn within(policy: &Policy, left: RemainingBudget) -> Cow<'_, Policy> 
 }
 
 /// Calls the tool.
-struct Run {
+struct ToolRun {
     call: Call,
 }
 
-impl GuestCall for Run {
+impl GuestCall for ToolRun {
     type World = ProviderPre<CellState>;
     type Done = Result<Output, GuestError>;
 
-    async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Self::Done> {
+    async fn call_guest(
+        self,
+        guest: &Provider,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<Self::Done> {
         guest.toolcell_tool_tools().call_run(store, &self.call).await
     }
 
@@ -161,13 +161,17 @@ fn guest_text(error: &GuestError) -> &str {
 }
 
 /// Converts the output of the guest; structured output must match the tool's schema.
-fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Result<ToolOutput, ToolError> {
+fn finish(output: Output, schema: Option<&Schema>, redactor: &Redactor) -> Result<CallResult, ToolError> {
     let structured = match output.structured {
         None => None,
         Some(text) => Some(structured(&text, schema, redactor)?),
     };
     let content = output.content.into_iter().map(to_core).collect();
-    Ok(ToolOutput { content, structured })
+    Ok(CallResult {
+        content,
+        structured,
+        ..CallResult::default()
+    })
 }
 
 fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Result<Value, ToolError> {

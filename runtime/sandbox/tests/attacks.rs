@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use support::{Probe, TYPES, call, load, only_tool, sandbox};
-use toolcell_core::{Limit, Limits, Policy, ToolError, ToolOutput};
+use toolcell_core::{CallResult, Limit, Limits, Policy, ToolError};
 use toolcell_sandbox::{LoadError, Sandbox};
 
 /// Small limits, so that each attack ends quickly.
@@ -32,7 +32,7 @@ fn policy() -> Policy {
 #[derive(Debug)]
 enum End {
     Load(LoadError),
-    Call(Result<ToolOutput, ToolError>),
+    Call(Result<CallResult, ToolError>),
 }
 
 fn corpus() -> &'static Path {
@@ -210,7 +210,7 @@ async fn ends_as_its_manifest_says(name: &str) {
         "{name} should end in {expected:?}, and ended in {end:?}"
     );
     let (answer, observed) = call(&*good).await;
-    assert_eq!(answer, Ok(ToolOutput::text("{}")), "after {name}");
+    assert_eq!(answer, Ok(CallResult::text("{}")), "after {name}");
     assert_eq!(observed.receipt().bytes_in, 2);
 }
 

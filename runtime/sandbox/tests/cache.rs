@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use support::{Probe, call, load, only_tool};
-use toolcell_core::ToolOutput;
+use toolcell_core::CallResult;
 use toolcell_sandbox::{CacheError, Sandbox, SandboxOptions, Statistics};
 
 fn with_cache(dir: &Path, optimize: bool) -> Sandbox {
@@ -32,7 +32,7 @@ async fn start(dir: &Path) -> Statistics {
     assert!(sandbox.cache_error().is_none(), "{:?}", sandbox.cache_error());
     let component = load(&sandbox, &Probe::default()).await.unwrap();
     let (answer, _) = call(&*only_tool(&component, Default::default())).await;
-    assert_eq!(answer, Ok(ToolOutput::text("{}")));
+    assert_eq!(answer, Ok(CallResult::text("{}")));
     sandbox.statistics()
 }
 

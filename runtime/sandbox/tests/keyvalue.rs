@@ -13,7 +13,7 @@ use std::sync::Arc;
 use support::{Observed, Probe, call, load, only_tool};
 use toolcell_core::policy::BucketGrant;
 use toolcell_core::{
-    BoxFuture, Bucket, Content, KeyValueError, KeyValueStore, Limit, Policy, ToolError, ToolOutput,
+    BoxFuture, Bucket, CallResult, Content, KeyValueError, KeyValueStore, Limit, Policy, ToolError,
 };
 use toolcell_sandbox::{Ability, Sandbox, SandboxOptions};
 
@@ -53,7 +53,7 @@ impl KeyValueStore for Silent {
     }
 }
 
-async fn run(policy: Policy) -> (Result<ToolOutput, ToolError>, Observed) {
+async fn run(policy: Policy) -> (Result<CallResult, ToolError>, Observed) {
     let sandbox = Sandbox::new(SandboxOptions {
         slots: 4,
         optimize: false,
@@ -76,7 +76,7 @@ fn granting(bucket: &str) -> Policy {
 }
 
 #[track_caller]
-fn bytes(result: Result<ToolOutput, ToolError>) -> Vec<u8> {
+fn bytes(result: Result<CallResult, ToolError>) -> Vec<u8> {
     match &result.unwrap().content[..] {
         [Content::Text { text }] => text.clone().into_bytes(),
         other => panic!("{other:?}"),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Probe, RecordingObserver, call, call_of, load, observed_context, only_tool, run, sandbox};
+use support::{Probe, call, call_of, ended, load, observed_context, only_tool, run, sandbox};
 use toolcell_core::tool::{CallObserver, LogLine, LogSource};
-use toolcell_core::{CallContext, Limit, Limits, Policy, RemainingBudget, ToolError, ToolOutput};
+use toolcell_core::{CallContext, CallResult, Limit, Limits, Policy, RemainingBudget, ToolError};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const PAGE: u64 = 64 << 10;
@@ -25,7 +25,7 @@ fn limited(change: impl FnOnce(&mut Limits)) -> Policy {
     policy
 }
 
-fn stopped_by(limit: Limit) -> Result<ToolOutput, ToolError> {
+fn stopped_by(limit: Limit) -> Result<CallResult, ToolError> {
     Err(ToolError::Limit { limit })
 }
 
@@ -38,8 +38,8 @@ async fn arguments_and_context_reach_the_guest_and_are_counted() {
     let (mut context, observer) = observed_context();
     context.values.insert("session".into(), json!("s1"));
     let result = tool.call(call_of(json!({"a": "é"})), context).await;
-    assert_eq!(result, Ok(ToolOutput::text(r#"{"a":"é"}"#)));
-    let observed = observer.observed();
+    let (result, observed) = ended(result, &observer);
+    assert_eq!(result, Ok(CallResult::text(r#"{"a":"é"}"#)));
     let receipt = observed.receipt();
     assert_eq!(
         receipt.bytes_in,
@@ -141,6 +141,7 @@ async fn memory_of_all_calls_has_a_common_limit() {
     let wants = async |pages: u32| {
         tool.call(call_of(json!({"n": pages})), CallContext::unobserved())
             .await
+            .into_result()
     };
     for _ in 0..5 {
         assert!(wants(3).await.is_ok());
@@ -499,23 +500,19 @@ async fn panic_in_a_host_function_fails_only_that_call() {
         observer: Arc::new(Fragile),
         ..CallContext::unobserved()
     };
-    let result = tool.call(call_of(json!({})), context).await;
-    assert!(matches!(result, Err(ToolError::Crashed { .. })), "{result:?}");
+    let error = tool.call(call_of(json!({})), context).await.error;
+    assert!(matches!(error, Some(ToolError::Crashed { .. })), "{error:?}");
     let (result, observed) = call(&*tool).await;
-    assert_eq!(result, Ok(ToolOutput::text("")));
+    assert_eq!(result, Ok(CallResult::text("")));
     assert_eq!(observed.messages(LogSource::Log), ["hello"]);
 }
 
 /// A session with this remaining budget.
-struct LowBudget(RemainingBudget, RecordingObserver);
+struct LowBudget(RemainingBudget);
 
 impl CallObserver for LowBudget {
     fn left(&self) -> RemainingBudget {
         self.0
-    }
-
-    fn receipt(&self, receipt: toolcell_core::Receipt) {
-        self.1.receipt(receipt);
     }
 }
 
@@ -528,13 +525,13 @@ async fn remaining_budget_of_the_session_caps_the_limits_of_a_call() {
     policy.limits.fuel = 1_000_000;
     let tool = only_tool(&component, policy);
     let limit_of = async |left: RemainingBudget| {
-        let observer = Arc::new(LowBudget(left, RecordingObserver::default()));
         let context = CallContext {
-            observer: observer.clone(),
+            observer: Arc::new(LowBudget(left)),
             ..CallContext::unobserved()
         };
-        match tool.call(call_of(json!({})), context).await {
-            Err(ToolError::Limit { limit }) => (limit, observer.1.observed().receipt().fuel),
+        let result = tool.call(call_of(json!({})), context).await;
+        match result.error {
+            Some(ToolError::Limit { limit }) => (limit, result.receipt.unwrap().fuel),
             other => panic!("{other:?}"),
         }
     };
@@ -560,13 +557,13 @@ async fn remaining_budget_of_the_session_caps_the_limits_of_a_call() {
             ..RemainingBudget::default()
         };
         let context = CallContext {
-            observer: Arc::new(LowBudget(left, RecordingObserver::default())),
+            observer: Arc::new(LowBudget(left)),
             ..CallContext::unobserved()
         };
-        let ended = tool.call(call_of(json!({})), context).await;
+        let result = tool.call(call_of(json!({})), context).await;
         assert_eq!(
-            ended,
-            Err(ToolError::Limit {
+            result.error,
+            Some(ToolError::Limit {
                 limit: Limit::WallTimeMs(20)
             })
         );

@@ -18,12 +18,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::{Observed, call_of, observed_context};
+use support::Observed;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use toolcell_core::policy::{DirGrant, Grants};
-use toolcell_core::{BoxFuture, Content, Limit, Limits, Policy, Secrets, Tool, ToolError, ToolOutput};
+use toolcell_core::{BoxFuture, CallResult, Content, Limit, Limits, Policy, Secrets, Tool, ToolError};
 use toolcell_sandbox::{Component, Network, Sandbox, SandboxOptions, overlay};
 
 const SECRET: &str = "s3cret-value-of-the-user";
@@ -93,13 +93,11 @@ fn policy(grants: &[&str]) -> Policy {
     Policy::granting(grants.iter().copied()).unwrap()
 }
 
-async fn call(tool: &dyn Tool, arguments: Value) -> (Result<ToolOutput, ToolError>, Observed) {
-    let (context, observer) = observed_context();
-    let result = tool.call(call_of(arguments), context).await;
-    (result, observer.observed())
+async fn call(tool: &dyn Tool, arguments: Value) -> (Result<CallResult, ToolError>, Observed) {
+    support::call_with(tool, arguments).await
 }
 
-fn text(output: &ToolOutput) -> String {
+fn text(output: &CallResult) -> String {
     let texts = output.content.iter().map(|content| match content {
         Content::Text { text } => text.as_str(),
         other => panic!("{other:?}"),

@@ -15,14 +15,14 @@ use serde_json::json;
 use support::hoard::{waiting, with};
 use support::{Observed, Probe, call_of, observed_context, run, sandbox};
 use toolcell_core::tool::LogSource;
-use toolcell_core::{Limits, Policy, ToolError, ToolName, ToolOutput};
+use toolcell_core::{CallResult, Limits, Policy, ToolError, ToolName};
 
 /// Returns the memory from 256 on, as text of one byte per value.
 const ANSWER_4: &str = "(call $text (i32.const 256) (i32.const 4))";
 
 async fn answer(probe: &Probe) -> (Vec<u8>, Observed) {
     let (result, observed) = run(probe, Policy::default()).await;
-    let ToolOutput { content, .. } = result.unwrap();
+    let CallResult { content, .. } = result.unwrap();
     let toolcell_core::Content::Text { text } = &content[0] else {
         panic!("{content:?}")
     };
@@ -60,7 +60,7 @@ async fn environment_and_arguments_are_empty() {
         ..Policy::default()
     };
     let (result, _) = run(&probe, policy).await;
-    assert_eq!(result, Ok(ToolOutput::text("\u{1}\0\0\0")));
+    assert_eq!(result, Ok(CallResult::text("\u{1}\0\0\0")));
 }
 
 #[tokio::test]
@@ -392,7 +392,7 @@ async fn call_cancelled_during_a_host_function_leaves_nothing_behind() {
         assert!(over.is_err(), "{over:?}");
         observer.observed().receipt();
         let (context, _) = observed_context();
-        assert!(tool.call(call_of(json!({})), context).await.is_ok());
+        assert!(tool.call(call_of(json!({})), context).await.error.is_none());
     }
 }
 
@@ -467,7 +467,7 @@ async fn shipped(
     file: &str,
     tool: &str,
     arguments: serde_json::Value,
-) -> (Result<ToolOutput, ToolError>, Observed) {
+) -> (Result<CallResult, ToolError>, Observed) {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt")).join(file);
     let component = sandbox().load(file, &std::fs::read(path).unwrap()).await.unwrap();
     let tools = component.tools(Policy::default());
@@ -476,7 +476,7 @@ async fn shipped(
     let (context, observer) = observed_context();
     let mut call = call_of(arguments);
     call.name = name;
-    (tool.call(call, context).await, observer.observed())
+    support::ended(tool.call(call, context).await, &observer)
 }
 
 #[tokio::test]

@@ -147,7 +147,8 @@ impl EventSink for LogFiles {
 
 fn level(event: &Event) -> &'static str {
     match event {
-        Event::CallFinished { error: Some(_), .. } | Event::StepInterrupted { .. } => "error",
+        Event::CallFinished { result, .. } if result.error.is_some() => "error",
+        Event::StepInterrupted { .. } => "error",
         Event::Notice { level, .. } => match level {
             NoticeLevel::Warning => "warning",
             NoticeLevel::Error => "error",

@@ -6,25 +6,26 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::CallObserver as _;
-use toolcell_core::{CallContext, Content, Event, RemainingBudget, ToolCall, ToolError, ToolName};
+use toolcell_core::{CallContext, CallResult, Event, RemainingBudget, ToolCall, ToolError, ToolName};
 use tracing::Span;
 
 use super::account::{Account, Waiting};
 use super::observer::Observer;
-use super::tasks::Done;
+use super::tasks::TaskEnd;
 use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{CallReport, FailurePhase, FailureReport, HookTurn};
-use crate::machine::CallOutcome;
+use crate::machine::Input;
 use crate::policy::Control;
-use crate::tools::dispatch::{self, Attempt};
+use crate::tools::dispatch::{self, Invocation};
 use crate::tools::results::{ReadResult, ResultStore};
+use crate::tools::truncate;
 
 /// Call in its own task.
-pub(super) struct Run {
+pub(super) struct CallTask {
     pub(super) inner: Arc<AgentDefinition>,
     pub(super) shelf: Arc<ResultStore>,
     pub(super) hooks: HookTurn,
@@ -35,47 +36,44 @@ pub(super) struct Run {
     pub(super) arguments: Value,
 }
 
-impl Run {
+impl CallTask {
     /// Waits for the reservation and runs the call. Its use is charged before hooks run, so that theirs can be
     /// reserved.
-    pub(super) async fn run(self, waiting: Waiting) -> Done {
+    pub(super) async fn complete(self, waiting: Waiting) -> TaskEnd {
         let ticket = waiting.ticket();
-        let outcome = match waiting.granted().await {
+        let result = match waiting.granted().await {
             Ok(grant) => {
                 self.observer.begin(grant);
                 let begun = Instant::now();
-                let outcome = self.outcome(grant).await;
-                self.account.end(ticket, self.used(&outcome));
-                if let Some(error) = &outcome.error {
+                let result = self.execute(grant).await;
+                self.account.end(ticket, self.used(&result));
+                if let Some(error) = &result.error {
                     spans::failed(&Span::current(), error.kind());
                 }
                 if !self.inner.hooks.is_empty() {
-                    self.report(&outcome, begun.elapsed()).await;
+                    self.report_to_hooks(&result, begun.elapsed()).await;
                 }
-                outcome
+                result
             }
             Err(Exhausted(unit)) => {
                 let reason = format!("the budget of {unit} is used up");
-                CallOutcome::refused(ToolError::denied(messages::no_budget(&reason), None))
+                CallResult::refused(ToolError::denied(messages::no_budget(&reason), None))
             }
         };
-        Done::Returned {
-            id: self.id,
-            outcome: Box::new(outcome),
-        }
+        TaskEnd::of(Input::Returned { id: self.id, result })
     }
 
-    fn used(&self, outcome: &CallOutcome) -> Amounts {
-        let bytes = outcome.bytes();
-        let receipt = self.observer.peek_receipt();
-        Spent::of_call(bytes, receipt.as_ref(), self.account.prices().as_ref())
+    fn used(&self, result: &CallResult) -> Amounts {
+        let bytes = result.byte_len() as u64;
+        Spent::of_call(bytes, result.receipt.as_ref(), self.account.prices().as_ref())
     }
 
-    async fn outcome(&self, grant: RemainingBudget) -> CallOutcome {
-        let output = match self.attempt() {
-            Ok(attempt) => {
+    /// Runs the call. Its receipt is that of all attempts together.
+    async fn execute(&self, grant: RemainingBudget) -> CallResult {
+        let mut result = match self.invocation() {
+            Ok(invocation) => {
                 let (id, observer) = (&self.id, &self.observer);
-                dispatch::run(attempt, |attempt, delay_ms, error| {
+                dispatch::invoke_with_retry(invocation, |attempt, delay_ms, error| {
                     observer.note(Event::CallRetried {
                         id: id.clone(),
                         attempt,
@@ -85,30 +83,34 @@ impl Run {
                 })
                 .await
             }
-            Err(error) => Err(error),
+            Err(error) => CallResult::failed(error),
         };
-        if let Err(ToolError::Limit { .. }) = &output {
+        if let Some(ToolError::Limit { .. }) = &result.error {
             // Kept by this task and by the driver.
             self.observer.released(2).await;
         }
-        let output = match output {
-            Ok(output) => output,
-            Err(error) => {
-                return CallOutcome {
-                    error: Some(error),
-                    ..CallOutcome::default()
-                };
-            }
-        };
-        let (content, structured) = dispatch::readable(output);
+        if let Some(receipt) = result.receipt.take() {
+            self.observer.receipt(receipt);
+        }
+        result.receipt = self.observer.peek_receipt();
+        if result.error.is_none() {
+            dispatch::make_readable(&mut result);
+            self.truncate(&mut result, grant).await;
+        }
+        result
+    }
+
+    /// Cuts the content to what the policy and the budget allow, and keeps the whole where it can be read again.
+    async fn truncate(&self, result: &mut CallResult, grant: RemainingBudget) {
         let policy = &self.inner.machine.policy;
         let readable = policy.control.contains(&Control::ReadResult);
         // An agent's reservation also covers the results of its own calls.
         let room = grant.bytes.and(self.observer.left().bytes);
         let room = room.map(|room| usize::try_from(room).unwrap_or(usize::MAX));
-        let content = crate::tools::truncate::within(content, room);
+        let content = truncate::within(std::mem::take(&mut result.content), room);
         let limit = room.map_or(policy.result_bytes, |room| room.min(policy.result_bytes));
-        let cut = crate::tools::truncate::cut(content, limit, readable.then_some(&self.id));
+        let cut = truncate::cut(content, limit, readable.then_some(&self.id));
+        result.content = cut.content;
         if let Some(whole) = cut.whole
             && readable
             && let Err(error) = self.shelf.keep(&self.id, whole).await
@@ -121,16 +123,11 @@ impl Run {
                 ),
             );
         }
-        CallOutcome {
-            content: cut.content,
-            structured,
-            ..CallOutcome::default()
-        }
     }
 
     /// # Errors
     /// Fails if the tool no longer exists, as after a restart with other tools.
-    fn attempt(&self) -> Result<Attempt, ToolError> {
+    fn invocation(&self) -> Result<Invocation, ToolError> {
         let facts = self.inner.machine.tools.get(&self.tool);
         let tool = match facts.and_then(|facts| facts.control) {
             Some(Control::ReadResult) => Arc::new(ReadResult::of(self.shelf.clone())),
@@ -142,7 +139,7 @@ impl Run {
         let name =
             ToolName::new(self.tool.as_str()).map_err(|error| ToolError::invalid(error.to_string()))?;
         let policy = &self.inner.machine.policy;
-        Ok(Attempt {
+        Ok(Invocation {
             tool,
             call: ToolCall {
                 id: self.id.clone(),
@@ -158,21 +155,16 @@ impl Run {
         })
     }
 
-    async fn report(&self, outcome: &CallOutcome, took: Duration) {
+    async fn report_to_hooks(&self, result: &CallResult, took: Duration) {
         let report = CallReport {
             id: self.id.clone(),
             tool: self.tool.clone(),
             arguments: self.arguments.clone(),
-            content: match &outcome.error {
-                Some(error) => vec![Content::text(error.for_model())],
-                None => outcome.content.clone(),
-            },
-            error: outcome.error.clone(),
-            receipt: self.observer.peek_receipt(),
+            result: result.clone(),
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
         self.inner.hooks.after_call(&report, &self.hooks).await;
-        if let Some(error) = &report.error {
+        if let Some(error) = &result.error {
             let failure = FailureReport {
                 phase: FailurePhase::Call,
                 message: format!("{}: {error}", self.tool),

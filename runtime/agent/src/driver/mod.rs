@@ -29,21 +29,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
 use toolcell_core::provider::Request;
-use toolcell_core::{Event, EventSink, Message, StoreError};
+use toolcell_core::{CallResult, Event, EventSink, Message, StoreError, ToolError};
 
 use self::account::Account;
 use self::journal::Journal;
 use self::listen::ModelStream;
 use self::notes::{Note, NoteReceiver, Notes};
 use self::observer::Observer;
-use self::tasks::Done;
+use self::tasks::TaskEnd;
 use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::definition::AgentDefinition;
 use crate::error::AgentError;
 use crate::hook::HookTurn;
-use crate::machine::{CallOutcome, Effect, Input, LoopState};
+use crate::machine::{Effect, Input, LoopState};
 use crate::policy::LoopPolicy;
 use crate::report::{TurnRecorder, TurnReport};
 use crate::sink::NullSink;
@@ -71,7 +71,7 @@ pub(crate) struct Driver<'a> {
     begun: Instant,
     /// Time of this turn before this driver resumed it, in milliseconds.
     before_ms: u64,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<TaskEnd>,
     running: BTreeMap<String, RunningCall>,
     /// Reservations of calls that have ended and that the machine is about to count.
     ended: Vec<Ticket>,
@@ -360,9 +360,10 @@ impl<'a> Driver<'a> {
         self.show_notes();
         for (id, RunningCall { observer, ticket }) in std::mem::take(&mut self.running) {
             self.ended.push(ticket);
-            let outcome = ended.entry(id).or_insert_with(|| CallOutcome::cancelled());
-            outcome.receipt = observer.take_receipt();
-            outcome.not_run = !observer.has_begun();
+            let cancelled = || CallResult::failed(ToolError::Cancelled);
+            let result = ended.entry(id).or_insert_with(cancelled);
+            result.receipt = observer.take_receipt();
+            result.not_run = !observer.has_begun();
         }
         Input::Stop {
             outcome,
@@ -372,14 +373,16 @@ impl<'a> Driver<'a> {
     }
 
     /// Drops all tasks. Results of calls that had just finished are kept.
-    async fn drop_tasks(&mut self) -> BTreeMap<String, CallOutcome> {
+    async fn drop_tasks(&mut self) -> BTreeMap<String, CallResult> {
         self.tasks.abort_all();
         let mut ended = BTreeMap::new();
         let (tasks, results) = (&mut self.tasks, &mut ended);
         let gone = async move {
             while let Some(task) = tasks.join_next().await {
-                if let Ok(Done::Returned { id, outcome }) = task {
-                    results.insert(id, *outcome);
+                if let Ok(TaskEnd::Input(input)) = task
+                    && let Input::Returned { id, result } = *input
+                {
+                    results.insert(id, result);
                 }
             }
         };

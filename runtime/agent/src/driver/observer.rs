@@ -61,9 +61,14 @@ impl Observer {
         self.grant.get().is_some()
     }
 
-    /// Takes the receipt, once the call has ended.
-    pub(super) fn take_receipt(&self) -> Option<Receipt> {
+    /// Marks the call as counted by the session.
+    pub(super) fn set_counted(&self) {
         self.is_counted.store(true, Ordering::Relaxed);
+    }
+
+    /// The receipt of a call that was dropped.
+    pub(super) fn take_receipt(&self) -> Option<Receipt> {
+        self.set_counted();
         self.receipt.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -119,7 +124,7 @@ impl CallObserver for Observer {
         });
     }
 
-    /// A retried call leaves several receipts, which are merged.
+    /// Receipts of several attempts are merged.
     fn receipt(&self, receipt: Receipt) {
         let mut slot = self.receipt.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *slot {

@@ -1,44 +1,31 @@
-//! Tasks of a turn: hooks, checks, calls, approvals and summaries. Each ends in one [`Done`], or is dropped.
+//! Tasks of a turn: hooks, checks, calls, approvals and summaries. Each ends in one [`TaskEnd`], or is dropped.
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::provider::{Completion, Request, ToolChoice, Usage};
+use toolcell_core::provider::{Completion, Request, ToolChoice};
 use toolcell_core::{Message, Part, RemainingBudget, ToolError};
 use tracing::Instrument as _;
 
-use super::call::Run;
+use super::call::CallTask;
 use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
-use crate::approval::Decision;
 use crate::context::messages;
 use crate::context::normalise;
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraft, Ruling};
-use crate::machine::{CallOutcome, Refusal};
+use crate::machine::{Input, Refusal};
 use crate::tools::dispatch;
 
 /// Result of a task.
-pub(super) enum Done {
-    /// A notification was delivered.
+pub(super) enum TaskEnd {
+    /// Input of the machine that the task produced.
+    Input(Box<Input>),
+    /// Hooks were notified of a failure.
     Reported,
-    /// Hooks on the prompt have run.
-    Prompted {
-        message: Option<Message>,
-        instructions: String,
-    },
     /// A hook aborts the turn.
     Aborted { by: String, reason: String },
-    /// A call was checked.
-    Prepared {
-        id: String,
-        arguments: Result<Value, Refusal>,
-    },
-    /// An approval was decided.
-    Decided { id: String, decision: Decision },
-    /// A call ended.
-    Returned { id: String, outcome: Box<CallOutcome> },
     /// The input of a summary is ready.
     SummaryBegun {
         removed: usize,
@@ -46,14 +33,12 @@ pub(super) enum Done {
         request: Request,
         max_output: Option<u64>,
     },
-    /// A summary is ready.
-    Summarised {
-        removed: usize,
-        replacement: Vec<Message>,
-        usage: Option<Usage>,
-    },
-    /// Summarising failed.
-    SummaryFailed { reason: String, usage: Option<Usage> },
+}
+
+impl TaskEnd {
+    pub(super) fn of(input: Input) -> Self {
+        Self::Input(Box::new(input))
+    }
 }
 
 impl Driver<'_> {
@@ -68,12 +53,14 @@ impl Driver<'_> {
             match inner.hooks.before_prompt(&mut draft, &turn).await {
                 Ruling::Proceed => {
                     let (message, instructions) = draft.into_parts();
-                    Done::Prompted {
+                    TaskEnd::of(Input::Prompted {
                         message,
                         instructions,
-                    }
+                    })
                 }
-                Ruling::Cancel { by, reason } | Ruling::Abort { by, reason } => Done::Aborted { by, reason },
+                Ruling::Cancel { by, reason } | Ruling::Abort { by, reason } => {
+                    TaskEnd::Aborted { by, reason }
+                }
             }
         });
     }
@@ -83,8 +70,8 @@ impl Driver<'_> {
         let turn = self.hooks.clone();
         self.tasks.spawn(async move {
             match prepare(&inner, &turn, &id, &tool, &arguments).await {
-                Ok(arguments) => Done::Prepared { id, arguments },
-                Err((by, reason)) => Done::Aborted { by, reason },
+                Ok(arguments) => TaskEnd::of(Input::Prepared { id, arguments }),
+                Err((by, reason)) => TaskEnd::Aborted { by, reason },
             }
         });
     }
@@ -101,10 +88,10 @@ impl Driver<'_> {
         let account = self.account.clone();
         self.tasks.spawn(async move {
             let decision = account.ask(&request).await;
-            Done::Decided {
+            TaskEnd::of(Input::Decided {
                 id: request.id,
                 decision,
-            }
+            })
         });
     }
 
@@ -123,7 +110,7 @@ impl Driver<'_> {
             ticket: waiting.ticket(),
         };
         self.running.insert(id.clone(), running);
-        let call = Run {
+        let call = CallTask {
             inner: self.inner.clone(),
             shelf: self.shelf.clone(),
             hooks: self.hooks.clone(),
@@ -134,7 +121,7 @@ impl Driver<'_> {
             arguments,
         };
         let span = spans::tool(&self.state.session, &call.tool, &call.id);
-        self.tasks.spawn(call.run(waiting).instrument(span));
+        self.tasks.spawn(call.complete(waiting).instrument(span));
     }
 
     /// Maximum use of a call: that of its tool, the call itself and its result.
@@ -159,7 +146,7 @@ impl Driver<'_> {
                 .hooks
                 .on_error(&FailureReport { phase, message }, &turn)
                 .await;
-            Done::Reported
+            TaskEnd::Reported
         });
     }
 
@@ -176,7 +163,7 @@ impl Driver<'_> {
         self.tasks.spawn(async move {
             let mut chosen = replaced.clone();
             if let Err(reason) = inner.hooks.before_summary(&mut chosen, &turn).await {
-                return Done::SummaryFailed { reason, usage: None };
+                return TaskEnd::of(Input::SummaryFailed { reason, usage: None });
             }
             let mut chosen = normalise(chosen.into_iter().map(Arc::new).collect());
             chosen.push(Arc::new(Message::user(messages::SUMMARISE)));
@@ -189,7 +176,7 @@ impl Driver<'_> {
                 session: Some(session),
                 ..Request::default()
             };
-            Done::SummaryBegun {
+            TaskEnd::SummaryBegun {
                 removed: messages,
                 replaced,
                 request,
@@ -217,7 +204,7 @@ impl Driver<'_> {
                 .collect();
             if text.trim().is_empty() {
                 let reason = "the model wrote no summary".into();
-                return Done::SummaryFailed { reason, usage };
+                return TaskEnd::of(Input::SummaryFailed { reason, usage });
             }
             let mut replacement = vec![Message::user(messages::SUMMARY_HEADING), Message::assistant(text)];
             let hooks = &inner.hooks;
@@ -225,18 +212,18 @@ impl Driver<'_> {
                 .after_summary(&summary.replaced, &mut replacement, &turn)
                 .await
             {
-                return Done::SummaryFailed { reason, usage };
+                return TaskEnd::of(Input::SummaryFailed { reason, usage });
             }
             // An answer must not follow an answer.
             if !next_is_user && matches!(replacement.last(), Some(Message::Assistant { .. })) {
                 replacement.push(Message::user(messages::CONTINUE));
             }
             let replacement = normalise(replacement.into_iter().map(Arc::new).collect());
-            Done::Summarised {
+            TaskEnd::of(Input::Summarised {
                 removed: summary.removed,
                 replacement: replacement.iter().map(|m| (**m).clone()).collect(),
                 usage,
-            }
+            })
         });
     }
 }

@@ -5,7 +5,7 @@ use toolcell_core::{Event, StoreError};
 
 use super::listen::StreamItem;
 use super::notes::Note;
-use super::tasks::Done;
+use super::tasks::TaskEnd;
 use super::{Driver, RunningCall, Summary};
 use crate::budget::Budget;
 use crate::error::AgentError;
@@ -18,7 +18,7 @@ pub(super) enum DriverEvent {
     Deadline(TurnOutcome),
     Note(Note),
     StreamItem(StreamItem),
-    Done(Done),
+    TaskEnded(TaskEnd),
     TaskFailed(String),
     Stored(Result<(), StoreError>),
 }
@@ -46,7 +46,7 @@ impl Driver<'_> {
         let tasks = &mut self.tasks;
         let done = async move {
             match tasks.join_next().await {
-                Some(Ok(done)) => DriverEvent::Done(done),
+                Some(Ok(end)) => DriverEvent::TaskEnded(end),
                 Some(Err(error)) => DriverEvent::TaskFailed(error.to_string()),
                 None => std::future::pending().await,
             }
@@ -94,7 +94,7 @@ impl Driver<'_> {
                 Some(self.halt(TurnOutcome::Budget { reason }).await)
             }
             DriverEvent::StreamItem(stream_item) => self.on_stream_item(stream_item),
-            DriverEvent::Done(done) => self.done(done).await,
+            DriverEvent::TaskEnded(end) => self.on_task_end(end).await,
         })
     }
 
@@ -134,25 +134,24 @@ impl Driver<'_> {
         }
     }
 
-    async fn done(&mut self, done: Done) -> Option<Input> {
+    /// Converts the end of a task into the input of the machine. Most tasks end with that input, which passes unchanged.
+    async fn on_task_end(&mut self, end: TaskEnd) -> Option<Input> {
         self.show_notes();
-        match done {
-            Done::Reported => None,
-            Done::Prompted {
-                message,
-                instructions,
-            } => Some(Input::Prompted {
-                message,
-                instructions,
-            }),
-            Done::Aborted { by, reason } => Some(self.halt(TurnOutcome::Aborted { by, reason }).await),
-            Done::Prepared { id, arguments } => Some(Input::Prepared { id, arguments }),
-            Done::Decided { id, decision } => {
-                self.asking = false;
-                self.ask_next();
-                Some(Input::Decided { id, decision })
+        match end {
+            TaskEnd::Input(input) => {
+                match input.as_ref() {
+                    Input::Decided { .. } => {
+                        self.asking = false;
+                        self.ask_next();
+                    }
+                    Input::Returned { id, .. } => self.on_call_end(id),
+                    _ => {}
+                }
+                Some(*input)
             }
-            Done::SummaryBegun {
+            TaskEnd::Reported => None,
+            TaskEnd::Aborted { by, reason } => Some(self.halt(TurnOutcome::Aborted { by, reason }).await),
+            TaskEnd::SummaryBegun {
                 removed,
                 replaced,
                 request,
@@ -162,29 +161,17 @@ impl Driver<'_> {
                 self.listen(request, max_output);
                 None
             }
-            Done::Summarised {
-                removed,
-                replacement,
-                usage,
-            } => Some(Input::Summarised {
-                removed,
-                replacement,
-                usage,
-            }),
-            Done::SummaryFailed { reason, usage } => Some(Input::SummaryFailed { reason, usage }),
-            Done::Returned { id, mut outcome } => {
-                if let Some(RunningCall { observer, ticket }) = self.running.remove(&id) {
-                    self.ended.push(ticket);
-                    if let Some(lost) = observer.take_lost() {
-                        self.show(lost);
-                    }
-                    outcome.receipt = observer.take_receipt();
-                }
-                Some(Input::Returned {
-                    id,
-                    outcome: *outcome,
-                })
+        }
+    }
+
+    /// Releases what belongs to a running call.
+    fn on_call_end(&mut self, id: &str) {
+        if let Some(RunningCall { observer, ticket }) = self.running.remove(id) {
+            self.ended.push(ticket);
+            if let Some(lost) = observer.take_lost() {
+                self.show(lost);
             }
+            observer.set_counted();
         }
     }
 }

@@ -363,7 +363,7 @@ impl Step<'_> {
             .turn()
             .calls
             .iter()
-            .filter_map(|call| Some((call, call.finished()?.error.as_ref()?)))
+            .filter_map(|call| Some((call, call.finished()?.result.error.as_ref()?)))
             .map(|(call, error)| format!("{}: {error}", call.request.name))
             .collect();
         let text = messages::fall_back(&failures, &self.turn().prompt);

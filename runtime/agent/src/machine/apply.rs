@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::event::ReminderKind;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Content, Event, Message, ToolError};
+use toolcell_core::{CallResult, Content, Event, Message};
 
 use super::state::{Call, Finished, LoopState, MAX_FINDINGS, Measured, Phase, REMEMBERED_CALLS, Stage, Turn};
 use crate::context::messages;
@@ -102,21 +102,11 @@ impl LoopState {
                 let arguments = arguments.clone();
                 self.stage(id, |_| Stage::Running { arguments });
             }
-            Event::CallFinished {
-                id,
-                tool,
-                content,
-                structured,
-                error,
-                receipt,
-                not_run,
-            } => {
-                let error = error.as_ref();
-                let known = self.call_finished(id, tool, content, structured.as_ref(), error);
-                if known && !not_run {
-                    let bytes = content.iter().map(Content::byte_len).sum::<usize>();
-                    self.spent.count_call(bytes as u64, receipt.as_ref());
-                    let agent = receipt.as_ref().and_then(|receipt| receipt.agent.as_deref());
+            Event::CallFinished { id, tool, result } => {
+                if self.call_finished(id, tool, result) && !result.not_run {
+                    let receipt = result.receipt.as_ref();
+                    self.spent.count_call(result.byte_len() as u64, receipt);
+                    let agent = receipt.and_then(|receipt| receipt.agent.as_deref());
                     if let (Some(turn), Some(agent)) = (&mut self.turn, agent) {
                         turn.usage.add(agent.usage);
                     }
@@ -249,14 +239,7 @@ impl LoopState {
 
     /// Records the result of a call; `false` if there is no such call, or if it has a result already. Results are added
     /// to the conversation when all calls have one, in the order of the calls.
-    fn call_finished(
-        &mut self,
-        id: &str,
-        tool: &str,
-        content: &[Content],
-        structured: Option<&Value>,
-        error: Option<&ToolError>,
-    ) -> bool {
+    fn call_finished(&mut self, id: &str, tool: &str, result: &CallResult) -> bool {
         let Some(turn) = &mut self.turn else {
             return false;
         };
@@ -269,23 +252,21 @@ impl LoopState {
             }
             Stage::Accepted | Stage::Finished(_) => Value::String(call.request.arguments.clone()),
         };
-        let print = fingerprint(tool, &arguments, content);
+        let print = fingerprint(tool, &arguments, &result.content);
         call.stage = Stage::Finished(Finished {
             arguments,
-            content: content.to_vec(),
-            structured: structured.cloned(),
-            error: error.cloned(),
+            result: result.clone(),
         });
         if turn.recent.len() == REMEMBERED_CALLS {
             turn.recent.pop_front();
         }
         turn.recent.push_back(print);
-        match error {
+        match &result.error {
             Some(error) => turn.failed(&format!("{tool}: {error}")),
             None => turn.failing = None,
         }
         if turn.findings.len() < MAX_FINDINGS {
-            turn.findings.push(finding(tool, content));
+            turn.findings.push(finding(tool, &result.content));
         }
         if turn.settled() {
             for call in &turn.calls {
@@ -293,8 +274,8 @@ impl LoopState {
                     self.messages.push(Arc::new(Message::Tool {
                         call_id: call.request.id.clone(),
                         name: call.request.name.clone(),
-                        content: finished.content.clone(),
-                        is_error: finished.error.is_some(),
+                        content: finished.result.content.clone(),
+                        is_error: finished.result.error.is_some(),
                     }));
                 }
             }

@@ -1,12 +1,13 @@
 //! The calls of one answer: checked, approved, started in order, and each brought to exactly one result.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use toolcell_core::event::{Flow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
-use toolcell_core::{Content, Event, Plan, ToolError};
+use toolcell_core::{CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
-use super::{CallOutcome, Effect, Refusal, Step, ToolFacts};
+use super::{Effect, Refusal, Step, ToolFacts};
 use crate::approval::{ApprovalRequest, Decision, Gate};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
@@ -83,11 +84,11 @@ impl Step<'_> {
         self.after_calls();
     }
 
-    pub(super) fn returned(&mut self, id: &str, outcome: CallOutcome) {
+    pub(super) fn returned(&mut self, id: &str, result: CallResult) {
         if !self.is_at(id, |stage| matches!(stage, Stage::Running { .. })) {
             return;
         }
-        self.finish_call(id, outcome);
+        self.finish_call(id, result);
         self.start_ready();
         self.after_calls();
     }
@@ -222,7 +223,7 @@ impl Step<'_> {
             tool,
             arguments,
         });
-        self.finish_call(id, CallOutcome::refused(error));
+        self.finish_call(id, CallResult::refused(error));
     }
 
     pub(super) fn refuse_all(&mut self, reason: &str) {
@@ -238,33 +239,21 @@ impl Step<'_> {
         }
     }
 
-    /// Records the result of a running call.
-    pub(super) fn finish_call(&mut self, id: &str, outcome: CallOutcome) {
+    /// Records the result of a running call. The content of a failure is the text of its error.
+    pub(super) fn finish_call(&mut self, id: &str, mut result: CallResult) {
         let tool = self.tool_of(id);
-        let facts = self.facts(&tool);
-        let CallOutcome {
-            mut content,
-            structured,
-            error,
-            receipt,
-            not_run,
-        } = outcome;
-        if let Some(error) = &error {
-            content = vec![Content::text(error.for_model())];
+        if let Some(error) = &result.error {
+            result.content = vec![Content::text(error.for_model())];
         }
+        let is_plan = self.facts(&tool).control == Some(Control::UpdatePlan) && result.error.is_none();
+        let plan = result.structured.as_ref().filter(|_| is_plan);
+        let plan = plan.and_then(|plan| Plan::deserialize(plan).ok());
         self.emit(Event::CallFinished {
             id: id.to_owned(),
             tool,
-            content,
-            structured: structured.clone(),
-            error: error.clone(),
-            receipt,
-            not_run,
+            result,
         });
-        if facts.control == Some(Control::UpdatePlan)
-            && error.is_none()
-            && let Some(plan) = structured.and_then(|value| serde_json::from_value::<Plan>(value).ok())
-        {
+        if let Some(plan) = plan {
             self.emit(Event::PlanUpdated { plan });
         }
     }
@@ -280,27 +269,32 @@ impl Step<'_> {
             .iter()
             .filter_map(|call| Some((call, call.finished()?)))
             .collect();
-        let host = finished.iter().find_map(|(_, finished)| match &finished.error {
-            Some(ToolError::Host { message }) => Some(message.clone()),
-            _ => None,
-        });
+        let host = finished
+            .iter()
+            .find_map(|(_, finished)| match &finished.result.error {
+                Some(ToolError::Host { message }) => Some(message.clone()),
+                _ => None,
+            });
         if let Some(message) = host {
             return self.finish(TurnOutcome::HostFailed { message });
         }
         let ending = finished.iter().find_map(|(call, finished)| {
             let control = self.facts(&call.request.name).control?;
-            (finished.error.is_none() && ends_turn(control)).then(|| (control, finished.arguments.clone()))
+            (finished.result.error.is_none() && ends_turn(control))
+                .then(|| (control, finished.arguments.clone()))
         });
         if let Some((control, arguments)) = ending {
             return self.end_by_tool(control, &arguments);
         }
-        let all_failed = finished.iter().all(|(_, finished)| finished.error.is_some());
+        let all_failed = finished
+            .iter()
+            .all(|(_, finished)| finished.result.error.is_some());
         let repeated = finished
             .iter()
             .filter(|(call, _)| !self.facts(&call.request.name).polling)
             .map(|(call, finished)| {
                 let tool = &call.request.name;
-                let print = fingerprint(tool, &finished.arguments, &finished.content);
+                let print = fingerprint(tool, &finished.arguments, &finished.result.content);
                 (self.turn().times(print), tool.clone())
             })
             .max();
@@ -385,12 +379,9 @@ impl Step<'_> {
                 }
                 Stage::Running { .. } => self.finish_call(
                     &id,
-                    CallOutcome {
-                        error: Some(ToolError::Failed {
-                            message: messages::OUTCOME_UNKNOWN.into(),
-                        }),
-                        ..CallOutcome::default()
-                    },
+                    CallResult::failed(ToolError::Failed {
+                        message: messages::OUTCOME_UNKNOWN.into(),
+                    }),
                 ),
                 Stage::Ready { .. } | Stage::Finished(_) => {}
             }

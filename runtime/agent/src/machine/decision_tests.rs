@@ -73,9 +73,9 @@ impl Session {
         })
     }
 
-    fn returned(&mut self, id: &str, outcome: CallOutcome) -> Vec<Effect> {
+    fn returned(&mut self, id: &str, result: CallResult) -> Vec<Effect> {
         let id = id.into();
-        self.step(Input::Returned { id, outcome })
+        self.step(Input::Returned { id, result })
     }
 }
 
@@ -94,17 +94,17 @@ fn denying(tool: &str) -> Approvals {
     }
 }
 
-fn succeeded(text: &str) -> CallOutcome {
-    CallOutcome {
+fn succeeded(text: &str) -> CallResult {
+    CallResult {
         content: vec![Content::text(text)],
-        ..CallOutcome::default()
+        ..CallResult::default()
     }
 }
 
-fn failed(text: &str) -> CallOutcome {
-    CallOutcome {
+fn failed(text: &str) -> CallResult {
+    CallResult {
         error: Some(ToolError::Failed { message: text.into() }),
-        ..CallOutcome::default()
+        ..CallResult::default()
     }
 }
 
@@ -113,8 +113,8 @@ fn of_calls(effects: &[Effect]) -> Vec<String> {
     let of_call = |effect: &Effect| match effect {
         Effect::Prepare { id, .. } => Some(format!("prepare {id}")),
         Effect::Run { id, .. } => Some(format!("run {id}")),
-        Effect::Emit(Event::CallFinished { id, not_run, .. }) => {
-            Some(format!("{} {id}", if *not_run { "refuse" } else { "end" }))
+        Effect::Emit(Event::CallFinished { id, result, .. }) => {
+            Some(format!("{} {id}", if result.not_run { "refuse" } else { "end" }))
         }
         _ => None,
     };
@@ -284,10 +284,10 @@ fn only_successful_plan_calls_change_the_plan() {
         });
         session.answer(&[("a", tool, "{}")], StopReason::Complete, &[]);
         session.prepared("a", json!({}));
-        let outcome = CallOutcome {
+        let outcome = CallResult {
             structured: plan.clone(),
             error,
-            ..CallOutcome::default()
+            ..CallResult::default()
         };
         session.returned("a", outcome);
         assert_eq!(session.state.plan.is_some(), is_changed, "{tool}");

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::event::{EVENT_VERSION, Flow, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
-use toolcell_core::{ArgumentPlace, Content, Event, Message, Part, Receipt, Schema, ToolError};
+use toolcell_core::{ArgumentPlace, CallResult, Event, Message, Part, Schema, ToolError};
 
 use crate::approval::{ApprovalRequest, Approvals, Decision};
 use crate::context;
@@ -162,8 +162,8 @@ pub enum Input {
     Returned {
         /// Identifier of the call.
         id: String,
-        /// Outcome of the call.
-        outcome: CallOutcome,
+        /// Result of the call.
+        result: CallResult,
     },
     /// The turn is stopped. Running calls were dropped.
     Stop {
@@ -171,9 +171,9 @@ pub enum Input {
         outcome: TurnOutcome,
         /// Partial answer.
         partial: String,
-        /// Outcomes of the calls that were running: those that had just finished keep their results, the others were
+        /// Results of the calls that were running: those that had just finished keep their results, the others were
         /// cancelled.
-        ended: BTreeMap<String, CallOutcome>,
+        ended: BTreeMap<String, CallResult>,
     },
     /// The state was loaded: no operation is in progress any more.
     Resume,
@@ -186,21 +186,6 @@ pub struct Refusal {
     pub arguments: Value,
     /// Error for the model.
     pub error: ToolError,
-}
-
-/// Outcome of a call.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct CallOutcome {
-    /// Content for the model. Ignored if there is an error.
-    pub content: Vec<Content>,
-    /// Structured result.
-    pub structured: Option<Value>,
-    /// Error, if the call failed.
-    pub error: Option<ToolError>,
-    /// Resources used.
-    pub receipt: Option<Receipt>,
-    /// True if the call was refused or cancelled before the tool ran.
-    pub not_run: bool,
 }
 
 /// Action for the driver. The events of one step are stored atomically before any other effect of that step is
@@ -245,34 +230,6 @@ pub enum Effect {
         /// Arguments, already checked.
         arguments: Value,
     },
-}
-
-impl CallOutcome {
-    /// Outcome of a call that is not executed.
-    pub fn refused(error: ToolError) -> Self {
-        Self {
-            error: Some(error),
-            not_run: true,
-            ..Self::default()
-        }
-    }
-
-    /// Bytes of the content for the model.
-    pub(crate) fn bytes(&self) -> u64 {
-        let bytes = match &self.error {
-            Some(error) => error.for_model().len(),
-            None => self.content.iter().map(Content::byte_len).sum(),
-        };
-        bytes as u64
-    }
-
-    /// Outcome of a call that was dropped.
-    pub fn cancelled() -> Self {
-        Self {
-            error: Some(ToolError::Cancelled),
-            ..Self::default()
-        }
-    }
 }
 
 impl Machine {
@@ -332,7 +289,7 @@ impl Step<'_> {
             }
             (Input::Prepared { id, arguments }, Some(Phase::Calling)) => self.prepared(&id, arguments),
             (Input::Decided { id, decision }, Some(Phase::Calling)) => self.decided(&id, decision),
-            (Input::Returned { id, outcome }, Some(Phase::Calling)) => self.returned(&id, outcome),
+            (Input::Returned { id, result }, Some(Phase::Calling)) => self.returned(&id, result),
             (
                 Input::Stop {
                     outcome,
@@ -392,7 +349,7 @@ impl Step<'_> {
         &mut self,
         outcome: TurnOutcome,
         partial: &str,
-        mut ended: BTreeMap<String, CallOutcome>,
+        mut ended: BTreeMap<String, CallResult>,
         phase: Phase,
     ) {
         if phase == Phase::Requesting {
@@ -408,8 +365,11 @@ impl Step<'_> {
         for (id, stage) in self.open_calls() {
             match stage {
                 Stage::Running { .. } => {
-                    let outcome = ended.remove(&id).unwrap_or_else(|| CallOutcome::cancelled());
-                    self.finish_call(&id, outcome);
+                    let result = ended.remove(&id);
+                    self.finish_call(
+                        &id,
+                        result.unwrap_or_else(|| CallResult::failed(ToolError::Cancelled)),
+                    );
                 }
                 _ => {
                     let arguments = self.arguments(&id);

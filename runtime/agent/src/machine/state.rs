@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use toolcell_core::event::{Flow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::Usage;
-use toolcell_core::{ApprovalCause, Content, Event, Message, Plan, ToolError};
+use toolcell_core::{ApprovalCause, CallResult, Event, Message, Plan};
 
 use crate::budget::{Budget, Spent};
 use crate::context::normalise;
@@ -156,17 +156,13 @@ pub enum Stage {
     Finished(Finished),
 }
 
-/// Result of a call.
+/// Call that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// Arguments that were executed.
     pub arguments: Value,
-    /// Content for the model.
-    pub content: Vec<Content>,
-    /// Structured result.
-    pub structured: Option<Value>,
-    /// Error, if the call failed.
-    pub error: Option<ToolError>,
+    /// Result of the call.
+    pub result: CallResult,
 }
 
 impl LoopState {

@@ -193,7 +193,7 @@ impl World {
             1 => {
                 return Input::Returned {
                     id: "nobody".into(),
-                    outcome: CallOutcome::default(),
+                    result: CallResult::default(),
                 };
             }
             2 => {
@@ -260,12 +260,12 @@ impl World {
             },
             Effect::Run { id, .. } => Input::Returned {
                 id: id.clone(),
-                outcome: CallOutcome {
+                result: CallResult {
                     content: vec![Content::text(format!("r{}", choice % 3))],
                     error: (choice.is_multiple_of(4)).then(|| ToolError::Failed {
                         message: "broken".into(),
                     }),
-                    ..CallOutcome::default()
+                    ..CallResult::default()
                 },
             },
         }
@@ -495,7 +495,7 @@ fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
             .any(|effect| matches!(effect, Effect::Prepare { id, .. } if id == "c"))
     );
     let unknown = effects.iter().find_map(|effect| match effect {
-        Effect::Emit(Event::CallFinished { id, error, .. }) if id == "b" => error.clone(),
+        Effect::Emit(Event::CallFinished { id, result, .. }) if id == "b" => result.error.clone(),
         _ => None,
     });
     assert!(unknown.unwrap().to_string().contains("outcome is unknown"));
@@ -549,9 +549,9 @@ fn finished_call_keeps_its_result_when_the_turn_is_stopped() {
     for input in inputs {
         machine.step(&mut state, input);
     }
-    let done = CallOutcome {
+    let done = CallResult {
         content: vec![Content::text("just in time")],
-        ..CallOutcome::default()
+        ..CallResult::default()
     };
     machine.step(
         &mut state,
@@ -598,11 +598,7 @@ fn duplicate_event_in_a_journal_counts_once() {
     let finished = |text: &str| Event::CallFinished {
         id: "c".into(),
         tool: "t".into(),
-        content: vec![Content::text(text)],
-        structured: None,
-        error: None,
-        receipt: None,
-        not_run: false,
+        result: CallResult::text(text),
     };
     let once = [started, answered, finished("first")];
     let twice = [&once[..], &[finished("second")]].concat();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcell_core::tool::Hints;
 use toolcell_core::{
-    BoxFuture, CallContext, Plan, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput,
+    BoxFuture, CallContext, CallResult, Plan, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName,
     ToolSpec,
 };
 
@@ -107,8 +107,8 @@ impl Tool for ControlTool {
         &self.spec
     }
 
-    fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(std::future::ready(self.answer(call)))
+    fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(std::future::ready(self.answer(call).into()))
     }
 
     fn max_use(&self) -> RemainingBudget {
@@ -117,7 +117,7 @@ impl Tool for ControlTool {
 }
 
 impl ControlTool {
-    fn answer(&self, call: ToolCall) -> Result<ToolOutput, ToolError> {
+    fn answer(&self, call: ToolCall) -> Result<CallResult, ToolError> {
         let blank = |name: &str| {
             let text = call.arguments.get(name).and_then(Value::as_str);
             text.is_some_and(|text| text.trim().is_empty())
@@ -140,14 +140,14 @@ impl ControlTool {
                 let arguments = Value::Object(call.arguments);
                 let plan: Plan = serde_json::from_value(arguments)
                     .map_err(|error| ToolError::invalid(error.to_string()))?;
-                return Ok(ToolOutput {
+                return Ok(CallResult {
                     structured: serde_json::to_value(&plan).ok(),
-                    ..ToolOutput::text(plan.to_string())
+                    ..CallResult::text(plan.to_string())
                 });
             }
             _ => "The task is complete.",
         };
-        Ok(ToolOutput::text(text))
+        Ok(CallResult::text(text))
     }
 }
 
@@ -194,8 +194,8 @@ mod tests {
         let error = tool(Control::Converse)
             .call(call, CallContext::unobserved())
             .await
-            .unwrap_err();
-        assert_eq!(error, ToolError::invalid("`message` is empty"));
+            .error;
+        assert_eq!(error, Some(ToolError::invalid("`message` is empty")));
     }
 
     #[test]

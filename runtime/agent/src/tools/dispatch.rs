@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use serde_json::Value;
 use toolcell_core::schema::Mismatch;
-use toolcell_core::{CallContext, Content, Limit, Schema, Tool, ToolCall, ToolError, ToolOutput, json};
+use toolcell_core::{CallContext, CallResult, Content, Limit, Schema, Tool, ToolCall, ToolError, json};
 
 use crate::machine::Refusal;
 use crate::policy::ToolRetry;
@@ -55,7 +55,7 @@ pub(crate) fn fits(schema: &Schema, arguments: &Value) -> Result<(), ToolError> 
 }
 
 /// Call that is about to run.
-pub(crate) struct Attempt {
+pub(crate) struct Invocation {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) call: ToolCall,
     pub(crate) context: CallContext,
@@ -63,52 +63,54 @@ pub(crate) struct Attempt {
     pub(crate) retry: ToolRetry,
 }
 
-/// Runs a call, with retries if the policy and the tool allow them. A panic of the tool is an error of this call only.
-///
-/// # Errors
-/// The tool's error.
-pub(crate) async fn run(
-    attempt: Attempt,
+/// Runs a call, with retries if the policy and the tool allow them. Receipts of attempts before the last one are
+/// reported to the observer.
+pub(crate) async fn invoke_with_retry(
+    invocation: Invocation,
     mut retried: impl FnMut(u32, u64, &ToolError),
-) -> Result<ToolOutput, ToolError> {
-    let retry = attempt.retry;
-    let again = attempt.tool.spec().hints.idempotent;
+) -> CallResult {
+    let retry = invocation.retry;
+    let again = invocation.tool.spec().hints.idempotent;
     let mut number = 1;
     loop {
-        let error = match once(&attempt).await {
-            Ok(output) => return Ok(output),
-            Err(error) => error,
+        let result = invoke(&invocation).await;
+        let Some(error) = &result.error else {
+            return result;
         };
         let may_help = matches!(
             error,
             ToolError::Unavailable { .. } | ToolError::Failed { .. } | ToolError::Crashed { .. }
         );
         if !again || !may_help || number >= retry.attempts {
-            return Err(error);
+            return result;
         }
         let pause = retry.backoff_ms.saturating_mul(u64::from(number));
         number += 1;
-        retried(number, pause, &error);
+        retried(number, pause, error);
+        if let Some(receipt) = result.receipt {
+            invocation.context.observer.receipt(receipt);
+        }
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
 }
 
-async fn once(attempt: &Attempt) -> Result<ToolOutput, ToolError> {
+/// Calls the tool once, within its timeout. A panic of the tool is an error of this call only.
+async fn invoke(invocation: &Invocation) -> CallResult {
     // A tool may panic in its call method and when its future is polled.
     let call = async {
-        attempt
+        invocation
             .tool
-            .call(attempt.call.clone(), attempt.context.clone())
+            .call(invocation.call.clone(), invocation.context.clone())
             .await
     };
     let contained = AssertUnwindSafe(call).catch_unwind();
-    let ended = match attempt.timeout {
+    let ended = match invocation.timeout {
         None => contained.await,
         Some(limit) => match tokio::time::timeout(limit, contained).await {
             Ok(ended) => ended,
             Err(_) => {
                 let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-                return Err(ToolError::Limit {
+                return CallResult::failed(ToolError::Limit {
                     limit: Limit::WallTimeMs(ms),
                 });
             }
@@ -120,29 +122,26 @@ async fn once(attempt: &Attempt) -> Result<ToolOutput, ToolError> {
             .map(|text| (*text).to_owned())
             .or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "a panic without a message".into());
-        Err(ToolError::Crashed {
+        CallResult::failed(ToolError::Crashed {
             cause: cause.lines().next().unwrap_or_default().to_owned(),
         })
     })
 }
 
-/// Content of a result for the model: its content, or the structured result if there is no content. Never empty,
-/// because providers refuse empty results.
-pub(crate) fn readable(output: ToolOutput) -> (Vec<Content>, Option<Value>) {
-    let ToolOutput {
-        mut content,
-        structured,
-    } = output;
+/// Makes the content of a result readable for the model: empty texts are removed, and the structured result stands in if
+/// there is no content. Never empty, because providers refuse empty results.
+pub(crate) fn make_readable(result: &mut CallResult) {
     let is_empty = |part: &Content| matches!(part, Content::Text { text } if text.is_empty());
-    content.retain(|part| !is_empty(part));
-    let json = structured.as_ref().map(Value::to_string);
-    if content.is_empty() {
-        content.push(Content::text(
+    result.content.retain(|part| !is_empty(part));
+    let json = result.structured.as_ref().map(Value::to_string);
+    if result.content.is_empty() {
+        result.content.push(Content::text(
             json.clone().unwrap_or_else(|| "(no output)".into()),
         ));
     }
-    let kept = json.is_some_and(|json| json.len() <= MAX_STRUCTURED_BYTES);
-    (content, structured.filter(|_| kept))
+    if json.is_none_or(|json| json.len() > MAX_STRUCTURED_BYTES) {
+        result.structured = None;
+    }
 }
 
 #[cfg(test)]
@@ -195,13 +194,13 @@ mod tests {
         assert!(matches!(refusal.error, ToolError::UnknownTool { near, .. } if near == ["count"]));
     }
 
-    fn attempt(tool: Arc<dyn Tool>, attempts: u32) -> Attempt {
+    fn invocation(tool: Arc<dyn Tool>, attempts: u32) -> Invocation {
         let call = ToolCall {
             id: "1".into(),
             name: tool.spec().name.clone(),
             arguments: serde_json::Map::new(),
         };
-        Attempt {
+        Invocation {
             tool,
             call,
             context: CallContext::unobserved(),
@@ -213,16 +212,16 @@ mod tests {
         }
     }
 
-    async fn run_quietly(attempt: Attempt) -> Result<ToolOutput, ToolError> {
-        run(attempt, |_, _, _| {}).await
+    async fn invoke_quietly(invocation: Invocation) -> Option<ToolError> {
+        invoke_with_retry(invocation, |_, _, _| {}).await.error
     }
 
     #[tokio::test]
     async fn panic_in_a_tool_is_an_error_of_the_call() {
-        let error = run_quietly(attempt(tool("t", |_| panic!("out of luck\nat line 3")), 1)).await;
+        let error = invoke_quietly(invocation(tool("t", |_| panic!("out of luck\nat line 3")), 1)).await;
         assert_eq!(
             error,
-            Err(ToolError::Crashed {
+            Some(ToolError::Crashed {
                 cause: "out of luck".into()
             })
         );
@@ -243,7 +242,7 @@ mod tests {
                     message: "busy".into(),
                 })
             });
-            assert!(run_quietly(attempt(failing, attempts)).await.is_err());
+            assert!(invoke_quietly(invocation(failing, attempts)).await.is_some());
             assert_eq!(count.load(Ordering::Relaxed), calls, "{idempotent} {attempts}");
         }
     }
@@ -260,22 +259,24 @@ mod tests {
         let unavailable = ToolError::Unavailable {
             message: String::new(),
         };
-        let _ = run(attempt(failing(unavailable), 4), |n, pause, _| {
+        let _ = invoke_with_retry(invocation(failing(unavailable), 4), |n, pause, _| {
             pauses.push((n, pause));
         })
         .await;
         assert_eq!(pauses, [(2, 1_000), (3, 2_000), (4, 3_000)]);
         let denied = ToolError::denied("no", None);
-        let _ = run(attempt(failing(denied), 4), |_, _, _| panic!("retried")).await;
+        let _ = invoke_with_retry(invocation(failing(denied), 4), |_, _, _| panic!("retried")).await;
     }
 
     #[test]
     fn result_without_content_is_shown_as_structured_or_empty() {
         let structured = |value: Option<Value>| {
-            readable(ToolOutput {
-                content: vec![Content::text("")],
+            let mut result = CallResult {
                 structured: value,
-            })
+                ..CallResult::text("")
+            };
+            make_readable(&mut result);
+            (result.content, result.structured)
         };
         assert_eq!(structured(None), (vec![Content::text("(no output)")], None));
         assert_eq!(
@@ -287,11 +288,12 @@ mod tests {
     #[test]
     fn structured_result_is_kept_up_to_its_limit() {
         let of_len = |n: usize| {
-            let output = ToolOutput {
-                content: vec![Content::text("x")],
+            let mut result = CallResult {
                 structured: Some(Value::String("x".repeat(n - 2))),
+                ..CallResult::text("x")
             };
-            readable(output).1.is_some()
+            make_readable(&mut result);
+            result.structured.is_some()
         };
         assert!(of_len(MAX_STRUCTURED_BYTES));
         assert!(!of_len(MAX_STRUCTURED_BYTES + 1));

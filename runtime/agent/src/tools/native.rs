@@ -8,13 +8,11 @@ use serde_json::{Map, Value};
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::{Hints, InvalidToolName};
 use toolcell_core::{
-    BoxFuture, CallContext, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName, ToolOutput,
+    BoxFuture, CallContext, CallResult, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName,
     ToolSpec,
 };
 
-type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>>
-    + Send
-    + Sync;
+type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, CallResult> + Send + Sync;
 
 /// Tool that runs in the host, made of an async function. It has all privileges of the host; untrusted code belongs in
 /// a component.
@@ -52,7 +50,7 @@ pub enum FnToolError {
 
 impl FnTool {
     /// Creates a tool with a name, a description for the model, a JSON Schema of its arguments, and a function. The
-    /// function is called with arguments that fit the schema; it returns text or a [`ToolOutput`].
+    /// function is called with arguments that fit the schema; it returns text or a [`CallResult`].
     ///
     /// # Errors
     /// Fails if the name or the schema is invalid.
@@ -60,7 +58,7 @@ impl FnTool {
     where
         F: Fn(Map<String, Value>, CallContext) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, ToolError>> + Send + 'static,
-        O: IntoOutput,
+        O: IntoCallResult,
     {
         let schema = Schema::for_arguments(&schema.to_string())?;
         Ok(Self {
@@ -76,13 +74,13 @@ impl FnTool {
             max_use: RemainingBudget::NOTHING,
             body: Box::new(move |arguments, cx| {
                 let work = body(arguments, cx);
-                Box::pin(async move { work.await.map(IntoOutput::into_output) })
+                Box::pin(async move { work.await.map(IntoCallResult::into_call_result).into() })
             }),
         })
     }
 
-    /// Sets the maximum use of one call besides the call itself and its result; nothing unless set. For functions that
-    /// file a [`toolcell_core::Receipt`].
+    /// Sets the maximum use of one call besides the call itself and its result; nothing unless set. For functions whose
+    /// results have a [`toolcell_core::Receipt`].
     #[must_use]
     pub fn max_use(mut self, most: RemainingBudget) -> Self {
         self.max_use = most;
@@ -98,20 +96,20 @@ impl FnTool {
 }
 
 /// Return value of a tool function.
-pub trait IntoOutput {
+pub trait IntoCallResult {
     /// Converts the value.
-    fn into_output(self) -> ToolOutput;
+    fn into_call_result(self) -> CallResult;
 }
 
-impl IntoOutput for ToolOutput {
-    fn into_output(self) -> ToolOutput {
+impl IntoCallResult for CallResult {
+    fn into_call_result(self) -> CallResult {
         self
     }
 }
 
-impl IntoOutput for String {
-    fn into_output(self) -> ToolOutput {
-        ToolOutput::text(self)
+impl IntoCallResult for String {
+    fn into_call_result(self) -> CallResult {
+        CallResult::text(self)
     }
 }
 
@@ -120,7 +118,7 @@ impl Tool for FnTool {
         &self.spec
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         (self.body)(call.arguments, cx)
     }
 

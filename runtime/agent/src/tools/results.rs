@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use toolcell_core::{
-    BoxFuture, CallContext, RemainingBudget, SessionStore, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
+    BoxFuture, CallContext, CallResult, RemainingBudget, SessionStore, Tool, ToolCall, ToolError, ToolSpec,
 };
 
 use crate::tools::control;
@@ -114,30 +114,34 @@ impl Tool for ReadResult {
         RemainingBudget::NOTHING
     }
 
-    fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let handle = call
-                .arguments
-                .get("call")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            let missing = || ToolError::Failed {
-                message: format!("no stored result for call `{}`", handle.escape_debug()),
-            };
-            let store = self.store.as_ref().ok_or_else(missing)?;
-            let read = store.read(handle).await;
-            let text = read
-                .map_err(|error| ToolError::Unavailable {
-                    message: error.to_string(),
-                })?
-                .ok_or_else(missing)?;
-            let from = call.arguments.get("from").and_then(Value::as_u64).unwrap_or(0);
-            let from = usize::try_from(from).unwrap_or(usize::MAX);
-            if let Some(find) = call.arguments.get("find").and_then(Value::as_str) {
-                return Ok(ToolOutput::text(find_in(&text, find, from)));
-            }
-            Ok(ToolOutput::text(page_of(&text, from)))
-        })
+    fn call(&self, call: ToolCall, _cx: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move { self.read(&call).await.into() })
+    }
+}
+
+impl ReadResult {
+    async fn read(&self, call: &ToolCall) -> Result<CallResult, ToolError> {
+        let handle = call
+            .arguments
+            .get("call")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let missing = || ToolError::Failed {
+            message: format!("no stored result for call `{}`", handle.escape_debug()),
+        };
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let read = store.read(handle).await;
+        let text = read
+            .map_err(|error| ToolError::Unavailable {
+                message: error.to_string(),
+            })?
+            .ok_or_else(missing)?;
+        let from = call.arguments.get("from").and_then(Value::as_u64).unwrap_or(0);
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        if let Some(find) = call.arguments.get("find").and_then(Value::as_str) {
+            return Ok(CallResult::text(find_in(&text, find, from)));
+        }
+        Ok(CallResult::text(page_of(&text, from)))
     }
 }
 
@@ -203,7 +207,8 @@ mod tests {
         };
         let output = ReadResult::of(store.clone())
             .call(call, CallContext::unobserved())
-            .await?;
+            .await
+            .into_result()?;
         Ok(crate::testing::text_of(&output.content))
     }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::tool::{CallObserver, Hints, InvalidToolName, Progress};
 use toolcell_core::{
-    AgentUse, BoxFuture, CallContext, Content, Event, EventSink, Receipt, RemainingBudget, Schema, Tool,
-    ToolCall, ToolError, ToolName, ToolOutput, ToolSpec,
+    AgentUse, BoxFuture, CallContext, CallResult, Event, EventSink, Receipt, RemainingBudget, Schema, Tool,
+    ToolCall, ToolError, ToolName, ToolSpec,
 };
 
 use crate::Agent;
@@ -64,7 +64,7 @@ impl Tool for SubAgent {
         }
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let task = call
                 .arguments
@@ -73,17 +73,17 @@ impl Tool for SubAgent {
                 .unwrap_or_default();
             let filing = Arc::new(AgentFiling::new(cx.observer, self.agent.prices()));
             let mut session = self.agent.session();
-            let report = session
-                .run_inside(task, &Watch(filing.clone()), filing)
-                .await
-                .map_err(|error| ToolError::host(&error))?;
-            answer(report)
+            let report = session.run_inside(task, &Watch(filing.clone()), filing).await;
+            report
+                .map_err(|error| ToolError::host(&error))
+                .and_then(answer)
+                .into()
         })
     }
 }
 
 /// Converts the report of an agent into the result of the call.
-fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
+fn answer(report: TurnReport) -> Result<CallResult, ToolError> {
     let failed = |why: String| {
         Err(ToolError::Failed {
             message: match report.text.as_str() {
@@ -93,9 +93,9 @@ fn answer(report: TurnReport) -> Result<ToolOutput, ToolError> {
         })
     };
     match &report.outcome {
-        TurnOutcome::Completed | TurnOutcome::StepLimit { .. } | TurnOutcome::ToolsFailed => Ok(ToolOutput {
+        TurnOutcome::Completed | TurnOutcome::StepLimit { .. } | TurnOutcome::ToolsFailed => Ok(CallResult {
             structured: report.result,
-            ..ToolOutput::text(report.text)
+            ..CallResult::text(report.text)
         }),
         TurnOutcome::Asked { question, .. } => failed(format!(
             "it needs an answer first: {question}. Call it again with the task and the answer"
@@ -144,14 +144,8 @@ impl Used {
             Event::HookFinished { receipt, .. } => {
                 self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
             }
-            Event::CallFinished {
-                content,
-                receipt,
-                not_run: false,
-                ..
-            } => {
-                let bytes = content.iter().map(Content::byte_len).sum::<usize>();
-                self.call(bytes as u64, receipt.clone());
+            Event::CallFinished { result, .. } if !result.not_run => {
+                self.call(result.byte_len() as u64, result.receipt.clone());
             }
             _ => {}
         }
@@ -258,11 +252,10 @@ mod tests {
         let finished = |not_run| Event::CallFinished {
             id: "1".into(),
             tool: "t".into(),
-            content: vec![Content::text("four")],
-            structured: None,
-            error: None,
-            receipt: Some(receipt(100)),
-            not_run,
+            result: CallResult {
+                not_run,
+                ..CallResult::text("four").with_receipt(receipt(100))
+            },
         };
         for event in [
             Event::StepFinished {

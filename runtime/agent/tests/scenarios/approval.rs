@@ -80,7 +80,10 @@ async fn approved_arguments_run_unchanged() {
     let asked = user.asked.lock().unwrap().clone();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].reason, "the rule `ask for wri*`");
-    assert_eq!(text_of(&report.calls[0].content), asked[0].arguments.to_string());
+    assert_eq!(
+        text_of(&report.calls[0].result.content),
+        asked[0].arguments.to_string()
+    );
     assert_eq!(count.load(Ordering::SeqCst), 1);
     let names = recorded.names();
     let at = names
@@ -115,7 +118,7 @@ async fn declined_call_is_not_run_and_the_reason_is_sent() {
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
     );
-    assert!(text_of(&report.calls[0].content).contains("declined this call: wrong folder"));
+    assert!(text_of(&report.calls[0].result.content).contains("declined this call: wrong folder"));
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
@@ -129,7 +132,7 @@ async fn without_an_approver_the_call_is_refused_with_the_rule() {
         .unwrap()
         .session();
     let report = session.ask("Go").await.unwrap();
-    let read = text_of(&report.calls[0].content);
+    let read = text_of(&report.calls[0].result.content);
     assert!(
         read.contains("no approver is available, and the rule `ask for write` requires approval"),
         "{read}"
@@ -152,7 +155,7 @@ async fn denying_rule_is_shown_to_the_user_and_not_the_model() {
         .unwrap()
         .session();
     let report = session.ask("Go").await.unwrap();
-    let error = report.calls[0].error.as_ref().unwrap();
+    let error = report.calls[0].result.error.as_ref().unwrap();
     assert_eq!(
         error.hint(),
         Some("refused by the rule `deny write where /path is a`")

@@ -12,8 +12,8 @@ use toolcell_core::event::TurnOutcome;
 use toolcell_core::provider::Usage;
 use toolcell_core::tool::{LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    BoxFuture, CallContext, Content, Event, Message, Receipt, RemainingBudget, Tool, ToolCall, ToolError,
-    ToolOutput, ToolSpec,
+    BoxFuture, CallContext, CallResult, Content, Event, Message, Receipt, RemainingBudget, Tool, ToolCall,
+    ToolError, ToolSpec,
 };
 
 use super::{RecordedEvents, agent};
@@ -92,7 +92,7 @@ impl Tool for Greedy {
         self.most
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             self.ran.fetch_add(1, Ordering::SeqCst);
             let number = |name: &str| call.arguments.get(name).and_then(Value::as_u64);
@@ -112,12 +112,10 @@ impl Tool for Greedy {
                 });
             }
             match call.arguments.get("end").and_then(Value::as_str) {
-                Some("fail") => Err(ToolError::Failed { message: "no".into() }),
+                Some("fail") => CallResult::failed(ToolError::Failed { message: "no".into() }),
                 Some("panic") => panic!("out of luck"),
                 Some("hang") => std::future::pending().await,
-                _ => Ok(ToolOutput::text(
-                    "x".repeat(usize::try_from(number("bytes").unwrap_or(1)).unwrap()),
-                )),
+                _ => CallResult::text("x".repeat(usize::try_from(number("bytes").unwrap_or(1)).unwrap())),
             }
         })
     }
@@ -211,12 +209,12 @@ async fn number_of_calls_stays_within_the_budget() {
         .all()
         .iter()
         .filter_map(|event| match event {
-            Event::CallFinished { not_run, .. } => Some(!not_run),
+            Event::CallFinished { result, .. } => Some(!result.not_run),
             _ => None,
         })
         .collect();
     assert_eq!(ran.iter().filter(|ran| **ran).count(), 2);
-    let answered = report.calls.iter().filter(|call| call.error.is_none());
+    let answered = report.calls.iter().filter(|call| call.result.error.is_none());
     let answered: Vec<&str> = answered.map(|call| call.id.as_str()).collect();
     assert_eq!(answered, ["1", "2"], "the first ones");
     let TurnOutcome::Budget { reason } = report.outcome else {
@@ -254,9 +252,9 @@ async fn picture_beyond_the_budget_is_left_out() {
     for (bytes, kept) in [(984, true), (1_000, false)] {
         let shown =
             toolcell_agent::FnTool::new("draw", "", json!({"type": "object"}), move |_, _| async move {
-                Ok(ToolOutput {
+                Ok(CallResult {
                     content: vec![picture(bytes)],
-                    structured: None,
+                    ..CallResult::default()
                 })
             });
         let script = Script::new([call("1", "draw", &json!({})), Say::Text("Done.")]);
@@ -271,7 +269,7 @@ async fn picture_beyond_the_budget_is_left_out() {
             .unwrap()
             .session();
         let report = session.ask("Go").await.unwrap();
-        let is_picture = matches!(report.calls[0].content[0], Content::Blob(_));
+        let is_picture = matches!(report.calls[0].result.content[0], Content::Blob(_));
         assert_eq!(is_picture, kept, "{bytes}");
     }
 }
@@ -383,7 +381,7 @@ async fn agent_without_prices_stays_within_the_cost_budget() {
     let report = session.ask("Go").await.unwrap();
     let spent = session.state().spent().cost_micros(&prices);
     assert!((500..=1_000).contains(&spent), "{spent}");
-    let error = report.calls[0].error.as_ref().unwrap().to_string();
+    let error = report.calls[0].result.error.as_ref().unwrap().to_string();
     assert!(error.contains("in money"), "{error}");
 }
 

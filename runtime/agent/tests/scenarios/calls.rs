@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::tool::{Hints, LogLevel, LogLine, LogSource, Progress};
 use toolcell_core::{
-    BoxFuture, CallContext, Event, Message, Tool, ToolCall, ToolError, ToolOutput, ToolSpec,
+    BoxFuture, CallContext, CallResult, Event, Message, Tool, ToolCall, ToolError, ToolSpec,
 };
 
 use super::{RecordedEvents, agent};
@@ -41,10 +41,10 @@ async fn concurrent_calls_return_results_in_call_order() {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
             Box::pin(async {
                 self.1.notified().await;
-                Ok(ToolOutput::text("slow result"))
+                CallResult::text("slow result")
             })
         }
     }
@@ -88,7 +88,7 @@ async fn concurrency_stays_within_the_policy() {
             fn spec(&self) -> &ToolSpec {
                 &self.0
             }
-            fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+            fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
                 Box::pin(async {
                     let now = self.1.fetch_add(1, Ordering::SeqCst) + 1;
                     self.2.fetch_max(now, Ordering::SeqCst);
@@ -96,7 +96,7 @@ async fn concurrency_stays_within_the_policy() {
                         tokio::task::yield_now().await;
                     }
                     self.1.fetch_sub(1, Ordering::SeqCst);
-                    Ok(ToolOutput::text("ok"))
+                    CallResult::text("ok")
                 })
             }
         }
@@ -161,7 +161,7 @@ async fn logs_and_progress_come_between_start_and_end_of_a_call() {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
             Box::pin(async move {
                 cx.observer.log(LogLine {
                     level: LogLevel::Info,
@@ -173,7 +173,7 @@ async fn logs_and_progress_come_between_start_and_end_of_a_call() {
                     source: LogSource::Stdout,
                     message: "two".into(),
                 });
-                Ok(ToolOutput::text("ok"))
+                CallResult::text("ok")
             })
         }
     }
@@ -208,7 +208,7 @@ async fn flooding_call_does_not_keep_others_from_ending() {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        fn call(&self, _: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
             Box::pin(async move {
                 while self.1.load(Ordering::SeqCst) == 0 {
                     cx.observer.progress(Progress {
@@ -218,7 +218,7 @@ async fn flooding_call_does_not_keep_others_from_ending() {
                     });
                     tokio::task::yield_now().await;
                 }
-                Ok(ToolOutput::text("stopped"))
+                CallResult::text("stopped")
             })
         }
     }
@@ -257,7 +257,7 @@ async fn host_error_ends_the_turn_and_a_panic_does_not() {
     ];
     let mut session = agent(&script).tools(tools).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
-    assert_eq!(report.calls[0].error.as_ref().unwrap().kind(), "crashed");
+    assert_eq!(report.calls[0].result.error.as_ref().unwrap().kind(), "crashed");
     assert_eq!(
         report.outcome,
         TurnOutcome::HostFailed {
@@ -287,7 +287,7 @@ async fn long_result_is_cut_and_readable_in_full_by_its_handle() {
         .unwrap()
         .session();
     let report = session.ask("Go").await.unwrap();
-    let first = text_of(&report.calls[0].content);
+    let first = text_of(&report.calls[0].result.content);
     assert!(
         first.starts_with("line 0\n") && first.ends_with("line 999\n"),
         "{first}"
@@ -296,7 +296,7 @@ async fn long_result_is_cut_and_readable_in_full_by_its_handle() {
         first.contains("bytes cut; read them with `read_result`, call `big` ...]"),
         "{first}"
     );
-    let page = text_of(&report.calls[1].content);
+    let page = text_of(&report.calls[1].result.content);
     assert!(page.starts_with("[bytes 5000 to "), "{page}");
 }
 

@@ -80,7 +80,7 @@ async fn calls_in_the_last_answer_are_not_executed() {
         .session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!(report.text, "I try again.");
-    assert!(report.calls[1].error.is_some());
+    assert!(report.calls[1].result.error.is_some());
     // The scripted provider checks the conversation of the next turn.
     assert_eq!(session.ask("More").await.unwrap().text, "Next turn.");
 }
@@ -128,8 +128,8 @@ async fn cancelled_calls_have_results_and_receipts() {
         .map(|c| {
             (
                 c.id.as_str(),
-                c.error.as_ref().map(ToolError::kind),
-                c.receipt.as_ref().map(|r| r.fuel),
+                c.result.error.as_ref().map(ToolError::kind),
+                c.result.receipt.as_ref().map(|r| r.fuel),
             )
         })
         .collect();
@@ -189,10 +189,10 @@ async fn requests_and_calls_have_their_own_timeouts() {
         .session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!(
-        report.calls[0].error.as_ref().unwrap().to_string(),
+        report.calls[0].result.error.as_ref().unwrap().to_string(),
         "stopped by a limit: not finished after 1000 ms"
     );
-    assert_eq!(report.calls[0].receipt.as_ref().unwrap().fuel, 7);
+    assert_eq!(report.calls[0].result.receipt.as_ref().unwrap().fuel, 7);
     assert!(
         matches!(report.outcome, TurnOutcome::ProviderFailed { error } if error.kind == ProviderErrorKind::Timeout)
     );
@@ -237,6 +237,7 @@ async fn dropped_turn_resumes_and_nothing_runs_twice() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
     assert!(
         report.calls[0]
+            .result
             .error
             .as_ref()
             .unwrap()
@@ -319,7 +320,7 @@ async fn interrupted_turn_can_be_abandoned() {
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Cancelled);
-    assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
+    assert_eq!(report.calls[0].result.error, Some(ToolError::Cancelled));
     assert_eq!(session.ask("Something else").await.unwrap().text, "New.");
     assert!(matches!(
         session

@@ -240,7 +240,7 @@ async fn f07_only_the_first_of_several_calls_is_executed() {
     let mut calls: Vec<(String, String)> = report
         .calls
         .iter()
-        .map(|c| (c.id.clone(), text_of(&c.content)))
+        .map(|c| (c.id.clone(), text_of(&c.result.content)))
         .collect();
     calls.sort();
     assert_eq!(calls[0], ("1".into(), "ran 1".into()));

@@ -84,7 +84,7 @@ async fn panic_in_any_hook_method_is_reported() {
                 1,
                 "{failed}"
             );
-            let refused = report.calls.iter().any(|call| call.error.is_some());
+            let refused = report.calls.iter().any(|call| call.result.error.is_some());
             assert_eq!(refused, point == HookPoint::BeforeCall);
             assert_eq!(
                 matches!(report.outcome, TurnOutcome::Aborted { .. }),
@@ -134,7 +134,7 @@ async fn panic_while_dropping_a_hook_is_reported() {
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
-    assert_eq!(report.calls[0].error.as_ref().unwrap().kind(), "denied");
+    assert_eq!(report.calls[0].result.error.as_ref().unwrap().kind(), "denied");
     let told = "the hook `hanging` failed in `before_call`: it panicked";
     let is_told = |event: &Event| matches!(event, Event::Notice { text, .. } if text == told);
     assert_eq!(recorded.all().iter().filter(|event| is_told(event)).count(), 1);

@@ -78,12 +78,12 @@ impl Hook for Told {
     }
 
     fn after_call(&self, call: CallReport, _cx: HookContext) -> HookFuture<'_, Effects> {
-        let error = call.error.as_ref().map_or("ok", |error| error.kind());
-        let fuel = call.receipt.as_ref().map_or(0, |receipt| receipt.fuel);
+        let error = call.result.error.as_ref().map_or("ok", |error| error.kind());
+        let fuel = call.result.receipt.as_ref().map_or(0, |receipt| receipt.fuel);
         self.note(format!(
             "after {} {error} {fuel} {}",
             call.tool,
-            text_of(&call.content)
+            text_of(&call.result.content)
         ))
     }
 
@@ -201,7 +201,7 @@ async fn h14_arguments_changed_by_a_hook_are_executed() {
     };
     let (report, _) = run(&script, counted().0, hook).await;
     assert_eq!(report.calls[0].arguments, json!({"n": 7}));
-    assert_eq!(text_of(&report.calls[0].content), r#"{"n":7}"#);
+    assert_eq!(text_of(&report.calls[0].result.content), r#"{"n":7}"#);
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn h14_arguments_changed_by_a_hook_are_validated_again() {
     let (tool, count) = counted();
     let (report, _) = run(&script, tool, hook).await;
     assert_eq!(
-        report.calls[0].error.as_ref().unwrap().kind(),
+        report.calls[0].result.error.as_ref().unwrap().kind(),
         "invalid_arguments"
     );
     assert_eq!(count.load(Ordering::SeqCst), 0);
@@ -238,7 +238,7 @@ async fn h14_hook_cancels_a_call_or_aborts_the_turn() {
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
     );
-    let read = text_of(&report.calls[0].content);
+    let read = text_of(&report.calls[0].result.content);
     assert!(
         read.contains("not allowed: cancelled: this user cannot delete"),
         "{read}"
@@ -622,7 +622,11 @@ async fn shared_hook_values_survive_in_another_process() {
         .await
         .unwrap();
     assert_eq!(report.text, "Done.");
-    let results: Vec<String> = report.calls.iter().map(|call| text_of(&call.content)).collect();
+    let results: Vec<String> = report
+        .calls
+        .iter()
+        .map(|call| text_of(&call.result.content))
+        .collect();
     assert_eq!(results, ["written", "written"]);
 }
 

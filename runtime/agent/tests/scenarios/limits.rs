@@ -133,9 +133,13 @@ async fn call_budget_refuses_the_next_call_and_ends_the_turn() {
         .unwrap()
         .session();
     let report = session.ask("Go").await.unwrap();
-    let errors: Vec<bool> = report.calls.iter().map(|call| call.error.is_some()).collect();
+    let errors: Vec<bool> = report
+        .calls
+        .iter()
+        .map(|call| call.result.error.is_some())
+        .collect();
     assert_eq!(errors, [false, false, true]);
-    let read = report.calls[2].error.as_ref().unwrap().for_model();
+    let read = report.calls[2].result.error.as_ref().unwrap().for_model();
     assert!(
         read.contains("the budget of 2 calls is used up (2 were used); no more calls are made"),
         "{read}"
@@ -363,7 +367,7 @@ async fn old_results_are_pruned_at_once_and_stay_in_the_events() {
     let kept = recorded
         .all()
         .iter()
-        .filter(|event| matches!(event, Event::CallFinished { content, .. } if content[0].byte_len() == 400))
+        .filter(|event| matches!(event, Event::CallFinished { result, .. } if result.byte_len() == 400))
         .count();
     assert_eq!(kept, 6);
 }

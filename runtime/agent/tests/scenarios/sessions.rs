@@ -139,7 +139,7 @@ async fn events_are_stored_before_they_are_shown_or_acted_on() {
         .await
         .unwrap();
     assert_eq!(report.outcome, TurnOutcome::Completed);
-    assert!(report.calls[0].error.is_none());
+    assert!(report.calls[0].result.error.is_none());
 }
 
 #[tokio::test]
@@ -285,7 +285,7 @@ async fn cut_result_is_readable_in_full_by_another_process() {
     };
     open().session_from(LoopState::new("s")).ask("Go").await.unwrap();
     let report = open().load("s").await.unwrap().ask("Find it").await.unwrap();
-    let found = text_of(&report.calls[0].content);
+    let found = text_of(&report.calls[0].result.content);
     assert!(found.starts_with("[at byte 5000]"), "{found}");
 }
 
@@ -321,7 +321,7 @@ async fn journal_keeps_summarised_and_pruned_messages() {
     assert!(
         journal
             .iter()
-            .any(|e| matches!(e, Event::CallFinished { content, .. } if content[0].byte_len() == 4_000))
+            .any(|e| matches!(e, Event::CallFinished { result, .. } if result.byte_len() == 4_000))
     );
 }
 
@@ -372,7 +372,7 @@ async fn thousand_sessions_run_concurrently_with_journals() {
     for (i, task) in tasks.into_iter().enumerate() {
         let report = task.await.unwrap().unwrap();
         assert_eq!(report.outcome, TurnOutcome::Completed);
-        assert_eq!(text_of(&report.calls[0].content), i.to_string());
+        assert_eq!(text_of(&report.calls[0].result.content), i.to_string());
     }
     assert_eq!(shared.list().await.unwrap().len(), 1_000);
 }

@@ -40,8 +40,8 @@ async fn agent_as_tool_reports_progress_and_one_receipt() {
         .run(Message::user("Go"), &recorded, CancellationToken::new())
         .await
         .unwrap();
-    assert_eq!(text_of(&report.calls[0].content), "Found it.");
-    assert_eq!(report.calls[0].receipt.as_ref().unwrap().fuel, 14);
+    assert_eq!(text_of(&report.calls[0].result.content), "Found it.");
+    assert_eq!(report.calls[0].result.receipt.as_ref().unwrap().fuel, 14);
     assert_eq!(inner.requests()[0].messages[0].text(), "Find it");
     // The inner session's use counts in the outer one: two steps of 15 tokens each, and two calls.
     let spent = session.state().spent();
@@ -75,7 +75,7 @@ async fn end_of_an_agents_own_budget_is_a_call_error() {
     let researcher = researcher.as_tool("researcher", "Finds things").unwrap();
     let mut session = agent(&outer).tool(researcher).build().unwrap().session();
     let report = session.ask("Go").await.unwrap();
-    let error = report.calls[0].error.as_ref().unwrap().to_string();
+    let error = report.calls[0].result.error.as_ref().unwrap().to_string();
     assert!(
         error.starts_with("it stopped: the budget of 1 calls is used up"),
         "{error}"
@@ -109,8 +109,8 @@ async fn cancelling_the_outer_agent_drops_inner_calls() {
         .session();
     let report = session.ask("Go").await.unwrap();
     assert_eq!(report.outcome, TurnOutcome::Deadline { ms: 1_000 });
-    assert_eq!(report.calls[0].error, Some(ToolError::Cancelled));
-    assert!(report.calls[0].receipt.is_some());
+    assert_eq!(report.calls[0].result.error, Some(ToolError::Cancelled));
+    assert!(report.calls[0].result.receipt.is_some());
 }
 
 /// An agent that never stops making calls.
@@ -165,7 +165,7 @@ async fn agent_ends_with_the_budget_of_its_caller() {
             .unwrap()
             .session();
         let report = session.ask("Go").await.unwrap();
-        let error = report.calls[0].error.as_ref().unwrap().to_string();
+        let error = report.calls[0].result.error.as_ref().unwrap().to_string();
         assert!(error.starts_with(&format!("it stopped: {reason}")), "{error}");
         assert!(
             matches!(report.outcome, TurnOutcome::Budget { .. }),

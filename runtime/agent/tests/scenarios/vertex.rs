@@ -221,7 +221,7 @@ async fn v17_messages_are_sent_once_and_tools_share_the_context() {
         report
             .calls
             .iter()
-            .all(|call| text_of(&call.content) == "of \"acme\"")
+            .all(|call| text_of(&call.result.content) == "of \"acme\"")
     );
     for (i, request) in script.requests().iter().enumerate() {
         assert_eq!(request.messages.len(), 1 + 2 * i);

@@ -15,8 +15,8 @@ use toolcell_core::provider::{
 };
 use toolcell_core::tool::Hints;
 use toolcell_core::{
-    BoxFuture, BoxStream, CallContext, Content, Message, Part, Provider, Receipt, Schema, Tool, ToolCall,
-    ToolError, ToolName, ToolOutput, ToolSpec,
+    BoxFuture, BoxStream, CallContext, CallResult, Content, Message, Part, Provider, Receipt, Schema, Tool,
+    ToolCall, ToolError, ToolName, ToolSpec,
 };
 
 type Body = dyn Fn(&Map<String, Value>) -> Result<String, ToolError> + Send + Sync;
@@ -105,13 +105,13 @@ impl Tool for Closure {
         &self.spec
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
             let _filing = self.receipt.then(|| Filing(cx));
             if !self.delay.is_zero() {
                 tokio::time::sleep(self.delay).await;
             }
-            (self.body)(&call.arguments).map(ToolOutput::text)
+            (self.body)(&call.arguments).map(CallResult::text).into()
         })
     }
 }

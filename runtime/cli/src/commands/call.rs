@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::json::MAX_ARGUMENT_BYTES;
-use toolcell_core::{Tool, ToolError};
+use toolcell_core::{CallResult, Tool, ToolError};
 
-use crate::components::call::{self, CallOutcome};
+use crate::components::call;
 use crate::components::loader::ComponentLoader;
 use crate::components::lock;
 use crate::config::{self, Overrides};
@@ -103,18 +103,18 @@ impl Call {
         let text = self.read_arguments(console)?;
         let cancel = CancellationToken::new();
         let interrupts = Interrupts::watch(console.clone());
-        let outcome = {
+        let result = {
             let _guard = interrupts.cancel_next(cancel.clone());
             call::execute(tool, &text, console, &cancel).await
         };
         *is_shown = true;
-        self.show(tool, &outcome, console)?;
+        self.show(tool, &result, console)?;
         let scratches = Scratch::of([&loaded.settings], &settings, environment);
         for scratch in scratches.iter().filter(|_| !self.json) {
             scratch.tell_changes(console);
         }
         let hints = AllowHints::new([&loaded], environment);
-        end(&self.tool, tool, outcome, &hints, console)
+        end(&self.tool, tool, result, &hints, console)
     }
 
     fn read_arguments(&self, console: &Console) -> Result<String, Failure> {
@@ -135,32 +135,33 @@ impl Call {
     }
 
     /// Writes the answer to standard output, and the receipt where it was asked for.
-    fn show(&self, tool: &Arc<dyn Tool>, outcome: &CallOutcome, console: &Console) -> std::io::Result<()> {
+    fn show(&self, tool: &Arc<dyn Tool>, result: &CallResult, console: &Console) -> std::io::Result<()> {
         if self.json {
-            let (content, structured) = match &outcome.result {
-                Ok(output) => (output.content.as_slice(), output.structured.as_ref()),
-                Err(_) => (&[][..], None),
+            // The error has the words that stand as the content of a failure.
+            let content = match result.error {
+                None => result.content.as_slice(),
+                Some(_) => &[],
             };
             let object = json!({
                 "tool": tool.spec().name,
                 "content": content,
-                "structured": structured,
-                "error": outcome.result.as_ref().err().map(error_object),
-                "receipt": outcome.receipt,
+                "structured": result.structured,
+                "error": result.error.as_ref().map(error_object),
+                "receipt": result.receipt,
             });
             return print_line(&object);
         }
         console.write(|s| {
-            if let Ok(output) = &outcome.result {
-                match &output.structured {
-                    Some(structured) if output.content.is_empty() => {
+            if result.error.is_none() {
+                match &result.structured {
+                    Some(structured) if result.content.is_empty() => {
                         s.out.line(text!("{}", format!("{structured:#}")))?;
                     }
-                    _ => content::write(&mut s.out, &output.content)?,
+                    _ => content::write(&mut s.out, &result.content)?,
                 }
                 s.out.flush()?;
             }
-            if let Some(receipt) = outcome.receipt.as_ref().filter(|_| self.receipt) {
+            if let Some(receipt) = result.receipt.as_ref().filter(|_| self.receipt) {
                 s.err.styled(FAINT, receipt::line(receipt))?;
                 s.err.end_line()?;
             }
@@ -182,20 +183,17 @@ fn error_object(error: &ToolError) -> Value {
 fn end(
     asked: &str,
     tool: &Arc<dyn Tool>,
-    outcome: CallOutcome,
+    result: CallResult,
     hints: &AllowHints,
     console: &Console,
 ) -> Result<Exit, Failure> {
     let name = tool.spec().name.as_str();
-    let receipt = outcome.receipt.unwrap_or_default();
-    let error = match outcome.result {
-        Ok(_) => {
-            for hint in hints.of(name, &receipt, None) {
-                console.note(text!("something was denied to the tool; {}", hint));
-            }
-            return Ok(Exit::Ok);
+    let receipt = result.receipt.unwrap_or_default();
+    let Some(error) = result.error else {
+        for hint in hints.of(name, &receipt, None) {
+            console.note(text!("something was denied to the tool; {}", hint));
         }
-        Err(error) => error,
+        return Ok(Exit::Ok);
     };
     let denied =
         (receipt.denials.iter()).any(|denial| denial.allow_with.is_some() || denial.denied_by.is_some());

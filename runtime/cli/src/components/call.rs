@@ -7,19 +7,13 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::json::parse_object;
 use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
-use toolcell_core::{CallContext, Receipt, Tool, ToolCall, ToolError, ToolOutput};
+use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError};
 
 use crate::components::loader::Loaded;
 use crate::error::{Exit, Failure};
 use crate::ui::render::{Activity, Console, turn};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
-
-/// How a call ended.
-pub(crate) struct CallOutcome {
-    pub(crate) result: Result<ToolOutput, ToolError>,
-    pub(crate) receipt: Option<Receipt>,
-}
 
 /// Returns the tool of a component by its name, or its only one.
 pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc<dyn Tool>, Failure> {
@@ -88,15 +82,10 @@ pub(crate) async fn execute(
     arguments: &str,
     console: &Console,
     cancel: &CancellationToken,
-) -> CallOutcome {
+) -> CallResult {
     let arguments = match parse_arguments(tool.as_ref(), arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            return CallOutcome {
-                result: Err(error),
-                receipt: None,
-            };
-        }
+        Err(error) => return CallResult::refused(error),
     };
     let name = &tool.spec().name;
     let watcher = Arc::new(ConsoleObserver {
@@ -115,22 +104,20 @@ pub(crate) async fn execute(
     };
     tracing::debug!(tool = %name, "the call begins");
     let running = tool.call(call, cx);
-    let result = tokio::select! {
+    let mut result = tokio::select! {
         // The call first: one that was cancelled before it began would leave no receipt.
         biased;
         result = running => result,
-        () = cancel.cancelled() => Err(ToolError::Cancelled),
+        () = cancel.cancelled() => CallResult::failed(ToolError::Cancelled),
     };
     *watcher.activity.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let receipt = watcher
-        .receipt
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    CallOutcome { result, receipt }
+    let mut dropped = watcher.receipt.lock().unwrap_or_else(PoisonError::into_inner);
+    result.receipt = result.receipt.or_else(|| dropped.take());
+    drop(dropped);
+    result
 }
 
-/// Shows logs and progress of the call on the console, and keeps its receipt.
+/// Shows logs and progress of the call on the console, and keeps the receipt of a call that was cancelled.
 struct ConsoleObserver {
     console: Console,
     activity: Mutex<Option<Activity>>,

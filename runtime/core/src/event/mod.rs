@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::provider::{ProviderError, StopReason, Usage};
 use crate::tool::{LogLine, Progress};
-use crate::{ApprovalCause, Content, Message, Plan, Receipt, ToolError};
+use crate::{ApprovalCause, CallResult, Message, Plan, Receipt};
 
 /// Version of the JSON form of [`Event`], included in [`Event::TurnStarted`]. Incremented when a reader of an earlier
 /// form could misinterpret the new one; new kinds of events and new fields do not increment it.
@@ -186,20 +186,9 @@ pub enum Event {
         id: String,
         /// Name of the tool, as written by the model.
         tool: String,
-        /// Content for the model.
-        content: Vec<Content>,
-        /// Structured result, if the tool returned one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        structured: Option<Value>,
-        /// Error of the call; absent if it succeeded.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ToolError>,
-        /// Receipt of the call; absent if it never reached a cell.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt: Option<Receipt>,
-        /// `true` if the call was denied or cancelled before the tool ran; absent otherwise.
-        #[serde(default, skip_serializing_if = "is_false")]
-        not_run: bool,
+        /// Result of the call.
+        #[serde(flatten)]
+        result: CallResult,
     },
     /// An event of an agent's session that runs as a call. Streamed fragments of its responses are omitted.
     Nested {
@@ -480,6 +469,7 @@ pub(crate) mod tests {
     use crate::PlanStep;
     use crate::provider::ProviderErrorKind;
     use crate::tool::{LogLevel, LogSource};
+    use crate::{Content, ToolError};
     use serde_json::json;
 
     pub(crate) fn all() -> Vec<Event> {
@@ -571,13 +561,15 @@ pub(crate) mod tests {
             Event::CallFinished {
                 id: id(),
                 tool: "t".into(),
-                content: vec![Content::text("x")],
-                structured: Some(json!({"n": 1})),
-                error: Some(ToolError::Limit {
-                    limit: crate::Limit::Fuel(7),
-                }),
-                receipt: Some(Receipt::default()),
-                not_run: true,
+                result: CallResult {
+                    content: vec![Content::text("x")],
+                    structured: Some(json!({"n": 1})),
+                    error: Some(ToolError::Limit {
+                        limit: crate::Limit::Fuel(7),
+                    }),
+                    receipt: Some(Receipt::default()),
+                    not_run: true,
+                },
             },
             Event::Nested {
                 id: id(),

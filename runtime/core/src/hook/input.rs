@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::event::TurnOutcome;
-use crate::{ArgumentPlace, Content, Message, Receipt, ToolError};
+use crate::{ArgumentPlace, CallResult, Content, Message};
 
 /// A turn that is about to begin.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,12 +44,8 @@ pub struct CallReport {
     pub tool: String,
     /// Executed arguments.
     pub arguments: Value,
-    /// Content for the model.
-    pub content: Vec<Content>,
-    /// Error of the call; `None` if it succeeded.
-    pub error: Option<ToolError>,
-    /// Receipt of the call, if the tool ran in a cell.
-    pub receipt: Option<Receipt>,
+    /// Result of the call.
+    pub result: CallResult,
     /// Duration in milliseconds, including retries.
     pub duration_ms: u64,
 }

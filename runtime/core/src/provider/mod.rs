@@ -274,11 +274,19 @@ impl Prices {
 impl Usage {
     /// Adds the tokens of another request.
     pub fn add(&mut self, other: Self) {
-        self.input = self.input.saturating_add(other.input);
-        self.cache_read = self.cache_read.saturating_add(other.cache_read);
-        self.cache_write = self.cache_write.saturating_add(other.cache_write);
-        self.output = self.output.saturating_add(other.output);
-        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Self {
+            input,
+            cache_read,
+            cache_write,
+            output,
+            reasoning,
+        } = other;
+        self.input = self.input.saturating_add(input);
+        self.cache_read = self.cache_read.saturating_add(cache_read);
+        self.cache_write = self.cache_write.saturating_add(cache_write);
+        self.output = self.output.saturating_add(output);
+        self.reasoning = self.reasoning.saturating_add(reasoning);
     }
 }
 

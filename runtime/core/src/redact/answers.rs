@@ -4,20 +4,26 @@ use super::Redactor;
 use crate::content::Content;
 use crate::error::ToolError;
 use crate::receipt::{BucketTouched, Denial, FileTouched, Receipt};
-use crate::tool::ToolOutput;
+use crate::tool::CallResult;
 
 impl Redactor {
-    /// Redacts a result: texts, the bytes of blobs, links and structured data.
-    pub fn output(&self, output: &mut ToolOutput) {
+    /// Redacts a result: texts, the bytes of blobs, links, structured data, the error and the receipt.
+    pub fn result(&self, result: &mut CallResult) {
         if self.is_empty() {
             return;
         }
-        for content in &mut output.content {
-            self.content(content);
-        }
-        if let Some(structured) = &mut output.structured {
-            self.json(structured);
-        }
+        // All fields by name, so that a new one cannot be forgotten here.
+        let CallResult {
+            content,
+            structured,
+            error,
+            receipt,
+            not_run: _,
+        } = result;
+        content.iter_mut().for_each(|content| self.content(content));
+        structured.iter_mut().for_each(|structured| self.json(structured));
+        error.iter_mut().for_each(|error| self.error(error));
+        receipt.iter_mut().for_each(|receipt| self.receipt(receipt));
     }
 
     /// Redacts one part of a result.
@@ -110,7 +116,7 @@ mod tests {
     fn no_part_of_a_result_error_or_receipt_keeps_a_secret() {
         let redactor = Redactor::new([("p", SECRET)]);
         let text = || format!("a {SECRET} b");
-        let mut output = ToolOutput {
+        let mut output = CallResult {
             content: vec![
                 Content::text(text()),
                 Content::Blob(Blob {
@@ -124,11 +130,17 @@ mod tests {
                 }),
             ],
             structured: Some(json!({ "k": [text()] })),
+            error: Some(ToolError::invalid(text())),
+            receipt: Some(Receipt {
+                hosts: vec![text()],
+                ..Receipt::default()
+            }),
+            not_run: false,
         };
-        redactor.output(&mut output);
+        redactor.result(&mut output);
         let shown = format!("{output:?}");
         assert!(!shown.contains(SECRET), "{shown}");
-        assert_eq!(shown.matches("[redacted:p]").count(), 6, "{shown}");
+        assert_eq!(shown.matches("[redacted:p]").count(), 8, "{shown}");
         let Content::Blob(blob) = &output.content[1] else {
             panic!("{shown}")
         };

@@ -3,6 +3,9 @@
 pub mod content;
 pub mod error;
 pub mod receipt;
+mod result;
+
+pub use result::CallResult;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use serde_json::Value;
 
 use crate::approval::{ApprovalRequest, Decision};
 use crate::provider::Prices;
-use crate::{ArgumentPlace, BoxFuture, Content, Event, Receipt, Schema, ToolError};
+use crate::{ArgumentPlace, BoxFuture, Event, Receipt, Schema};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -21,12 +24,11 @@ pub trait Tool: Send + Sync {
 
     /// Runs one call.
     ///
-    /// Dropping the future cancels the call, including all work started for it. Every call reports one [`Receipt`] to
-    /// `cx.observer`, also if it fails or is dropped; a tool that has no cell reports none.
+    /// Dropping the future cancels the call, including all work started for it. The result of a call that ran in a cell
+    /// has a [`Receipt`], also if it failed; the receipt of a dropped call is reported to `cx.observer`.
     ///
-    /// # Errors
-    /// All errors but [`ToolError::Host`] are results for the model.
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
+    /// All errors but [`ToolError::Host`](crate::ToolError::Host) are results for the model.
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult>;
 
     /// Upper bound of the resources that one call uses, excluding the call itself and its result; `None` in a field
     /// means unknown. A session with a budget reserves this amount before the call starts, or its whole remaining
@@ -47,7 +49,7 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
         (**self).spec()
     }
 
-    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         (**self).call(call, cx)
     }
 
@@ -87,7 +89,7 @@ pub struct ToolSpec {
     pub description: String,
     /// Schema of the arguments; the root is of type `object`.
     pub input: Arc<Schema>,
-    /// Schema of [`ToolOutput::structured`], if the tool sets it.
+    /// Schema of [`CallResult::structured`], if the tool sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<Schema>>,
     /// Hints declared by the author. Hints grant nothing.
@@ -127,7 +129,7 @@ pub struct ToolCall {
 pub struct CallContext {
     /// Values that the host shares with every tool of the session, as names and JSON values.
     pub values: BTreeMap<String, Value>,
-    /// Receiver of logs, progress and the receipt.
+    /// Receiver of logs, progress and the receipt of a dropped call.
     pub observer: Arc<dyn CallObserver>,
 }
 
@@ -140,7 +142,8 @@ pub trait CallObserver: Send + Sync {
     fn log(&self, _line: LogLine) {}
     /// Receives the progress of the call.
     fn progress(&self, _progress: Progress) {}
-    /// Receives the receipt, once, when the call ends for any reason.
+    /// Receives a receipt that no result carries: of a dropped call, of an attempt that is repeated, or of work that ended
+    /// after its call.
     fn receipt(&self, _receipt: Receipt) {}
     /// Returns the budget that the session reserved for this call. It caps the limits of the tool.
     fn left(&self) -> RemainingBudget {
@@ -285,16 +288,6 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-/// Result of a successful call.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolOutput {
-    /// Content for the model, in order.
-    pub content: Vec<Content>,
-    /// JSON value that matches the tool's output schema.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub structured: Option<Value>,
-}
-
 impl ToolName {
     /// Maximum length of a name, in bytes. OpenAI and Anthropic reject longer ones.
     pub const MAX_LEN: usize = 64;
@@ -346,16 +339,6 @@ impl TryFrom<String> for ToolName {
 impl From<ToolName> for String {
     fn from(name: ToolName) -> Self {
         name.0
-    }
-}
-
-impl ToolOutput {
-    /// Creates a result of one text.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self {
-            content: vec![Content::text(text)],
-            structured: None,
-        }
     }
 }
 
@@ -440,8 +423,8 @@ mod tests {
             &self.0
         }
 
-        fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-            Box::pin(std::future::ready(Ok(ToolOutput::text(call.id))))
+        fn call(&self, call: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(std::future::ready(CallResult::text(call.id)))
         }
 
         fn max_use(&self) -> RemainingBudget {
@@ -487,14 +470,5 @@ mod tests {
         let map = std::collections::HashMap::from([(name.clone(), 1)]);
         assert_eq!((map.get("echo"), map.get("other")), (Some(&1), None));
         assert_eq!(serde_json::to_string(&name).unwrap(), r#""echo""#);
-    }
-
-    #[test]
-    fn text_is_an_answer_of_one_part() {
-        let output = ToolOutput::text("x");
-        assert_eq!(
-            (output.content, output.structured),
-            (vec![Content::text("x")], None)
-        );
     }
 }

@@ -69,11 +69,19 @@ pub struct AgentUse {
 impl AgentUse {
     /// Adds the use of another session. The total cost is known only if both costs are.
     pub fn add(&mut self, other: Self) {
-        self.steps = self.steps.saturating_add(other.steps);
-        self.calls = self.calls.saturating_add(other.calls);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.usage.add(other.usage);
-        self.cost_micros = match (self.cost_micros, other.cost_micros) {
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Self {
+            steps,
+            calls,
+            bytes,
+            usage,
+            cost_micros,
+        } = other;
+        self.steps = self.steps.saturating_add(steps);
+        self.calls = self.calls.saturating_add(calls);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.usage.add(usage);
+        self.cost_micros = match (self.cost_micros, cost_micros) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
             _ => None,
         };

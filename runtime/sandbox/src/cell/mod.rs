@@ -55,7 +55,7 @@ pub(crate) trait World: Sync {
     type Guest: Send + Sync;
 
     /// Creates an instance.
-    fn enter(
+    fn instantiate(
         &self,
         store: &mut Store<CellState>,
     ) -> impl Future<Output = wasmtime::Result<Self::Guest>> + Send;
@@ -64,7 +64,7 @@ pub(crate) trait World: Sync {
 impl World for ProviderPre<CellState> {
     type Guest = Provider;
 
-    async fn enter(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
         self.instantiate_async(store).await
     }
 }
@@ -72,7 +72,7 @@ impl World for ProviderPre<CellState> {
 impl World for HookProviderPre<CellState> {
     type Guest = HookProvider;
 
-    async fn enter(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
+    async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
         self.instantiate_async(store).await
     }
 }
@@ -97,7 +97,7 @@ pub(crate) trait GuestCall: Send {
     type Done: Send;
 
     /// Calls the guest.
-    fn run(
+    fn call_guest(
         self,
         guest: &<Self::World as World>::Guest,
         store: &mut Store<CellState>,
@@ -116,7 +116,7 @@ pub(crate) struct CellOutcome<T> {
 impl CellRunner {
     /// Runs an operation in its own cell. Dropping the future ends the guest and everything that it waits for; the receipt
     /// is then reported to the observer.
-    pub(crate) async fn run<J: GuestCall>(
+    pub(crate) async fn run_cell<J: GuestCall>(
         &self,
         request: CellRequest<'_, J::World>,
         job: J,
@@ -137,7 +137,7 @@ impl CellRunner {
             fuel: request.policy.limits.fuel,
         };
         guard.recorder.lock().bytes_in = request.bytes_in;
-        let result = self.timed(request, job, &mut guard, wall).await;
+        let result = self.run_in_slot(request, job, &mut guard, wall).await;
         CellOutcome {
             result,
             receipt: guard.finish(),
@@ -145,7 +145,7 @@ impl CellRunner {
     }
 
     /// Waits for a slot, then runs the operation within the wall time.
-    async fn timed<J: GuestCall>(
+    async fn run_in_slot<J: GuestCall>(
         &self,
         request: CellRequest<'_, J::World>,
         job: J,
@@ -160,7 +160,7 @@ impl CellRunner {
         let scheduler = self.scheduler.get_or_init(FairScheduler::of_this_runtime);
         let meter = guard.meter.clone();
         let call = async {
-            let result = self.call(request, job, guard).await;
+            let result = self.run_in_store(request, job, guard).await;
             guard.close();
             result
         };
@@ -172,7 +172,7 @@ impl CellRunner {
         }
     }
 
-    async fn call<J: GuestCall>(
+    async fn run_in_store<J: GuestCall>(
         &self,
         request: CellRequest<'_, J::World>,
         job: J,
@@ -199,8 +199,8 @@ impl CellRunner {
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
 
-        let result = match request.pre.enter(&mut *store).await {
-            Ok(guest) => job.run(&guest, store).await,
+        let result = match request.pre.instantiate(&mut *store).await {
+            Ok(guest) => job.call_guest(&guest, store).await,
             Err(error) => Err(error),
         };
         let done = result.map_err(|error| {

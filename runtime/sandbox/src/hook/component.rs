@@ -107,7 +107,7 @@ impl CellHook {
             footprint: self.hook.base.footprint,
             bytes_in: call.bytes_in(),
         };
-        let ended = self.hook.base.cells.run(cell, call).await;
+        let ended = self.hook.base.cells.run_cell(cell, call).await;
         let receipt = Some(Box::new(ended.receipt));
         match self.answer::<R>(ended.result, &cx.values) {
             Ok(mut answer) => {

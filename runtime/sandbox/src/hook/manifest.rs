@@ -42,7 +42,11 @@ impl GuestCall for Ask {
     type World = HookProviderPre<CellState>;
     type Done = HookManifest;
 
-    async fn run(self, guest: &HookProvider, store: &mut Store<CellState>) -> wasmtime::Result<HookManifest> {
+    async fn call_guest(
+        self,
+        guest: &HookProvider,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<HookManifest> {
         let hook = guest.toolcell_tool_hooks().call_describe(store).await?;
         Ok(hook.into())
     }

@@ -28,7 +28,7 @@ pub(crate) trait HookRequest: Send {
     /// Returns the number of bytes that the guest receives.
     fn bytes(wire: &Self::Wire) -> usize;
 
-    fn call_guest(
+    fn call_export(
         wire: &Self::Wire,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -64,8 +64,12 @@ impl<R: HookRequest> GuestCall for HookCall<R> {
     type World = HookProviderPre<CellState>;
     type Done = Result<R::Response, String>;
 
-    async fn run(self, guest: &HookProvider, store: &mut Store<CellState>) -> wasmtime::Result<Self::Done> {
-        R::call_guest(&self.wire, &self.turn, guest, store).await
+    async fn call_guest(
+        self,
+        guest: &HookProvider,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<Self::Done> {
+        R::call_export(&self.wire, &self.turn, guest, store).await
     }
 
     fn bytes_out(done: &Self::Done) -> u64 {
@@ -95,7 +99,7 @@ impl HookRequest for Prompt {
         wire.message.iter().chain(&wire.original).map(content_len).sum()
     }
 
-    async fn call_guest(
+    async fn call_export(
         wire: &hooks::Prompt,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -129,7 +133,7 @@ impl HookRequest for PendingCall {
         wire.arguments.len() + pairs_len(&wire.context)
     }
 
-    async fn call_guest(
+    async fn call_export(
         wire: &hooks::PendingCall,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -148,15 +152,15 @@ impl HookRequest for CallReport {
     type Response = hooks::Effects;
 
     fn into_wire(self) -> hooks::FinishedCall {
-        let receipt = self.receipt.as_ref().map(|receipt| {
+        let receipt = self.result.receipt.as_ref().map(|receipt| {
             serde_json::to_string(receipt).expect("a receipt consists of numbers, texts and lists of them")
         });
         hooks::FinishedCall {
             id: self.id,
             tool: self.tool,
             arguments: self.arguments.to_string(),
-            content: contents(self.content),
-            error: self.error.map(|error| hooks::Failure {
+            content: contents(self.result.content),
+            error: self.result.error.map(|error| hooks::Failure {
                 kind: error.kind().to_owned(),
                 message: error.for_model(),
             }),
@@ -171,7 +175,7 @@ impl HookRequest for CallReport {
         wire.arguments.len() + content + wire.receipt.as_ref().map_or(0, String::len)
     }
 
-    async fn call_guest(
+    async fn call_export(
         wire: &hooks::FinishedCall,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -203,7 +207,7 @@ impl HookRequest for TurnEnd {
         wire.text.len() + pairs_len(&wire.context)
     }
 
-    async fn call_guest(
+    async fn call_export(
         wire: &hooks::FinishedTurn,
         turn: &hooks::Turn,
         guest: &HookProvider,
@@ -232,7 +236,7 @@ impl HookRequest for FailureReport {
         wire.message.len()
     }
 
-    async fn call_guest(
+    async fn call_export(
         wire: &hooks::Failure,
         turn: &hooks::Turn,
         guest: &HookProvider,

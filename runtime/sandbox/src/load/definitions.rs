@@ -58,7 +58,11 @@ impl GuestCall for Ask {
     type World = ProviderPre<CellState>;
     type Done = Vec<Stored>;
 
-    async fn run(self, guest: &Provider, store: &mut Store<CellState>) -> wasmtime::Result<Vec<Stored>> {
+    async fn call_guest(
+        self,
+        guest: &Provider,
+        store: &mut Store<CellState>,
+    ) -> wasmtime::Result<Vec<Stored>> {
         let definitions = guest.toolcell_tool_tools().call_definitions(store).await?;
         Ok(definitions.into_iter().map(Stored::from).collect())
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use toolcell_core::tool::{CallObserver, LogLine, LogSource, Progress};
-use toolcell_core::{CallContext, Policy, Receipt, Tool, ToolCall, ToolError, ToolName, ToolOutput};
+use toolcell_core::{CallContext, CallResult, Policy, Receipt, Tool, ToolCall, ToolError, ToolName};
 use toolcell_sandbox::{Component, LoadError, Sandbox, SandboxOptions};
 
 /// A tool named `probe`, described by its differences from an echo.
@@ -385,14 +385,32 @@ pub(crate) fn call_of(arguments: Value) -> ToolCall {
 }
 
 /// Calls a tool without arguments.
-pub(crate) async fn call(tool: &dyn Tool) -> (Result<ToolOutput, ToolError>, Observed) {
+pub(crate) async fn call(tool: &dyn Tool) -> (Result<CallResult, ToolError>, Observed) {
+    call_with(tool, serde_json::json!({})).await
+}
+
+/// Calls a tool. The receipt is among the observations.
+pub(crate) async fn call_with(
+    tool: &dyn Tool,
+    arguments: Value,
+) -> (Result<CallResult, ToolError>, Observed) {
     let (context, observer) = observed_context();
-    let result = tool.call(call_of(serde_json::json!({})), context).await;
-    (result, observer.observed())
+    let result = tool.call(call_of(arguments), context).await;
+    ended(result, &observer)
+}
+
+/// Moves the receipt of a result to the observations.
+pub(crate) fn ended(
+    mut result: CallResult,
+    observer: &RecordingObserver,
+) -> (Result<CallResult, ToolError>, Observed) {
+    let mut observed = observer.observed();
+    observed.receipts.extend(result.receipt.take());
+    (result.into_result(), observed)
 }
 
 /// Loads a probe and calls it once.
-pub(crate) async fn run(probe: &Probe, policy: Policy) -> (Result<ToolOutput, ToolError>, Observed) {
+pub(crate) async fn run(probe: &Probe, policy: Policy) -> (Result<CallResult, ToolError>, Observed) {
     let component = load(&sandbox(), probe).await.unwrap();
     call(&*only_tool(&component, policy)).await
 }

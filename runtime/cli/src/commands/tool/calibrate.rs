@@ -136,13 +136,13 @@ impl Calibrate {
         for (i, sample) in samples.iter().enumerate() {
             let sample = Value::Object(sample.clone()).to_string();
             for _ in 0..self.runs {
-                let outcome = call::execute(tool, &sample, console, &cancel).await;
-                if let Some(receipt) = &outcome.receipt {
+                let result = call::execute(tool, &sample, console, &cancel).await;
+                if let Some(receipt) = &result.receipt {
                     most.note(receipt);
                 }
-                match outcome.result {
-                    Ok(_) => answered += 1,
-                    Err(error) => {
+                match result.error {
+                    None => answered += 1,
+                    Some(error) => {
                         failed.push(format!("sample {}: {error}", i + 1));
                         break;
                     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{Event, EventSink, NoticeLevel};
 use toolcell_core::tool::{LogLevel, LogLine, LogSource};
-use toolcell_core::{Content, Receipt, ToolError};
+use toolcell_core::{CallResult, Receipt};
 
 use super::{Activity, Console, content, receipt};
 use crate::config::units::{Count, Span};
@@ -170,16 +170,9 @@ impl TurnView {
                 }
             }
             Event::CallLog { line, .. } => self.log(line)?,
-            Event::CallFinished {
-                id,
-                tool,
-                content,
-                error,
-                receipt,
-                ..
-            } => {
+            Event::CallFinished { id, tool, result } => {
                 state.running.remove(id);
-                self.call_finished(tool, content, error.as_ref(), receipt.as_ref())?;
+                self.call_finished(tool, result)?;
             }
             Event::HookFinished { hook, receipt, .. } => {
                 for denied in self.new_denials(&mut state, hook, receipt) {
@@ -298,14 +291,14 @@ impl TurnView {
                 "●",
                 text!("{} {}", Name(tool), content::arguments(arguments)),
             ),
-            Event::CallFinished {
-                tool,
-                error: Some(error),
-                ..
-            } => line(BAD, "✗", text!("{}  {}", Name(tool), error)),
-            Event::CallFinished { tool, content, .. } => {
-                line(GOOD, "✓", text!("{}  {}", Name(tool), content::summary(content)))
-            }
+            Event::CallFinished { tool, result, .. } => match &result.error {
+                Some(error) => line(BAD, "✗", text!("{}  {}", Name(tool), error)),
+                None => line(
+                    GOOD,
+                    "✓",
+                    text!("{}  {}", Name(tool), content::summary(&result.content)),
+                ),
+            },
             Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
             Event::ApprovalDecided { reason, .. } => {
                 let reason = reason.as_ref().map(|reason| text!(": {}", reason));
@@ -365,19 +358,14 @@ impl TurnView {
         log(&self.console, line)
     }
 
-    fn call_finished(
-        &self,
-        tool: &str,
-        content: &[Content],
-        error: Option<&ToolError>,
-        receipt: Option<&Receipt>,
-    ) -> io::Result<()> {
+    fn call_finished(&self, tool: &str, result: &CallResult) -> io::Result<()> {
+        let (error, receipt) = (result.error.as_ref(), result.receipt.as_ref());
         self.console.write(|s| {
             match error {
                 None => {
                     s.err.styled(GOOD, "✓ ")?;
                     s.err
-                        .line(text!("{}  {}", Name(tool), content::summary(content)))?;
+                        .line(text!("{}  {}", Name(tool), content::summary(&result.content)))?;
                 }
                 Some(error) => {
                     s.err.styled(BAD, "✗ ")?;
