@@ -24,7 +24,7 @@ PLACE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "sdk
 
 
 def enter_environment():
-    """Goes on as the Python of the virtual environment, which it makes where there is none."""
+    """Re-executes with the Python of the virtual environment, creating it if missing."""
     python = PLACE / "bin" / "python"
     if pathlib.Path(sys.prefix).resolve() == PLACE.resolve():
         return
@@ -35,7 +35,7 @@ def enter_environment():
 
 
 def requests():
-    """Every request of the tests of the wires: its path and its body."""
+    """Returns path and body of every request of the provider tests."""
     with tempfile.TemporaryDirectory() as bodies:
         command = [os.environ.get("CARGO", "cargo"), "test", "--quiet", "-p", "toolcell-providers", "--test", "wires"]
         environment = {**os.environ, "WIRE_BODIES": bodies}
@@ -46,7 +46,7 @@ def requests():
 
 
 def strict(kind):
-    """A check of a typed dictionary in which, at every level, a field that it does not have is an error."""
+    """Returns a validator of a typed dictionary that rejects unknown fields at every level."""
     import pydantic
 
     adapter = pydantic.TypeAdapter(kind)
@@ -54,7 +54,7 @@ def strict(kind):
 
 
 def exhaust(value):
-    """The members of an `Iterable` are validated when they are read, and not before."""
+    """Consumes the value: members of an `Iterable` are validated when read."""
     if isinstance(value, dict):
         value = value.values()
     elif isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
@@ -64,7 +64,7 @@ def exhaust(value):
 
 
 def forbid_unknown_fields(package):
-    """Typed dictionaries let unknown fields pass unless they are told; those that say themselves what they let pass do."""
+    """Typed dictionaries allow unknown fields by default; a dictionary with its own setting keeps it."""
     import typing_extensions
 
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(package) and module]
@@ -74,8 +74,8 @@ def forbid_unknown_fields(package):
                 kind.__pydantic_config__ = {"extra": "forbid"}
 
 
-# Fields of servers that speak Chat Completions beside OpenAI (DeepSeek, OpenRouter, vLLM). They go back only to where they
-# came from, and the SDK of OpenAI does not know them.
+# Fields of other Chat Completions servers (DeepSeek, OpenRouter, vLLM). They are returned only to the server they came from,
+# and are unknown to the SDK of OpenAI.
 OF_COMPATIBLE_SERVERS = {"reasoning_content", "reasoning", "reasoning_details"}
 
 
@@ -91,7 +91,7 @@ def chat(check):
 
 
 def anthropic(check):
-    """The blocks of an answer may go back as the SDK's own models, which let unknown fields pass; ours are plain."""
+    """Blocks of an answer may be returned as the SDK's own models, which allow unknown fields; ours are plain."""
     from anthropic.types import ContentBlockParam
 
     block = strict(ContentBlockParam)
@@ -106,7 +106,7 @@ def anthropic(check):
 
 
 def gemini(body):
-    """The SDK builds its bodies from these models; the wire has their fields in camel case."""
+    """The SDK builds its bodies from these models, with fields in camel case."""
     from google.genai import types
 
     known = {"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
@@ -125,12 +125,12 @@ def gemini(body):
         types.GenerationConfig.model_validate(body["generationConfig"])
 
 
-# Fields that the server has (`api/types.go`: `Message.ToolCallID`, `ToolCall.ID`, `ToolCallFunction.Index`) and the SDK not.
+# Fields that the server accepts (`api/types.go`: `Message.ToolCallID`, `ToolCall.ID`, `ToolCallFunction.Index`) and the SDK does not have.
 OF_OLLAMA_SERVER = {"tool_call_id", "id", "index"}
 
 
 def ollama(body):
-    """The SDK's models let unknown fields pass, so what comes back must be what went in."""
+    """The SDK's models allow unknown fields, so the parsed value must equal the input."""
     from ollama._types import ChatRequest, Message
 
     def lost(sent, kept, path):
@@ -145,11 +145,11 @@ def ollama(body):
             for number, value in enumerate(sent):
                 lost(value, kept[number], f"{path}/{number}")
 
-    # Schemas of tools are cut to what the SDK knows of them, and the server takes more; a message may be any mapping.
+    # Tool schemas are reduced to the fields of the SDK; the server accepts more. A message may be any mapping.
     whole = {name: value for name, value in body.items() if name != "tools"}
     lost(whole, ChatRequest.model_validate(body).model_dump(exclude_unset=True), "")
     for message in body["messages"]:
-        # The SDK has pictures as models of its own, which it writes as base64.
+        # The SDK has its own image models, which it serializes as base64.
         message = {**message, "images": [{"value": picture} for picture in message.get("images", [])]}
         lost(message, Message.model_validate(message).model_dump(exclude_unset=True), "/messages")
 

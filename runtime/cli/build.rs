@@ -1,12 +1,12 @@
-//! Lists the components that ship with Toolcell, so that they are embedded in the binary.
+//! Lists the built-in components, which are embedded in the binary.
 //!
-//! They are built from `tools/` by `tools/build` and lie in `tools/prebuilt`. One that is missing is left out with a
-//! warning: the command line then works without it, and says so when somebody asks for it.
+//! They are built from `tools/` by `tools/build` into `tools/prebuilt`. A missing one is omitted with a warning: the command
+//! line works without it, and reports it on use.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The names of the shipped components, in the order in which they are listed.
+/// Names of the built-in components, in listing order.
 const SHIPPED: [&str; 6] = ["clock", "fetch", "files", "json", "memory", "text"];
 
 fn main() {

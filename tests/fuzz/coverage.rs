@@ -1,24 +1,24 @@
-//! Fuzz targets under libFuzzer, which keeps every input that reaches code that no other input has reached.
+//! Fuzz targets under libFuzzer, which keeps every input that reaches new code.
 //!
-//! Built where `tests/fuzz/coverage` sets `--cfg toolcell_fuzz`, the instrumentation of the compiler, and the library to
-//! link. A target is the test that it is in the suite; the process ends with its first finding, or when its time or number of inputs is over.
-//! A panic is kept in `tests/corpora/fuzz`, as in the suite; an input that crashes the process, hangs it or uses up its
-//! memory is left by libFuzzer beside its own corpus.
+//! Enabled if `tests/fuzz/coverage` sets `--cfg toolcell_fuzz`, the instrumentation of the compiler, and the library to
+//! link. A target is the same test as in the suite; the process ends with its first finding, or when its time or number
+//! of inputs is exhausted. A panic is saved in `tests/corpora/fuzz`, as in the suite; an input that crashes the
+//! process, hangs it or exhausts its memory is saved by libFuzzer next to its own corpus.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 
-/// Seconds after which one input counts as a hang.
+/// Timeout of one input, in seconds.
 const INPUT_TIMEOUT: u32 = 60;
 
-/// Memory at which the process counts as out of memory, in MiB.
+/// Memory limit of the process, in MiB.
 const MEMORY_LIMIT: u32 = 4096;
 
 type Check<'a> = dyn FnMut(&[u8]) + 'a;
 
 thread_local! {
-    /// The check of the target that runs on this thread.
+    /// Check of the target on this thread.
     static CHECK: Cell<Option<*mut Check<'static>>> = const { Cell::new(None) };
 }
 
@@ -34,18 +34,18 @@ extern "C" fn one_input(data: *const u8, len: usize) -> c_int {
     let input = if len == 0 {
         &[]
     } else {
-        // SAFETY: libFuzzer hands over `len` bytes that stay until this function returns.
+        // SAFETY: libFuzzer passes `len` bytes that remain valid until this function returns.
         unsafe { std::slice::from_raw_parts(data, len) }
     };
     if let Some(check) = CHECK.get() {
-        // SAFETY: `run` put it there and does not return before libFuzzer does; libFuzzer calls on the thread of `run`
-        // and never from within a call.
+        // SAFETY: `run` stored it and does not return before libFuzzer does; libFuzzer calls on the thread of `run` and
+        // never from within a call.
         unsafe { (*check)(input) };
     }
     0
 }
 
-/// What a run of libFuzzer is given.
+/// Arguments of a libFuzzer run.
 pub(super) struct Campaign<'a> {
     pub(super) name: &'a str,
     pub(super) inputs: Vec<Vec<u8>>,
@@ -55,7 +55,7 @@ pub(super) struct Campaign<'a> {
     pub(super) seed: Option<u64>,
 }
 
-/// Runs libFuzzer with a check that aborts the process when something does not hold. Ends the process.
+/// Runs libFuzzer with a check that aborts the process on failure. Does not return.
 pub(super) fn run(campaign: &Campaign<'_>, check: &mut Check<'_>) -> ! {
     let corpus = campaign.directory();
     std::fs::create_dir_all(&corpus).expect("a directory for the corpus");
@@ -105,8 +105,7 @@ pub(super) fn run(campaign: &Campaign<'_>, check: &mut Check<'_>) -> ! {
 }
 
 impl Campaign<'_> {
-    /// Where libFuzzer keeps its inputs between runs: beside the programs that are built, as these do not belong into the
-    /// repository.
+    /// Returns the directory of libFuzzer's corpus, next to the build output: it does not belong in the repository.
     fn directory(&self) -> PathBuf {
         let program = std::env::current_exe().expect("this test is a program");
         let target = program
@@ -120,7 +119,7 @@ impl Campaign<'_> {
     }
 }
 
-/// A word as an entry of a dictionary.
+/// Formats a word as a dictionary entry.
 fn quoted(word: &str) -> String {
     let bytes: Vec<String> = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
     format!("\"{}\"", bytes.concat())

@@ -1,18 +1,18 @@
-//! A runner for fuzz targets that needs nothing but a stable compiler.
+//! A fuzz runner that needs only a stable compiler.
 //!
-//! A target is a name, some inputs to start from, words that inputs are made of, and a check that panics when something
-//! does not hold. [`Target::run`] replays the inputs kept in `tests/corpora/fuzz/<name>` and then tries changed ones, the
-//! same on every machine. An input for which the check ends in an outcome that was not seen before is changed further, so
-//! that the search goes on from what came furthest. An input that fails is written to the corpus of its target, where
-//! each run begins with it from then on, made as small as it can be made in a short time.
+//! A target is a name, seed inputs, words that inputs are made of, and a check that panics on failure. [`Target::run`]
+//! replays the inputs in `tests/corpora/fuzz/<name>` and then tries mutated ones, the same on every machine. An input
+//! with a new outcome of the check becomes a seed, so that the search continues from the inputs that came furthest. A
+//! failing input is minimized for a short time and saved in the corpus of its target, where each later run begins with
+//! it.
 //!
-//! Built by `tests/fuzz/coverage`, the same targets run under libFuzzer, which is led by the code that inputs reach.
+//! Built by `tests/fuzz/coverage`, the same targets run under libFuzzer, guided by code coverage.
 //!
-//! | variable | what it does |
+//! | variable | effect |
 //! |---|---|
-//! | `TOOLCELL_FUZZ_RUNS` | changed inputs for each target, in place of its own number |
-//! | `TOOLCELL_FUZZ_SECONDS` | goes on for so long, in place of a number |
-//! | `TOOLCELL_FUZZ_SEED` | other inputs: any number |
+//! | `TOOLCELL_FUZZ_RUNS` | number of mutated inputs per target |
+//! | `TOOLCELL_FUZZ_SECONDS` | duration, instead of a number |
+//! | `TOOLCELL_FUZZ_SEED` | seed for other inputs: any number |
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -25,16 +25,16 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Most inputs to go on from.
+/// Maximum number of seeds.
 const MAX_POPULATION: usize = 1_000;
 
-/// Longest input that is made; what is longer says nothing that a shorter one does not.
+/// Maximum length of a generated input; longer ones find nothing that shorter ones do not.
 const MAX_LENGTH: usize = 1 << 16;
 
-/// Most tries to make an input smaller that fails.
+/// Maximum number of attempts to minimize a failing input.
 const MAX_SHRINKS: usize = 2_000;
 
-/// One thing to fuzz.
+/// A fuzz target.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
     name: &'a str,
@@ -43,7 +43,7 @@ pub(crate) struct Target<'a> {
     words: &'a [&'a str],
 }
 
-/// What a run has tried, and how it ended, by outcome.
+/// Number of tried inputs by outcome.
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub(crate) inputs: u64,
@@ -51,8 +51,8 @@ pub(crate) struct Tried {
 }
 
 impl<'a> Target<'a> {
-    /// A target whose corpus is `tests/corpora/fuzz/<name>`, with the number of changed inputs that every run of the suite
-    /// tries.
+    /// Creates a target with the corpus `tests/corpora/fuzz/<name>`, and the number of mutated inputs that each run of
+    /// the suite tries.
     pub(crate) fn new(name: &'a str, runs: u64) -> Self {
         Self {
             name,
@@ -62,19 +62,19 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Inputs to start from, beside those of the corpus.
+    /// Sets seed inputs in addition to the corpus.
     pub(crate) fn seeds<S: Into<Vec<u8>>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.seeds.extend(seeds.into_iter().map(Into::into));
         self
     }
 
-    /// What inputs are made of.
+    /// Sets the words that inputs are made of.
     pub(crate) fn words(mut self, words: &'a [&'a str]) -> Self {
         self.words = words;
         self
     }
 
-    /// Tries inputs. `check` says in a word or two how each one ended, and panics when something does not hold.
+    /// Tries inputs. `check` returns the outcome of each in a word or two, and panics on failure.
     ///
     /// Built for libFuzzer, this ends the process.
     pub(crate) fn run(self, mut check: impl FnMut(&[u8]) -> String) -> Tried {
@@ -90,7 +90,7 @@ impl<'a> Target<'a> {
         self.run_by_outcome(population, &mut check)
     }
 
-    /// Goes on from inputs whose outcome is new.
+    /// Continues from inputs with a new outcome.
     fn run_by_outcome(&self, mut population: Vec<Vec<u8>>, check: &mut impl FnMut(&[u8]) -> String) -> Tried {
         let mut tried = Tried {
             inputs: 0,
@@ -124,7 +124,7 @@ impl<'a> Target<'a> {
         tried
     }
 
-    /// Goes on from inputs that reach new code, as libFuzzer sees it. A finding is kept and ends the process.
+    /// Continues from inputs that reach new code, as measured by libFuzzer. A finding is saved and ends the process.
     #[cfg(toolcell_fuzz)]
     fn run_with_coverage(&self, inputs: Vec<Vec<u8>>, check: &mut impl FnMut(&[u8]) -> String) -> ! {
         let campaign = coverage::Campaign {
@@ -149,7 +149,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Everything to start from, in a fixed order.
+    /// Returns all seeds, in a fixed order.
     fn corpus(&self) -> Vec<Vec<u8>> {
         let Ok(entries) = std::fs::read_dir(self.directory()) else {
             return self.seeds.clone();
@@ -162,11 +162,11 @@ impl<'a> Target<'a> {
     }
 
     fn directory(&self) -> PathBuf {
-        // The root, from any crate of `runtime/`.
+        // The root of the workspace, from any crate of `runtime/`.
         PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpora/fuzz")).join(self.name)
     }
 
-    /// Whether the outcome is a new one.
+    /// True if the outcome is new.
     fn try_out(&self, input: &[u8], check: &mut impl FnMut(&[u8]) -> String, tried: &mut Tried) -> bool {
         tried.inputs += 1;
         match std::panic::catch_unwind(AssertUnwindSafe(|| check(input))) {
@@ -188,7 +188,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// A smaller input that fails too: pieces are taken out, at first large ones, as long as the check still panics.
+    /// Minimizes a failing input: removes pieces, large ones first, as long as the check still panics.
     fn shrink(&self, input: &[u8], check: &mut impl FnMut(&[u8]) -> String) -> Vec<u8> {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
@@ -218,7 +218,7 @@ impl<'a> Target<'a> {
         small
     }
 
-    /// Writes an input to the corpus, under a name made of its bytes, and says where.
+    /// Saves an input in the corpus, named by its hash, and returns the path.
     fn keep(&self, input: &[u8]) -> String {
         let path = self.directory().join(format!("found-{:016x}", hash(input)));
         let written = std::fs::create_dir_all(self.directory()).and_then(|()| std::fs::write(&path, input));
@@ -231,8 +231,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Changes from one to eight things: a bit, a byte, a piece taken out, doubled, put in from another input, or a word.
-    /// Every second input keeps its length and the place of everything in it, for formats that count bytes.
+    /// Mutates an input one to eight times: a bit, a byte, a piece removed, duplicated or inserted from another input,
+    /// or a word. Every second input keeps its length and offsets, for formats with byte counts.
     fn change(&self, input: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
         let kinds = if dice.roll(2) == 0 { 3 } else { 8 };
         for _ in 0..=dice.roll(8) {
@@ -285,7 +285,7 @@ fn hash(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A small generator of pseudo-random numbers (xorshift64*).
+/// A small pseudo-random number generator (xorshift64*).
 #[derive(Debug)]
 struct Dice(u64);
 

@@ -1,13 +1,13 @@
-//! `toolcell call`: answers, errors, limits, streams.
+//! `toolcell call`: results, errors, limits, streams.
 
 use serde_json::{Value, json};
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 use crate::probe::Probe;
 
 #[test]
-fn a_shipped_tool_answers_on_standard_output() {
-    let seen = Person::new()
+fn shipped_tool_answers_on_standard_output() {
+    let seen = User::new()
         .run(&["call", "text_count", r#"{"text": "one two three"}"#])
         .ended(0);
     let counts: serde_json::Value = seen.json();
@@ -16,23 +16,23 @@ fn a_shipped_tool_answers_on_standard_output() {
 }
 
 #[test]
-fn arguments_come_from_standard_input_where_none_are_given() {
-    let person = Person::new();
+fn missing_arguments_are_read_from_standard_input() {
+    let user = User::new();
     for arguments in [&["call", "text_count"][..], &["call", "text_count", "-"]] {
-        let seen = person.run_with_input(arguments, r#"{"text": "a b"}"#).ended(0);
+        let seen = user.run_with_input(arguments, r#"{"text": "a b"}"#).ended(0);
         assert_eq!(seen.json()["words"], 2);
     }
 }
 
 #[test]
-fn a_file_is_read_where_its_directory_is_granted_and_not_elsewhere() {
-    let person = Person::new();
-    person.file("notes/a.md", "one two\n").file("b.md", "x");
+fn file_is_read_only_below_granted_directory() {
+    let user = User::new();
+    user.file("notes/a.md", "one two\n").file("b.md", "x");
     let call = |path: &str, grants: &[&str]| {
         let arguments = json!({ "path": path }).to_string();
         let mut all = vec!["call", "text_count", &arguments];
         all.extend(grants);
-        person.run(&all)
+        user.run(&all)
     };
     assert_eq!(
         call("notes/a.md", &["--grant", "read=."]).ended(0).json()["words"],
@@ -49,15 +49,13 @@ fn a_file_is_read_where_its_directory_is_granted_and_not_elsewhere() {
 }
 
 #[test]
-fn without_a_grant_the_person_reads_what_would_allow_it() {
-    let person = Person::new();
-    person.file("a.md", "one");
-    let seen = person
-        .run(&["call", "text_count", r#"{"path": "a.md"}"#])
-        .ended(1);
+fn missing_grant_shows_user_what_would_allow_it() {
+    let user = User::new();
+    user.file("a.md", "one");
+    let seen = user.run(&["call", "text_count", r#"{"path": "a.md"}"#]).ended(1);
     assert_eq!(seen.stdout, "");
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
-    error: the call of `text_count` gave no answer
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
+    error: call to `text_count` failed
       why: `a.md` does not exist: this tool was given no files
      hint: no directory is granted to it; if it needs files here, allow it with --grant text:read=.
            │ or, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
@@ -65,9 +63,9 @@ fn without_a_grant_the_person_reads_what_would_allow_it() {
 }
 
 #[test]
-fn json_is_one_object_for_an_answer_and_for_an_error() {
-    let person = Person::new();
-    let answer = person
+fn json_is_one_object_for_answer_and_for_error() {
+    let user = User::new();
+    let answer = user
         .run(&["call", "text_count", r#"{"text": "a"}"#, "--json"])
         .ended(0)
         .json();
@@ -76,7 +74,7 @@ fn json_is_one_object_for_an_answer_and_for_an_error() {
     assert_eq!(answer["content"][0]["type"], "text");
     assert!(answer["receipt"]["fuel"].as_u64().unwrap() > 0);
 
-    let error = person
+    let error = user
         .run(&["call", "text_count", r#"{"text": 1}"#, "--json"])
         .ended(2)
         .json();
@@ -86,10 +84,10 @@ fn json_is_one_object_for_an_answer_and_for_an_error() {
 }
 
 #[test]
-fn a_receipt_says_what_the_call_used() {
-    let person = Person::new();
-    person.file("a.md", "one");
-    let seen = person
+fn receipt_says_what_call_used() {
+    let user = User::new();
+    user.file("a.md", "one");
+    let seen = user
         .run(&[
             "call",
             "text_count",
@@ -105,39 +103,39 @@ fn a_receipt_says_what_the_call_used() {
 }
 
 #[test]
-fn what_a_tool_says_is_inert_for_people_and_verbatim_as_json() {
+fn tool_output_is_inert_as_text_and_verbatim_as_json() {
     let evil = "\u{1b}]0;title\u{7}\u{1b}[2Jred\rover \u{202e}exe.txt\u{9b}1m a\u{200b}b \u{e0041}";
-    let person = Person::new();
-    person.probe("echo.wasm", &Probe::default());
+    let user = User::new();
+    user.probe("echo.wasm", &Probe::default());
     let arguments = json!({ "x": evil }).to_string();
-    let seen = person.run(&["call", "echo.wasm", &arguments]).ended(0);
+    let seen = user.run(&["call", "echo.wasm", &arguments]).ended(0);
     assert_eq!(
         seen.stdout.trim_end(),
         r#"{"x":"\u001b]0;title\u0007\u001b[2Jred\rover \u{202e}exe.txt\u{9b}1m a\u{200b}b \u{e0041}"}"#
     );
-    // The probe repeats JSON, where control characters are escaped already; this one says them as they are.
+    // The probe returns JSON, in which control characters are escaped; this tool returns them unescaped.
     let raw =
         "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $text (i32.const 3000) (i32.const 4))";
-    person.probe("raw.wasm", &Probe::running(raw));
-    assert_eq!(person.run(&["call", "raw.wasm", "{}"]).ended(0).stdout, "␛[2J\n");
-    let json = person.run(&["call", "raw.wasm", "{}", "--json"]).ended(0).json();
+    user.probe("raw.wasm", &Probe::running(raw));
+    assert_eq!(user.run(&["call", "raw.wasm", "{}"]).ended(0).stdout, "␛[2J\n");
+    let json = user.run(&["call", "raw.wasm", "{}", "--json"]).ended(0).json();
     assert_eq!(json["content"][0]["text"], "\u{1b}[2J");
 }
 
 #[test]
-fn what_is_printed_as_json_is_inert() {
+fn json_output_is_inert() {
     let evil = "\u{9b}2J\u{7f}\u{202e}exe.txt \u{2066}a\u{200b}b \u{e0041} e\u{301}\u{301}\u{301}\u{301}\u{301}\u{301}";
-    let person = Person::new();
+    let user = User::new();
     let probe = Probe {
         description: evil.into(),
         ..Probe::default()
     };
-    person.probe("echo.wasm", &probe);
-    person.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"allow\" }]\n");
+    user.probe("echo.wasm", &probe);
+    user.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"allow\" }]\n");
     let arguments = json!({ "x": evil });
     let calls = json!([{ "name": "probe", "arguments": arguments }]);
     let script = json!({ "steps": [{ "calls": calls }, { "text": evil }] });
-    person.file("script.json", script.to_string());
+    user.file("script.json", script.to_string());
     let arguments = arguments.to_string();
     let commands: [&[&str]; 6] = [
         &["call", "echo.wasm", &arguments, "--json"],
@@ -158,31 +156,31 @@ fn what_is_printed_as_json_is_inert() {
         &["session", "export", "last"],
     ];
     for command in commands {
-        let seen = person.run(command).ended(0);
+        let seen = user.run(command).ended(0);
         let is_obeyed =
             |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}\u{200b}\u{e0041}".contains(c);
         assert!(!seen.stdout.contains(is_obeyed), "{command:?}: {:?}", seen.stdout);
     }
-    let call = person.run(commands[0]).ended(0).json();
+    let call = user.run(commands[0]).ended(0).json();
     let text: Value = serde_json::from_str(call["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(text["x"], evil, "{call}");
 }
 
 #[test]
-fn an_error_of_a_tool_is_inert_for_people() {
+fn tool_error_is_inert_as_text() {
     let body = "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $error (i32.const 3) (i32.const 3000) (i32.const 4))";
-    let person = Person::new();
-    person.probe("bad.wasm", &Probe::running(body));
-    let seen = person.run(&["call", "bad.wasm", "{}"]).ended(1);
+    let user = User::new();
+    user.probe("bad.wasm", &Probe::running(body));
+    let seen = user.run(&["call", "bad.wasm", "{}"]).ended(1);
     assert!(seen.stderr.contains("␛[2J"), "{}", seen.stderr);
     assert!(!seen.stderr.contains('\u{1b}'), "{}", seen.stderr);
 }
 
 #[test]
-fn a_tool_that_never_ends_is_stopped_and_the_person_reads_which_limit_it_was() {
-    let person = Person::new();
-    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
-    let seen = person
+fn endless_tool_is_stopped_and_limit_is_named() {
+    let user = User::new();
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let seen = user
         .run(&["call", "loop.wasm", "{}", "--limit", "wall=300ms", "--receipt"])
         .ended(5);
     assert!(seen.stderr.contains("fuel · "), "{}", seen.stderr);
@@ -193,11 +191,11 @@ fn a_tool_that_never_ends_is_stopped_and_the_person_reads_which_limit_it_was() {
         .map(|line| format!("{line}\n"))
         .collect();
     insta::assert_snapshot!(error, @r"
-    error: the call of `probe` gave no answer
+    error: call to `probe` failed
       why: stopped by a limit: not finished after 300 ms
-     hint: allow more with --limit wall=600ms
+     hint: raise the limit with --limit wall=600ms
     ");
-    let fuel = person
+    let fuel = user
         .run(&["call", "loop.wasm", "{}", "--limit", "fuel=1M"])
         .ended(5);
     assert!(
@@ -208,30 +206,29 @@ fn a_tool_that_never_ends_is_stopped_and_the_person_reads_which_limit_it_was() {
 }
 
 #[test]
-fn a_tool_that_traps_fails_with_its_cause() {
-    let person = Person::new();
-    person.probe("trap.wasm", &Probe::running("(unreachable)"));
-    let seen = person.run(&["call", "trap.wasm", "{}", "--json"]).ended(1);
+fn trapped_tool_fails_with_cause() {
+    let user = User::new();
+    user.probe("trap.wasm", &Probe::running("(unreachable)"));
+    let seen = user.run(&["call", "trap.wasm", "{}", "--json"]).ended(1);
     let object = seen.json();
     assert_eq!(object["error"]["kind"], "crashed");
     assert!(object["receipt"]["wall_us"].is_u64());
 }
 
 #[test]
-fn every_kind_of_file_that_is_no_tool_is_refused_with_a_reason() {
-    let person = Person::new();
-    person
-        .file("text.wasm", "not at all")
+fn file_that_is_no_tool_is_refused_with_reason() {
+    let user = User::new();
+    user.file("text.wasm", "not at all")
         .file("core.wasm", wat::parse_str("(module)").unwrap())
         .file("source.wasm", "(component)")
         .file("empty.wasm", "")
         .file("other.wasm", wat::parse_str("(component)").unwrap());
     let whole = Probe::default().build();
-    person.file("cut.wasm", &whole[..whole.len() / 2]);
-    std::fs::create_dir(person.work().join("dir.wasm")).unwrap();
+    user.file("cut.wasm", &whole[..whole.len() / 2]);
+    std::fs::create_dir(user.work().join("dir.wasm")).unwrap();
     let mut all = String::new();
     for name in ["text", "core", "source", "empty", "other", "cut", "dir", "gone"] {
-        let seen = person.run(&["call", &format!("{name}.wasm"), "{}"]).ended(7);
+        let seen = user.run(&["call", &format!("{name}.wasm"), "{}"]).ended(7);
         assert_eq!(seen.stdout, "");
         all.push_str(&seen.stderr);
     }
@@ -263,7 +260,7 @@ fn every_kind_of_file_that_is_no_tool_is_refused_with_a_reason() {
 
 #[test]
 fn wrong_arguments_are_refused_before_anything_runs() {
-    let person = Person::new();
+    let user = User::new();
     let mut all = String::new();
     for arguments in [
         "{",
@@ -272,40 +269,40 @@ fn wrong_arguments_are_refused_before_anything_runs() {
         r#"{"txet": "a"}"#,
         r#"{"text": "a", "text": "b"}"#,
     ] {
-        all.push_str(&person.run(&["call", "text_count", arguments]).ended(2).stderr);
+        all.push_str(&user.run(&["call", "text_count", arguments]).ended(2).stderr);
     }
     insta::assert_snapshot!(all, @r#"
-    error: the call of `text_count` gave no answer
+    error: call to `text_count` failed
       why: the arguments were not accepted: EOF while parsing an object at line 1 column 1
      hint: `toolcell tool inspect text_count` shows its parameters
-    error: the call of `text_count` gave no answer
+    error: call to `text_count` failed
       why: the arguments were not accepted: expected a JSON object, found an array
      hint: `toolcell tool inspect text_count` shows its parameters
-    error: the call of `text_count` gave no answer
+    error: call to `text_count` failed
       why: the arguments were not accepted: at /text: 1 is not of type "string"
      hint: `toolcell tool inspect text_count` shows its parameters
-    error: the call of `text_count` gave no answer
+    error: call to `text_count` failed
       why: the arguments were not accepted: Additional properties are not allowed ('txet' was unexpected)
      hint: `toolcell tool inspect text_count` shows its parameters
-    error: the call of `text_count` gave no answer
+    error: call to `text_count` failed
       why: the arguments were not accepted: duplicate name `text` at line 1 column 20
      hint: `toolcell tool inspect text_count` shows its parameters
     "#);
 }
 
 #[test]
-fn names_that_are_no_tool_find_the_nearest() {
-    let person = Person::new();
+fn unknown_tool_name_suggests_nearest() {
+    let user = User::new();
     let mut all = String::new();
     for name in ["text_cuont", "text", "text#count", "zzz", "./x"] {
-        let seen = person.run(&["call", name, "{}"]);
+        let seen = user.run(&["call", name, "{}"]);
         assert!([2, 7].contains(&seen.code), "{}", seen.stderr);
         all.push_str(&seen.stderr);
     }
     insta::assert_snapshot!(all, @r"
     error: there is no tool `text_cuont`
      hint: did you mean `text_count` or `text`?
-    error: `text` has 3 tools, and one is called
+    error: `text` has 3 tools
      hint: name one of `text_count`, `text_diff`, `text_hash`
     error: the component `text` has no tool `count`
      hint: did you mean `text_count`?
@@ -318,42 +315,40 @@ fn names_that_are_no_tool_find_the_nearest() {
 }
 
 #[test]
-fn wrong_grants_are_refused_with_a_reason() {
-    let person = Person::new();
-    person.file("file.txt", "");
+fn wrong_grants_are_refused_with_reason() {
+    let user = User::new();
+    user.file("file.txt", "");
     let mut all = String::new();
     for grant in ["read=gone", "read=gone/deeper", "read=file.txt", "other:read=."] {
-        let seen = person.run(&["call", "text_count", "{}", "--grant", grant]);
+        let seen = user.run(&["call", "text_count", "{}", "--grant", grant]);
         assert!([2, 3].contains(&seen.code), "{}", seen.stderr);
-        all.push_str(&person.plain(&seen.stderr));
+        all.push_str(&user.plain(&seen.stderr));
     }
     insta::assert_snapshot!(all, @r"
-    error: the grant `read=gone` cannot be given
+    error: cannot grant `read=gone`
       why: No such file or directory (os error 2)
-     hint: make the directory first: mkdir gone
-    error: the grant `read=gone/deeper` cannot be given
+     hint: create it first: mkdir gone
+    error: cannot grant `read=gone/deeper`
       why: No such file or directory (os error 2)
      hint: `gone/deeper` does not exist; check the path
-    error: the grant `read=file.txt` cannot be given
-      why: `file.txt` is no directory
+    error: cannot grant `read=file.txt`
+      why: `file.txt` is not a directory
      hint: grant the directory that holds it
-    error: `--grant other:…` is for no component that takes part
-      why: there is one here: text
-     hint: without a name in front it holds for every component
+    error: `--grant other:…` names a component that is not in use
+      why: components in use: text
+     hint: without a name in front it applies to every component
     ");
-    person
-        .run(&["call", "text_count", "{}", "--grant", "reed=."])
+    user.run(&["call", "text_count", "{}", "--grant", "reed=."])
         .ended(2);
-    person
-        .run(&["call", "text_count", "{}", "--limit", "wall=30"])
+    user.run(&["call", "text_count", "{}", "--limit", "wall=30"])
         .ended(2);
 }
 
 #[test]
-fn a_reader_that_goes_away_is_success() {
-    let person = Person::new();
+fn closed_output_pipe_is_success() {
+    let user = User::new();
     let text = "x\n".repeat(100_000);
-    let mut command = person.command(&["call", "text_diff", "-"]);
+    let mut command = user.command(&["call", "text_diff", "-"]);
     let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let arguments = json!({ "old_text": "", "new_text": text }).to_string();
     let mut stdin = child.stdin.take().unwrap();
@@ -372,12 +367,12 @@ fn a_reader_that_goes_away_is_success() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
+fn interrupted_call_ends_as_cancelled_with_its_receipt() {
     use std::io::{BufRead as _, BufReader};
-    let person = Person::new();
-    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let user = User::new();
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
     let limits = ["--limit", "wall=60s", "--limit", "fuel=1000T"];
-    let mut child = person
+    let mut child = user
         .command(&["call", "loop.wasm", "{}", "--json"])
         .args(limits)
         .env("TOOLCELL_LOG", "toolcell=debug")
@@ -388,8 +383,8 @@ fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
         .map_while(Result::ok);
     stderr
         .by_ref()
-        .find(|line| line.contains("the call begins"))
-        .expect("the log says when the call begins");
+        .find(|line| line.contains("the call starts"))
+        .expect("the log reports the start of the call");
     let pid = child.id().to_string();
     if let Ok(limits) = std::fs::read_to_string(format!("/proc/{pid}/limits")) {
         let core = limits
@@ -415,9 +410,9 @@ fn an_interrupted_call_ends_as_cancelled_with_its_receipt() {
 }
 
 #[test]
-fn whoever_reads_json_reads_why_a_call_did_not_begin() {
-    let person = Person::new();
-    let seen = person.run(&["call", "txt_count", "{}", "--json"]).ended(2);
+fn json_reports_why_call_did_not_start() {
+    let user = User::new();
+    let seen = user.run(&["call", "txt_count", "{}", "--json"]).ended(2);
     let answer = seen.json();
     assert_eq!(
         (&answer["tool"], &answer["receipt"]),
@@ -432,8 +427,8 @@ fn whoever_reads_json_reads_why_a_call_did_not_begin() {
         "{}",
         seen.stderr
     );
-    // An answer that was shown is the only one.
-    let seen = person
+    // A result that was printed is the only output.
+    let seen = user
         .run(&["call", "text_count", r#"{"text": 7}"#, "--json"])
         .ended(2);
     assert_eq!(seen.json()["error"]["kind"], "invalid_arguments");

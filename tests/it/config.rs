@@ -1,120 +1,113 @@
-//! Configuration: layers, and what a project's file must not do.
+//! Configuration: layers, and restrictions of a project's file.
 
 use serde_json::Value;
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 use crate::probe::Probe;
 
-fn setting(person: &Person, key: &str) -> (String, String) {
-    let seen = person.run(&["config", "check", "--json"]).ended(0);
+fn setting(user: &User, key: &str) -> (String, String) {
+    let seen = user.run(&["config", "check", "--json"]).ended(0);
     let setting = &seen.json()["settings"][key];
     let text = |field: &str| setting[field].as_str().unwrap_or("absent").to_owned();
     (text("value"), text("from"))
 }
 
 #[test]
-fn later_layers_win_and_each_setting_says_where_it_comes_from() {
-    let mut person = Person::new();
+fn later_layers_win_and_settings_name_their_source() {
+    let mut user = User::new();
     assert_eq!(
-        setting(&person, "provider.name"),
+        setting(&user, "provider.name"),
         ("offline".into(), "default".into())
     );
-    person.configure("[provider]\nname = \"openai\"\nmodel = \"a\"\n[loop]\nmax_steps = 20\n");
+    user.configure("[provider]\nname = \"openai\"\nmodel = \"a\"\n[loop]\nmax_steps = 20\n");
     assert_eq!(
-        setting(&person, "provider.model"),
+        setting(&user, "provider.model"),
         ("a".into(), "~/.config/toolcell/config.toml:3".into())
     );
-    person.file("toolcell.toml", "[loop]\nmax_steps = 10\n");
+    user.file("toolcell.toml", "[loop]\nmax_steps = 10\n");
     assert_eq!(
-        setting(&person, "loop.max_steps"),
+        setting(&user, "loop.max_steps"),
         ("10".into(), "toolcell.toml:2".into())
     );
-    person.var("TOOLCELL_MODEL", "b").var("TOOLCELL_MAX_STEPS", "30");
+    user.var("TOOLCELL_MODEL", "b").var("TOOLCELL_MAX_STEPS", "30");
     assert_eq!(
-        setting(&person, "provider.model"),
+        setting(&user, "provider.model"),
         ("b".into(), "$TOOLCELL_MODEL".into())
     );
     assert_eq!(
-        setting(&person, "loop.max_steps"),
+        setting(&user, "loop.max_steps"),
         ("30".into(), "$TOOLCELL_MAX_STEPS".into())
     );
 }
 
 #[test]
-fn a_key_in_the_environment_chooses_the_provider_and_is_never_shown() {
-    let mut person = Person::new();
-    person.var("OPENAI_API_KEY", "sk-planted-key");
-    let seen = person.run(&["config", "check"]).ended(0);
+fn key_in_environment_selects_provider_and_is_never_shown() {
+    let mut user = User::new();
+    user.var("OPENAI_API_KEY", "sk-planted-key");
+    let seen = user.run(&["config", "check"]).ended(0);
     assert!(seen.stdout.contains("$OPENAI_API_KEY"), "{}", seen.stdout);
-    let doctor = person.run(&["doctor"]);
+    let doctor = user.run(&["doctor"]);
     for text in [seen.stdout, seen.stderr, doctor.stdout, doctor.stderr] {
         assert!(!text.contains("sk-planted"), "{text}");
     }
 }
 
 #[test]
-fn a_projects_file_is_found_upwards_and_not_above_the_home() {
-    let person = Person::new();
-    person
-        .file("toolcell.toml", "[loop]\nmax_steps = 7\n")
+fn project_file_is_found_upwards_and_not_above_home() {
+    let user = User::new();
+    user.file("toolcell.toml", "[loop]\nmax_steps = 7\n")
         .file("a/b/x", "");
-    let mut deep = person.command(&["config", "check", "--json"]);
-    deep.current_dir(person.work().join("a/b"));
+    let mut deep = user.command(&["config", "check", "--json"]);
+    deep.current_dir(user.work().join("a/b"));
     let output = deep.output().unwrap();
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["settings"]["loop.max_steps"]["value"], "7");
 
     std::fs::write(
-        person.home().parent().unwrap().join("toolcell.toml"),
+        user.home().parent().unwrap().join("toolcell.toml"),
         "[loop]\nmax_steps = 6\n",
     )
     .unwrap();
-    let mut at_home = person.command(&["config", "check", "--json"]);
-    at_home.current_dir(person.home());
+    let mut at_home = user.command(&["config", "check", "--json"]);
+    at_home.current_dir(user.home());
     let value: Value = serde_json::from_slice(&at_home.output().unwrap().stdout).unwrap();
     assert_eq!(value["settings"]["loop.max_steps"]["value"], "50");
 }
 
 #[test]
-fn a_projects_file_may_take_away() {
-    let person = Person::new();
-    person.file("docs/a.md", "one two").file("b.md", "x");
-    person.configure("[tools.text]\ngrants = [\"read=.\"]\n");
-    person
-        .run(&["call", "text_count", r#"{"path": "b.md"}"#])
-        .ended(0);
-    person.file(
+fn project_file_may_narrow() {
+    let user = User::new();
+    user.file("docs/a.md", "one two").file("b.md", "x");
+    user.configure("[tools.text]\ngrants = [\"read=.\"]\n");
+    user.run(&["call", "text_count", r#"{"path": "b.md"}"#]).ended(0);
+    user.file(
         "toolcell.toml",
         "[tools.text]\ngrants = [\"read=docs\"]\nlimits.wall = \"5s\"\n[tools.files]\nenabled = false\n",
     );
-    person
-        .run(&["call", "text_count", r#"{"path": "docs/a.md"}"#])
+    user.run(&["call", "text_count", r#"{"path": "docs/a.md"}"#])
         .ended(0);
-    person
-        .run(&["call", "text_count", r#"{"path": "b.md"}"#])
-        .ended(1);
-    let seen = person.run(&["call", "files_list", "{}"]);
+    user.run(&["call", "text_count", r#"{"path": "b.md"}"#]).ended(1);
+    let seen = user.run(&["call", "files_list", "{}"]);
     assert_ne!(seen.code, 0);
 }
 
-/// Everything that a hostile project could try, and what the person reads.
+/// Every attempt of a hostile project to widen access, and the resulting error.
 #[test]
-fn a_projects_file_never_widens() {
-    let refused = |user: &str, project: &str| {
-        let person = Person::new();
-        person
-            .file("docs/x", "")
+fn project_file_never_widens() {
+    let refused = |own: &str, project: &str| {
+        let user = User::new();
+        user.file("docs/x", "")
             .file("evil.wasm", Probe::default().build());
-        std::fs::create_dir(person.home().join("secret")).unwrap();
+        std::fs::create_dir(user.home().join("secret")).unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink(person.home().join("secret"), person.work().join("innocent")).unwrap();
-        person.configure(user).file("toolcell.toml", project);
-        let seen = person.run(&["config", "check"]).ended(3);
+        std::os::unix::fs::symlink(user.home().join("secret"), user.work().join("innocent")).unwrap();
+        user.configure(own).file("toolcell.toml", project);
+        let seen = user.run(&["config", "check"]).ended(3);
         assert_eq!(seen.stdout, "");
         // No command runs with such a file.
-        person.run(&["call", "text_count", r#"{"text": "a"}"#]).ended(3);
-        person.run(&["run", "hello"]).ended(3);
-        person.plain(&seen.stderr)
+        user.run(&["call", "text_count", r#"{"text": "a"}"#]).ended(3);
+        user.run(&["run", "hello"]).ended(3);
+        user.plain(&seen.stderr)
     };
     insta::assert_snapshot!(refused("", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
@@ -183,22 +176,22 @@ fn a_projects_file_never_widens() {
     to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] wall = "2 s"
     "#);
     insta::assert_snapshot!(refused("[tools.text]\nenabled = false\n", "[tools.text]\nenabled = true\n"), @r"
-    error: the project's file switches `text` on
+    error: the project's file enables `text`
       why: in toolcell.toml, line 2, column 11
            │   2 | enabled = true
            │     |           ^^^^
-         - your own configuration switches it off
+         - your own configuration disables it
     │ in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | enabled = false
            │     |           ^^^^^
-     hint: to use it, switch it on in your own configuration
+     hint: to use it, enable it in your own configuration
     ");
     insta::assert_snapshot!(refused("", "[tools.text]\ncomponent = \"evil.wasm\"\n"), @r#"
     error: `text` cannot have another component
       why: in toolcell.toml, line 2, column 13
            │   2 | component = "evil.wasm"
            │     |             ^^^^^^^^^^^
-         - it ships with Toolcell
+         - it is built in
      hint: give it another name
     "#);
     insta::assert_snapshot!(refused("[tools.mine]\ncomponent = \"/a.wasm\"\n", "[tools.mine]\ncomponent = \"evil.wasm\"\n"), @r#"
@@ -206,7 +199,7 @@ fn a_projects_file_never_widens() {
       why: in toolcell.toml, line 2, column 13
            │   2 | component = "evil.wasm"
            │     |             ^^^^^^^^^^^
-         - it is defined already
+         - it is already defined
     │ in ~/.config/toolcell/config.toml, line 2, column 13
            │   2 | component = "/a.wasm"
            │     |             ^^^^^^^^^
@@ -225,8 +218,8 @@ fn a_projects_file_never_widens() {
       why: in toolcell.toml, line 2, column 12
            │   2 | base_url = "https://evil.example/v1"
            │     |            ^^^^^^^^^^^^^^^^^^^^^^^^^
-         - it decides who reads the conversation and with which key it is paid
-     hint: move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url
+         - the provider receives the conversation, and its key is billed
+     hint: move `[provider]` to your own configuration (`toolcell config check` shows its path), or use --provider, --model and --base-url
     "#);
     insta::assert_snapshot!(refused("", "[loop]\nmax_steps = 1000\n"), @r"
     error: the project's file raises `loop.max_steps`
@@ -250,30 +243,30 @@ fn a_projects_file_never_widens() {
 }
 
 #[test]
-fn a_person_can_allow_for_once_what_a_projects_file_asks_for() {
-    let person = Person::new();
-    person.file("a.md", "one").file(
+fn user_can_allow_once_what_project_file_requests() {
+    let user = User::new();
+    user.file("a.md", "one").file(
         "toolcell.toml",
         "[tools.text]\ngrants = [\"read=.\"]\nlimits.memory = \"1 GiB\"\n[loop]\nmax_steps = 60\n",
     );
     let flags = ["--grant", "text:read=.", "--limit", "text:memory=1GiB"];
     let mut call = vec!["call", "text_count", r#"{"path": "a.md"}"#];
     call.extend(flags);
-    person.run(&call).ended(3);
-    person.file(
+    user.run(&call).ended(3);
+    user.file(
         "toolcell.toml",
         "[tools.text]\ngrants = [\"read=.\"]\nlimits.memory = \"1 GiB\"\n",
     );
-    person.run(&call).ended(0);
-    person.run(&call[..5]).ended(3);
+    user.run(&call).ended(0);
+    user.run(&call[..5]).ended(3);
 }
 
 #[test]
-fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
-    let mut person = Person::new();
-    person.configure("[tools.text]\ngrnts = []\n");
-    let seen = person.run(&["config", "check"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r"
+fn unknown_keys_and_variables_are_errors_with_suggestion() {
+    let mut user = User::new();
+    user.configure("[tools.text]\ngrnts = []\n");
+    let seen = user.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r"
     error: the user configuration `~/.config/toolcell/config.toml` cannot be used
       why: there is no key `grnts` in `[tools.text]`
            │ in ~/.config/toolcell/config.toml, line 2, column 1
@@ -281,9 +274,9 @@ fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
            │     | ^^^^^
      hint: did you mean `grants`?
     ");
-    person.configure("");
-    person.var("TOOLCELL_MODLE", "x");
-    let seen = person.run(&["config", "check"]).ended(3);
+    user.configure("");
+    user.var("TOOLCELL_MODLE", "x");
+    let seen = user.run(&["config", "check"]).ended(3);
     insta::assert_snapshot!(seen.stderr, @r"
     error: there is no setting `TOOLCELL_MODLE`
       why: every environment variable that starts with `TOOLCELL_` is a setting
@@ -292,28 +285,28 @@ fn unknown_keys_and_variables_are_errors_with_a_suggestion() {
 }
 
 #[test]
-fn a_file_that_is_no_configuration_is_refused() {
-    let person = Person::new();
+fn invalid_configuration_file_is_refused() {
+    let user = User::new();
     let long = format!("# {}\n", "x".repeat(1 << 20));
     for (content, reason) in [
         (&b"\xff\xfe"[..], "no UTF-8"),
         (b"[tools", "unclosed table"),
         (long.as_bytes(), "more than 1 MiB"),
     ] {
-        std::fs::write(person.home().join(".config/toolcell/config.toml"), content).unwrap();
-        let seen = person.run(&["config", "check"]).ended(3);
+        std::fs::write(user.home().join(".config/toolcell/config.toml"), content).unwrap();
+        let seen = user.run(&["config", "check"]).ended(3);
         assert!(seen.stderr.contains(reason), "{}", seen.stderr);
     }
 }
 
 #[test]
-fn the_schema_that_is_printed_accepts_a_whole_configuration() {
-    let schema = Person::new().run(&["config", "schema"]).ended(0).json();
+fn printed_schema_accepts_complete_configuration() {
+    let schema = User::new().run(&["config", "schema"]).ended(0).json();
     assert_eq!(schema["title"], "Toolcell configuration");
     assert!(schema["properties"]["tools"].is_object());
 }
 
-/// A server that repeats the head of each request, as a tool may well do with it.
+/// A server that echoes the head of each request.
 fn echo_server() -> String {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -338,24 +331,24 @@ fn echo_server() -> String {
 }
 
 #[test]
-fn a_secret_goes_with_the_request_and_is_seen_nowhere() {
+fn secret_is_sent_with_request_and_shown_nowhere() {
     let origin = echo_server();
-    let mut person = Person::new();
-    person.configure(&format!(
+    let mut user = User::new();
+    user.configure(&format!(
         "[secrets.token]\nenv = \"MY_TOKEN\"\n[tools.fetch]\ngrants = [\"http={origin}\"]\n\
          secrets = [{{ secret = \"token\", origins = [\"{origin}\"], header = \"x-token\", template = \"Bearer {{}}\" }}]\n"
     ));
     let arguments = serde_json::json!({ "url": format!("{origin}/") }).to_string();
-    // Bound to a value that is not there.
-    let seen = person.run(&["call", "fetch", &arguments]).ended(3);
+    // Bound to a missing value.
+    let seen = user.run(&["call", "fetch", &arguments]).ended(3);
     assert!(
         seen.stderr.contains("the secrets of `fetch` cannot be used"),
         "{}",
         seen.stderr
     );
 
-    person.var("MY_TOKEN", "planted-secret-value");
-    let seen = person
+    user.var("MY_TOKEN", "planted-secret-value");
+    let seen = user
         .run(&["call", "fetch", &arguments, "--receipt", "--json"])
         .ended(0);
     let text = seen.json()["content"][0]["text"]
@@ -366,12 +359,12 @@ fn a_secret_goes_with_the_request_and_is_seen_nowhere() {
     for output in [
         &seen.stdout,
         &seen.stderr,
-        &person.run(&["config", "check"]).ended(0).stdout,
+        &user.run(&["config", "check"]).ended(0).stdout,
     ] {
         assert!(!output.contains("planted-secret"), "{output}");
     }
     let project = "[secrets.token]\nenv = \"HOME\"\n";
-    let seen = person
+    let seen = user
         .file("toolcell.toml", project)
         .run(&["config", "check"])
         .ended(3);

@@ -1,16 +1,16 @@
-//! The contract with tools in `wit/`, and its rules of change.
+//! The tool contract in `wit/`, and its compatibility rules.
 
 use std::path::Path;
 
 use wit_component::semver_check;
 use wit_parser::{PackageId, Resolve, WorldId};
 
-use crate::house::root;
+use crate::workspace::root;
 
-/// The releases that are frozen for ever, each a folder of `wit/frozen`.
+/// Frozen releases, each a folder of `wit/frozen`.
 const FROZEN: &[&str] = &["0.1.0"];
 
-/// The worlds that components are built for.
+/// Worlds that components are built for.
 const WORLDS: &[&str] = &["provider", "hook-provider"];
 
 fn package(folder: &Path) -> (Resolve, PackageId) {
@@ -21,14 +21,14 @@ fn package(folder: &Path) -> (Resolve, PackageId) {
     (resolve, package)
 }
 
-/// Puts the frozen world and today's into one resolve, as the check wants them.
+/// Merges the frozen and the current world into one resolve, as the check requires.
 fn both_worlds(frozen: &str, world: &str) -> (Resolve, WorldId, WorldId) {
     let (mut resolve, old) = package(&root().join("wit/frozen").join(frozen));
     let old_world = resolve
         .select_world(&[old], Some(world))
         .expect("the frozen world");
     let (mut new_resolve, new) = package(&root().join("wit"));
-    // Two packages of one name and version cannot stand side by side; the check looks at neither version.
+    // Two packages of one name and version cannot coexist; the check ignores versions.
     let name = new_resolve.packages[new].name.clone();
     new_resolve.package_names.shift_remove(&name);
     let later = semver::Version::new(0, 1, u64::MAX);
@@ -46,7 +46,7 @@ fn both_worlds(frozen: &str, world: &str) -> (Resolve, WorldId, WorldId) {
 }
 
 #[test]
-fn a_component_built_for_any_frozen_release_still_links() {
+fn component_built_for_any_frozen_release_links() {
     for frozen in FROZEN {
         for world in WORLDS {
             let (resolve, old, new) = both_worlds(frozen, world);
@@ -57,8 +57,8 @@ fn a_component_built_for_any_frozen_release_still_links() {
 }
 
 #[test]
-fn the_check_sees_a_break() {
-    // A function less in an import is a break; without this the test above could pass for any contract.
+fn contract_check_detects_a_break() {
+    // A missing function of an import is a break. Without this check, the test above could pass for any contract.
     let (mut resolve, old, new) = both_worlds("0.1.0", "provider");
     let log = resolve.worlds[new]
         .imports
@@ -81,7 +81,7 @@ fn every_frozen_release_is_checked() {
 }
 
 #[test]
-fn everything_in_the_contract_is_documented_and_dated() {
+fn everything_in_contract_is_documented_and_dated() {
     let (resolve, package) = package(&root().join("wit"));
     for (name, id) in &resolve.packages[package].interfaces {
         let interface = &resolve.interfaces[*id];

@@ -1,43 +1,43 @@
-//! What is denied stays denied, whoever grants it and however a tool asks for it.
+//! A denial overrides every grant, in every spelling of a path or URL.
 
 use serde_json::json;
 
-use crate::cli_person::{Person, SCRIPTED};
+use crate::cli_user::{SCRIPTED, User};
 
-/// A person with `private/key` and `notes/a` in the working directory.
-fn person() -> Person {
-    let person = Person::new();
-    person.file("private/key", "the key");
-    person.file("notes/a", "a note");
-    person
+/// Creates a user with `private/key` and `notes/a` in the working directory.
+fn user() -> User {
+    let user = User::new();
+    user.file("private/key", "the key");
+    user.file("notes/a", "a note");
+    user
 }
 
-fn read(person: &Person, path: &str, grants: &[&str]) -> crate::cli_person::Seen {
+fn read(user: &User, path: &str, grants: &[&str]) -> crate::cli_user::Seen {
     let arguments = json!({ "path": path }).to_string();
     let mut command = vec!["call", "files_read", arguments.as_str()];
     command.extend(grants.iter().flat_map(|grant| ["--grant", grant]));
-    person.run(&command)
+    user.run(&command)
 }
 
 #[test]
-fn a_denied_directory_is_read_by_no_tool_and_the_user_is_told_why() {
-    let person = person();
+fn denied_directory_is_unreadable_and_user_sees_why() {
+    let user = user();
     for path in [
         "private/key",
         "./private/key",
         "/private/key",
         "notes/../private/key",
     ] {
-        let seen = read(&person, path, &["write=.", "deny=private"]).ended(4);
+        let seen = read(&user, path, &["write=.", "deny=private"]).ended(4);
         assert!(
-            seen.stderr.contains("is denied to it by deny=private (--grant)"),
+            seen.stderr.contains("is denied by deny=private (--grant)"),
             "{}",
             seen.stderr
         );
         assert!(!seen.stdout.contains("the key"), "{}", seen.stdout);
     }
-    read(&person, "notes/a", &["read=.", "deny=private"]).ended(0);
-    // For another tool it says nothing.
+    read(&user, "notes/a", &["read=.", "deny=private"]).ended(0);
+    // It does not apply to another tool.
     let other = [
         "call",
         "text_count",
@@ -45,22 +45,22 @@ fn a_denied_directory_is_read_by_no_tool_and_the_user_is_told_why() {
         "--grant",
         "read=.",
     ];
-    person.run(&other).ended(0);
-    let seen = person
+    user.run(&other).ended(0);
+    let seen = user
         .run(&[&other[..], &["--grant", "deny=private"]].concat())
         .ended(4);
     assert!(seen.stderr.contains("deny=private"), "{}", seen.stderr);
 }
 
 #[test]
-fn a_list_of_denials_holds_for_every_tool() {
-    let person = person();
-    person.configure(
+fn denials_in_configuration_hold_for_every_tool() {
+    let user = user();
+    user.configure(
         "deny = [\"private\", \"deny-http=example.com\"]\n[tools.files]\ngrants = [\"write=.\"]\n",
     );
-    let seen = read(&person, "private/key", &["read=private"]);
+    let seen = read(&user, "private/key", &["read=private"]);
     seen.ended(4);
-    let seen = read(&person, "private/key", &[]).ended(4);
+    let seen = read(&user, "private/key", &[]).ended(4);
     assert!(
         seen.stderr
             .contains("deny=private (~/.config/toolcell/config.toml:1)"),
@@ -74,24 +74,24 @@ fn a_list_of_denials_holds_for_every_tool() {
         "--grant",
         "read=.",
     ];
-    person.run(&count).ended(4);
-    let shown = person.run(&["tool", "inspect", "text"]).ended(0).stdout;
+    user.run(&count).ended(4);
+    let shown = user.run(&["tool", "inspect", "text"]).ended(0).stdout;
     assert!(
         shown.contains("denied to it, whatever is granted\n    │ deny=private\n"),
         "{shown}"
     );
-    let explained = person
+    let explained = user
         .run(&["policy", "explain", "--tool", "files"])
         .ended(0)
         .stdout;
-    assert!(explained.contains("but for deny=private"), "{explained}");
-    let checked = person.run(&["config", "check"]).ended(0).stdout;
+    assert!(explained.contains("except deny=private"), "{explained}");
+    let checked = user.run(&["config", "check"]).ended(0).stdout;
     assert!(checked.contains("deny[1]"), "{checked}");
 }
 
 #[test]
-fn a_denied_host_is_reached_by_no_tool() {
-    let person = person();
+fn denied_host_is_unreachable_for_every_tool() {
+    let user = user();
     let fetch = [
         "call",
         "fetch",
@@ -101,54 +101,54 @@ fn a_denied_host_is_reached_by_no_tool() {
         "--grant",
         "deny-http=*.example.com",
     ];
-    let seen = person.run(&fetch).ended(4);
+    let seen = user.run(&fetch).ended(4);
     assert!(
-        seen.stderr.contains("is denied to it by deny-http=*.example.com"),
+        seen.stderr.contains("is denied by deny-http=*.example.com"),
         "{}",
         seen.stderr
     );
 }
 
 #[test]
-fn a_project_adds_denials_and_never_removes_one() {
-    let person = person();
-    person.file(
+fn project_adds_denials_and_removes_none() {
+    let user = user();
+    user.file(
         "toolcell.toml",
         "deny = [\"notes\"]\n[tools.files]\ngrants = [\"read=.\"]\n",
     );
-    person.configure("[tools.files]\ngrants = [\"write=.\", \"deny=private\"]\n");
-    read(&person, "private/key", &[]).ended(4);
-    let seen = read(&person, "notes/a", &[]).ended(4);
+    user.configure("[tools.files]\ngrants = [\"write=.\", \"deny=private\"]\n");
+    read(&user, "private/key", &[]).ended(4);
+    let seen = read(&user, "notes/a", &[]).ended(4);
     assert!(
         seen.stderr.contains("deny=notes (toolcell.toml:1)"),
         "{}",
         seen.stderr
     );
-    person.file("toolcell.toml", "[tools.files]\ngrants = [\"deny=notes\"]\n");
-    read(&person, "notes/a", &[]).ended(4);
-    read(&person, "private/key", &[]).ended(4);
-    person.file("other", "x");
-    read(&person, "other", &[]).ended(0);
+    user.file("toolcell.toml", "[tools.files]\ngrants = [\"deny=notes\"]\n");
+    read(&user, "notes/a", &[]).ended(4);
+    read(&user, "private/key", &[]).ended(4);
+    user.file("other", "x");
+    read(&user, "other", &[]).ended(0);
 }
 
-/// A person whose model makes these calls of `files_read`, with rules for them.
-fn scripted(paths: &[&str], rules: &str) -> (Person, String) {
-    let person = person();
+/// Creates a user whose model makes these calls of `files_read`, with approval rules for them.
+fn scripted(paths: &[&str], rules: &str) -> (User, String) {
+    let user = user();
     let call = |path: &&str| json!({ "name": "files_read", "arguments": { "path": path } });
     let calls: Vec<_> = paths.iter().map(call).collect();
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
-    person.configure(&format!(
+    user.file("script.json", script.to_string());
+    user.configure(&format!(
         "[approval]\nflow = \"off\"\nrules = [{rules}]\n[tools.files]\ngrants = [\"read=.\"]\n"
     ));
-    std::os::unix::fs::symlink("private", person.work().join("way")).unwrap();
-    let seen = person.run(&[&SCRIPTED[..], &["--tool", "files", "--json"]].concat());
+    std::os::unix::fs::symlink("private", user.work().join("way")).unwrap();
+    let seen = user.run(&[&SCRIPTED[..], &["--tool", "files", "--json"]].concat());
     let stdout = seen.ended(0).stdout;
-    (person, stdout)
+    (user, stdout)
 }
 
 #[test]
-fn a_rule_that_denies_a_path_holds_in_every_spelling() {
+fn rule_that_denies_path_holds_in_every_spelling() {
     let rule = r#"{ tool = "*", arguments = { "/path" = "private/*" }, verdict = "deny" }"#;
     let spellings = [
         "private/key",
@@ -158,50 +158,50 @@ fn a_rule_that_denies_a_path_holds_in_every_spelling() {
         "way/key",
         "notes/../way//key",
     ];
-    // The same error again and again would end the turn.
+    // The same error repeatedly would end the turn.
     for spellings in spellings.chunks(3) {
-        let (_person, stdout) = scripted(spellings, rule);
+        let (_user, stdout) = scripted(spellings, rule);
         assert!(!stdout.contains("the key"), "{stdout}");
     }
-    let (_person, stdout) = scripted(&["notes/a"], rule);
+    let (_user, stdout) = scripted(&["notes/a"], rule);
     assert!(stdout.contains("a note"), "{stdout}");
 }
 
 #[test]
-fn a_rule_that_allows_a_path_lets_no_other_pass() {
+fn rule_that_allows_path_lets_no_other_pass() {
     let rules = r#"{ tool = "*", verdict = "deny" }, { tool = "*", arguments = { "/path" = "notes/*" }, verdict = "allow" }"#;
-    let (_person, stdout) = scripted(&["notes/../private/key", "notes/../way/key"], rules);
+    let (_user, stdout) = scripted(&["notes/../private/key", "notes/../way/key"], rules);
     assert!(!stdout.contains("the key"), "{stdout}");
     for path in ["notes/a", "./notes/a", "/notes//a"] {
-        let (_person, stdout) = scripted(&[path], rules);
+        let (_user, stdout) = scripted(&[path], rules);
         assert!(stdout.contains("a note"), "{path} {stdout}");
     }
 }
 
 #[test]
-fn a_project_does_not_choose_where_a_tool_sees_a_directory() {
-    let person = person();
-    person.configure("[tools.files]\ngrants = [\"write=.\"]\n");
-    person.file(
+fn project_cannot_choose_guest_path_of_directory() {
+    let user = user();
+    user.configure("[tools.files]\ngrants = [\"write=.\"]\n");
+    user.file(
         "toolcell.toml",
         "[tools.files]\ngrants = [\"write=notes:/scratch\"]\n",
     );
-    let seen = read(&person, "/scratch/a", &[]).ended(3);
+    let seen = read(&user, "/scratch/a", &[]).ended(3);
     assert!(
-        seen.stderr.contains("cannot choose under which name"),
+        seen.stderr.contains("cannot choose the guest path or name"),
         "{}",
         seen.stderr
     );
-    // What the user says in the same words is the user's choice.
-    person.configure("[tools.files]\ngrants = [\"write=.\", \"write=notes:/scratch\"]\n");
-    read(&person, "/scratch/a", &[]).ended(0);
+    // The same line in the user's file is the user's decision.
+    user.configure("[tools.files]\ngrants = [\"write=.\", \"write=notes:/scratch\"]\n");
+    read(&user, "/scratch/a", &[]).ended(0);
 }
 
 #[test]
-fn a_locked_denial_does_not_go() {
-    let person = person();
+fn locked_denial_cannot_be_removed() {
+    let user = user();
     let with = ["--tool", "files", "--grant", "read=.", "--grant", "deny=private"];
-    person.run(&[&["lock"][..], &with].concat()).ended(0);
+    user.run(&[&["lock"][..], &with].concat()).ended(0);
     let call = [
         "call",
         "files_read",
@@ -210,25 +210,25 @@ fn a_locked_denial_does_not_go() {
         "--grant",
         "read=.",
     ];
-    let seen = person.run(&call).ended(4);
+    let seen = user.run(&call).ended(4);
     assert!(
         seen.stderr
-            .contains("the denial `deny=private` is locked and holds no more"),
+            .contains("the denial `deny=private` is locked and no longer applies"),
         "{}",
         seen.stderr
     );
     let more = ["--grant", "deny=private", "--grant", "deny=other"];
-    person.run(&[&call[..], &more].concat()).ended(0);
+    user.run(&[&call[..], &more].concat()).ended(0);
 }
 
 #[test]
-fn what_toolcell_keeps_is_granted_to_no_tool() {
-    let person = person();
-    let config = person.home().join(".config/toolcell");
-    person.configure("# mine\n");
-    std::fs::create_dir_all(person.home().join(".local/state/toolcell")).unwrap();
+fn toolcell_directories_are_granted_to_no_tool() {
+    let user = user();
+    let config = user.home().join(".config/toolcell");
+    user.configure("# mine\n");
+    std::fs::create_dir_all(user.home().join(".local/state/toolcell")).unwrap();
     let grant = format!("read={}", config.display());
-    let seen = person
+    let seen = user
         .run(&[
             "call",
             "files_read",
@@ -243,8 +243,8 @@ fn what_toolcell_keeps_is_granted_to_no_tool() {
         "{}",
         seen.stderr
     );
-    // A directory above may be granted, and excludes it.
-    let above = format!("write={}:/home", person.home().display());
+    // A parent directory may be granted, but without it.
+    let above = format!("write={}:/home", user.home().display());
     for (tool, arguments) in [
         (
             "files_read",
@@ -260,7 +260,7 @@ fn what_toolcell_keeps_is_granted_to_no_tool() {
         ),
     ] {
         let arguments = arguments.to_string();
-        let seen = person
+        let seen = user
             .run(&["call", tool, &arguments, "--grant", &above, "--dangerous"])
             .ended(4);
         assert!(
@@ -270,16 +270,15 @@ fn what_toolcell_keeps_is_granted_to_no_tool() {
         );
     }
     let ordinary = json!({"path": "/home/x", "content": "x"}).to_string();
-    person
-        .run(&["call", "files_write", &ordinary, "--grant", &above, "--dangerous"])
+    user.run(&["call", "files_write", &ordinary, "--grant", &above, "--dangerous"])
         .ended(0);
 }
 
 #[test]
-fn a_tool_in_a_project_changes_neither_its_configuration_nor_its_hooks() {
-    let person = person();
+fn tool_cannot_change_project_configuration_or_hooks() {
+    let user = user();
     for path in ["sub/x", ".git/hooks/x", ".github/workflows/x"] {
-        person.file(path, "x");
+        user.file(path, "x");
     }
     for path in [
         "toolcell.toml",
@@ -289,13 +288,13 @@ fn a_tool_in_a_project_changes_neither_its_configuration_nor_its_hooks() {
     ] {
         let arguments = json!({"path": path, "content": "x"}).to_string();
         let write = ["call", "files_write", arguments.as_str(), "--grant", "write=."];
-        let seen = person.run(&write).ended(4);
+        let seen = user.run(&write).ended(4);
         assert!(
-            seen.stderr.contains("is denied to it by built-in"),
+            seen.stderr.contains("is denied by built-in"),
             "{path} {}",
             seen.stderr
         );
-        let meant = person.run(&[&write[..], &["--dangerous"]].concat());
+        let meant = user.run(&[&write[..], &["--dangerous"]].concat());
         assert_eq!(
             meant.code == 0,
             path.starts_with(".git"),
@@ -306,19 +305,19 @@ fn a_tool_in_a_project_changes_neither_its_configuration_nor_its_hooks() {
 }
 
 #[test]
-fn a_component_is_not_replaced_by_a_tool() {
-    let person = person();
-    person.probe("tools/probe.wasm", &crate::probe::Probe::default());
-    person.configure(&format!(
+fn tool_cannot_replace_component() {
+    let user = user();
+    user.probe("tools/probe.wasm", &crate::probe::Probe::default());
+    user.configure(&format!(
         "[tools.mine]\ncomponent = '{}'\n",
-        person.work().join("tools/probe.wasm").display()
+        user.work().join("tools/probe.wasm").display()
     ));
     let arguments = json!({"path": "tools/probe.wasm", "content": "x", "mode": "overwrite"}).to_string();
-    let seen = person
+    let seen = user
         .run(&["call", "files_write", &arguments, "--grant", "write=."])
         .ended(4);
     assert!(
-        seen.stderr.contains("is denied to it by the component"),
+        seen.stderr.contains("is denied by the component"),
         "{}",
         seen.stderr
     );

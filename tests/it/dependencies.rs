@@ -1,15 +1,15 @@
-//! What comes into the binary: licences, and versions below which a dependency is known to be unsafe.
+//! Dependencies of the binary: licences, and minimum versions with known fixes.
 //!
-//! `cargo deny check` does the same with today's advisories; this needs no database and runs everywhere.
+//! `cargo deny check` does the same with current advisories; this test needs no database and runs everywhere.
 
 use std::process::Command;
 
 use semver::Version;
 use serde_json::Value;
 
-use crate::house::root;
+use crate::workspace::root;
 
-/// Oldest version of a dependency that holds, with the advisory that says why.
+/// Minimum version of a dependency, with the advisory that requires it.
 const AT_LEAST: &[(&str, &str, &str)] = &[
     (
         "wasmtime",
@@ -39,7 +39,7 @@ const AT_LEAST: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Crates that must not come in at all.
+/// Crates that are not allowed.
 const BANNED: &[(&str, &str)] = &[
     ("openssl-sys", "one TLS stack: rustls with ring"),
     ("native-tls", "one TLS stack: rustls with ring"),
@@ -47,7 +47,7 @@ const BANNED: &[(&str, &str)] = &[
     ("html2md", "GPL-3.0-or-later"),
 ];
 
-/// Name and version of every package that Cargo.lock holds: those of all features and platforms.
+/// Returns name and version of every package in Cargo.lock, for all features and platforms.
 fn locked() -> Vec<(String, Version)> {
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).expect("Cargo.lock");
     let lock: toml::Value = toml::from_str(&lock).expect("Cargo.lock is TOML");
@@ -62,8 +62,8 @@ fn locked() -> Vec<(String, Version)> {
         .collect()
 }
 
-/// Manifests of all dependencies, for the features and the platform that this test was built with: building it has
-/// downloaded the crates of those, and possibly no others.
+/// Returns the manifests of all dependencies, for the features and platform of this build: their crates have been
+/// downloaded, others possibly not.
 fn metadata() -> Value {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs");
     let host = String::from_utf8(host.stdout).expect("UTF-8");
@@ -93,7 +93,7 @@ fn metadata() -> Value {
 }
 
 #[test]
-fn every_dependency_has_a_licence_that_we_accept() {
+fn every_dependency_has_accepted_licence() {
     let deny: toml::Value =
         toml::from_str(&std::fs::read_to_string(root().join(".cargo/deny.toml")).expect("deny.toml"))
             .expect("deny.toml is TOML");
@@ -107,7 +107,7 @@ fn every_dependency_has_a_licence_that_we_accept() {
     let mut refused = Vec::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let (name, version) = (&package["name"], &package["version"]);
-        // `A OR B` is fine when one is; `A AND B` when both are; old manifests write `A/B` for `OR`.
+        // `A OR B` needs one of them, `A AND B` both; old manifests write `A/B` for `OR`.
         let licence = package["license"].as_str().unwrap_or("none").replace('/', " OR ");
         let fine = licence.split(" OR ").any(|either| {
             either
@@ -140,7 +140,7 @@ fn no_dependency_is_older_than_its_last_known_fix() {
 }
 
 #[test]
-fn nothing_banned_comes_in() {
+fn no_banned_dependency_is_present() {
     let locked = locked();
     for (banned, why) in BANNED {
         assert!(

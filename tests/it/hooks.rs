@@ -1,4 +1,4 @@
-//! Hooks that are components: what they change, refuse and say in a turn, and what holds them when they misbehave.
+//! Component hooks: changes, refusals and notices in a turn, and containment of misbehaving hooks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::cli_person::{Person, Seen};
-use crate::house::root;
+use crate::cli_user::{Seen, User};
+use crate::workspace::root;
 
-/// The hooks among the examples of the SDK, built once for all tests.
+/// Builds the example hooks of the SDK, once for all tests.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -38,28 +38,28 @@ fn built() -> &'static Path {
     })
 }
 
-/// A person with a hook in the own configuration, whose model makes these calls and then answers.
-fn person(hook: &str, settings: &str, calls: &Value) -> Person {
-    let person = Person::new();
-    person.file("hook.wasm", std::fs::read(built().join(hook)).unwrap());
-    configure(&person, settings);
+/// Creates a user with a hook in their configuration, whose model makes these calls and then answers.
+fn user(hook: &str, settings: &str, calls: &Value) -> User {
+    let user = User::new();
+    user.file("hook.wasm", std::fs::read(built().join(hook)).unwrap());
+    configure(&user, settings);
     let script = json!({ "model": "demo", "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
-    person
+    user.file("script.json", script.to_string());
+    user
 }
 
-/// Puts the hook `h` into the person's configuration.
-fn configure(person: &Person, settings: &str) {
-    let path = person.work().join("hook.wasm");
-    person.configure(&format!("[hooks.h]\ncomponent = {path:?}\n{settings}\n"));
+/// Adds the hook `h` to the user's configuration.
+fn configure(user: &User, settings: &str) {
+    let path = user.work().join("hook.wasm");
+    user.configure(&format!("[hooks.h]\ncomponent = {path:?}\n{settings}\n"));
 }
 
-/// One call of `text_count` with an order for the hook `unruly`.
+/// Creates a call of `text_count` with an instruction for the hook `unruly`.
 fn order(text: &str) -> Value {
     json!([{ "name": "text_count", "arguments": { "text": text } }])
 }
 
-fn run(person: &Person, prompt: &str, more: &[&str]) -> Seen {
+fn run(user: &User, prompt: &str, more: &[&str]) -> Seen {
     let mut arguments = vec![
         "run",
         prompt,
@@ -73,7 +73,7 @@ fn run(person: &Person, prompt: &str, more: &[&str]) -> Seen {
     if !more.contains(&"--tool") {
         arguments.extend(["--tool", "text"]);
     }
-    person.run(&arguments)
+    user.run(&arguments)
 }
 
 fn events(seen: &Seen, kind: &str) -> Vec<Value> {
@@ -90,7 +90,7 @@ fn notices(seen: &Seen) -> Vec<String> {
         .collect()
 }
 
-/// What became of the only call.
+/// Returns the result of the only call.
 fn only_result(seen: &Seen) -> Value {
     let mut finished = events(seen, "call_finished");
     assert_eq!(finished.len(), 1, "{}", seen.stdout);
@@ -98,9 +98,9 @@ fn only_result(seen: &Seen) -> Value {
 }
 
 #[test]
-fn arguments_that_a_component_changed_are_checked_and_are_the_ones_that_run() {
-    let person = person("unruly_hook.wasm", "", &order("change one two three"));
-    let seen = run(&person, "x", &[]).ended(0);
+fn arguments_changed_by_hook_are_validated_and_used() {
+    let user = user("unruly_hook.wasm", "", &order("change one two three"));
+    let seen = run(&user, "x", &[]).ended(0);
     assert_eq!(
         events(&seen, "call_started")[0]["arguments"]["text"],
         "one two three"
@@ -108,27 +108,27 @@ fn arguments_that_a_component_changed_are_checked_and_are_the_ones_that_run() {
     assert_eq!(only_result(&seen)["structured"]["words"], 3, "{}", seen.stdout);
 
     let script = json!({ "steps": [{ "calls": order("break it") }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
-    let result = only_result(&run(&person, "x", &[]).ended(0));
+    user.file("script.json", script.to_string());
+    let result = only_result(&run(&user, "x", &[]).ended(0));
     assert_eq!(result["error"]["kind"], "invalid_arguments");
     assert!(result.to_string().contains("/text"), "{result}");
 }
 
 #[test]
-fn a_person_is_asked_about_the_arguments_that_the_component_made() {
-    let person = person("unruly_hook.wasm", "", &order("change b"));
-    let path = person.work().join("hook.wasm");
-    person.configure(&format!(
+fn user_is_asked_about_arguments_changed_by_hook() {
+    let user = user("unruly_hook.wasm", "", &order("change b"));
+    let path = user.work().join("hook.wasm");
+    user.configure(&format!(
         "[hooks.h]\ncomponent = {path:?}\n[approval]\nrules = [{{ tool = \"text_count\", verdict = \"ask\" }}]\n"
     ));
-    let seen = run(&person, "x", &[]).ended(0);
+    let seen = run(&user, "x", &[]).ended(0);
     assert_eq!(events(&seen, "approval_requested")[0]["arguments"]["text"], "b");
 }
 
 #[test]
-fn a_component_refuses_a_call_with_a_reason_that_the_model_reads() {
-    let person = person("unruly_hook.wasm", "", &order("refuse this is private"));
-    let result = only_result(&run(&person, "x", &[]).ended(0));
+fn hook_refuses_call_with_reason_for_model() {
+    let user = user("unruly_hook.wasm", "", &order("refuse this is private"));
+    let result = only_result(&run(&user, "x", &[]).ended(0));
     assert_eq!(result["error"]["kind"], "denied");
     assert!(
         result["content"].to_string().contains("this is private"),
@@ -137,15 +137,15 @@ fn a_component_refuses_a_call_with_a_reason_that_the_model_reads() {
 }
 
 #[test]
-fn a_component_ends_a_turn_before_a_call_and_before_the_prompt() {
-    let person = person("unruly_hook.wasm", "", &order("abort enough is enough"));
-    let seen = run(&person, "x", &[]);
+fn hook_ends_turn_before_call_and_before_prompt() {
+    let user = user("unruly_hook.wasm", "", &order("abort enough is enough"));
+    let seen = run(&user, "x", &[]);
     let outcome = &events(&seen, "turn_finished")[0]["outcome"];
     assert_eq!(
         *outcome,
         json!({ "outcome": "aborted", "by": "h", "reason": "enough is enough" })
     );
-    let seen = run(&person, "forbidden", &[]);
+    let seen = run(&user, "forbidden", &[]);
     assert!(events(&seen, "step_started").is_empty(), "{}", seen.stdout);
     assert!(
         seen.stdout.contains("this is not talked about"),
@@ -154,7 +154,7 @@ fn a_component_ends_a_turn_before_a_call_and_before_the_prompt() {
     );
 }
 
-/// Everything that can go wrong in a cell, and the words that the person reads of it.
+/// Failures of a cell, with the messages shown to the user.
 const FAILURES: [(&str, &str); 5] = [
     ("fail no idea", "no idea"),
     (
@@ -172,12 +172,12 @@ const FAILURES: [(&str, &str); 5] = [
 const LIMITS: &str = "limits = { wall = \"300ms\", memory = \"32 MiB\", fuel = \"1000 T\" }";
 
 #[test]
-fn a_component_that_guards_and_fails_refuses_the_call_and_is_reported() {
-    let person = person("unruly_hook.wasm", &format!("guard = true\n{LIMITS}"), &json!([]));
+fn failing_guard_hook_refuses_call_and_is_reported() {
+    let user = user("unruly_hook.wasm", &format!("guard = true\n{LIMITS}"), &json!([]));
     for (order_text, words) in FAILURES {
         let script = json!({ "steps": [{ "calls": order(order_text) }, { "text": "Done." }] });
-        person.file("script.json", script.to_string());
-        let seen = run(&person, "x", &[]).ended(0);
+        user.file("script.json", script.to_string());
+        let seen = run(&user, "x", &[]).ended(0);
         assert_eq!(only_result(&seen)["error"]["kind"], "denied", "{order_text}");
         assert_eq!(only_result(&seen)["receipt"], Value::Null, "{order_text}");
         let said = notices(&seen);
@@ -186,17 +186,17 @@ fn a_component_that_guards_and_fails_refuses_the_call_and_is_reported() {
             .any(|n| n.starts_with("the hook `h` failed in `before_call`") && n.contains(words));
         assert!(told, "{order_text}: {said:?}");
     }
-    let seen = run(&person, "panic", &[]);
+    let seen = run(&user, "panic", &[]);
     assert!(events(&seen, "step_started").is_empty(), "{}", seen.stdout);
 }
 
 #[test]
-fn a_component_that_does_not_guard_and_fails_is_reported_and_the_call_goes_on() {
-    let person = person("unruly_hook.wasm", LIMITS, &json!([]));
+fn failing_observer_hook_is_reported_and_call_continues() {
+    let user = user("unruly_hook.wasm", LIMITS, &json!([]));
     for (order_text, words) in FAILURES {
         let script = json!({ "steps": [{ "calls": order(order_text) }, { "text": "Done." }] });
-        person.file("script.json", script.to_string());
-        let seen = run(&person, "x", &[]).ended(0);
+        user.file("script.json", script.to_string());
+        let seen = run(&user, "x", &[]).ended(0);
         assert_eq!(only_result(&seen)["error"], Value::Null, "{order_text}");
         let said = notices(&seen);
         assert!(said.iter().any(|n| n.contains(words)), "{order_text}: {said:?}");
@@ -204,9 +204,9 @@ fn a_component_that_does_not_guard_and_fails_is_reported_and_the_call_goes_on() 
 }
 
 #[test]
-fn notices_of_a_component_stream_in_their_place_and_each_moment_leaves_a_receipt() {
-    let person = person("unruly_hook.wasm", "", &order("say about to count"));
-    let seen = run(&person, "what is it?", &[]).ended(0);
+fn hook_notices_are_in_order_and_every_point_has_a_receipt() {
+    let user = user("unruly_hook.wasm", "", &order("say about to count"));
+    let seen = run(&user, "what is it?", &[]).ended(0);
     let kinds: Vec<String> = seen
         .json_lines()
         .iter()
@@ -241,9 +241,9 @@ fn notices_of_a_component_stream_in_their_place_and_each_moment_leaves_a_receipt
 }
 
 #[test]
-fn what_a_component_adds_to_the_prompt_is_what_the_model_gets() {
-    let person = person("unruly_hook.wasm", "", &json!([]));
-    let seen = run(&person, "Hello", &[]);
+fn text_added_to_prompt_by_hook_reaches_model() {
+    let user = user("unruly_hook.wasm", "", &json!([]));
+    let seen = run(&user, "Hello", &[]);
     let changed = &events(&seen, "prompt_changed")[0];
     assert!(
         changed["message"].to_string().contains("<context>\\nsession "),
@@ -253,14 +253,14 @@ fn what_a_component_adds_to_the_prompt_is_what_the_model_gets() {
 }
 
 #[test]
-fn values_go_from_moment_to_moment_and_from_component_to_component_in_their_order() {
-    // The second hook runs first because the person says so, whatever the components claim.
-    let person = person("unruly_hook.wasm", "", &order("say one"));
-    let path = person.work().join("hook.wasm");
-    person.configure(&format!(
+fn hook_values_pass_between_points_and_hooks_in_order() {
+    // The second hook runs first because of the user's configuration, whatever the components declare.
+    let user = user("unruly_hook.wasm", "", &order("say one"));
+    let path = user.work().join("hook.wasm");
+    user.configure(&format!(
         "[hooks.a]\ncomponent = {path:?}\n[hooks.b]\ncomponent = {path:?}\nbefore = [\"a\"]\n[hooks.c]\ncomponent = {path:?}\npriority = 9\n"
     ));
-    let seen = run(&person, "x", &[]).ended(0);
+    let seen = run(&user, "x", &[]).ended(0);
     let order: Vec<String> = events(&seen, "hook_finished")
         .iter()
         .filter(|event| event["moment"] == "before_call")
@@ -272,10 +272,10 @@ fn values_go_from_moment_to_moment_and_from_component_to_component_in_their_orde
 }
 
 #[test]
-fn a_component_sees_why_a_call_failed() {
+fn hook_sees_why_call_failed() {
     let calls = json!([{ "name": "text_count", "arguments": { "path": "gone.md" } }, { "name": "text_count", "arguments": { "text": 7 } }]);
-    let person = person("unruly_hook.wasm", "", &calls);
-    let said = notices(&run(&person, "x", &[]).ended(0));
+    let user = user("unruly_hook.wasm", "", &calls);
+    let said = notices(&run(&user, "x", &[]).ended(0));
     for words in [
         "error in call",
         "error in call_arguments",
@@ -286,28 +286,28 @@ fn a_component_sees_why_a_call_failed() {
 }
 
 #[test]
-fn a_component_touches_no_file_until_its_own_grant_says_so() {
-    let person = person("unruly_hook.wasm", "", &order("read /secret.txt"));
-    person.file("secret.txt", "the plan");
-    // A grant for the tools is none for a hook.
-    let said = notices(&run(&person, "x", &["--grant", "read=."]).ended(0));
+fn hook_reaches_files_only_with_its_own_grant() {
+    let user = user("unruly_hook.wasm", "", &order("read /secret.txt"));
+    user.file("secret.txt", "the plan");
+    // A grant for the tools does not apply to hooks.
+    let said = notices(&run(&user, "x", &["--grant", "read=."]).ended(0));
     assert!(
         said.iter().any(|n| n.starts_with("it could not read")),
         "{said:?}"
     );
-    configure(&person, "grants = [\"read=.\"]");
-    let said = notices(&run(&person, "x", &[]).ended(0));
+    configure(&user, "grants = [\"read=.\"]");
+    let said = notices(&run(&user, "x", &[]).ended(0));
     assert!(said.contains(&"the plan".to_owned()), "{said:?}");
 }
 
 #[test]
-fn a_component_can_be_a_hook_and_have_tools() {
+fn component_can_be_hook_and_have_tools() {
     let calls = json!([{ "name": "unruly_order", "arguments": { "text": "change it" } }]);
-    let person = person("unruly_hook.wasm", "", &calls);
-    let seen = run(&person, "x", &["--tool", "hook.wasm"]).ended(0);
+    let user = user("unruly_hook.wasm", "", &calls);
+    let seen = run(&user, "x", &["--tool", "hook.wasm"]).ended(0);
     let told = only_result(&seen)["content"].to_string();
     assert!(told.contains("the tool read: it"), "{told}");
-    let json = person
+    let json = user
         .run(&["tool", "inspect", "hook.wasm", "--json"])
         .ended(0)
         .json();
@@ -316,16 +316,16 @@ fn a_component_can_be_a_hook_and_have_tools() {
 }
 
 #[test]
-fn a_guard_keeps_files_where_they_are_and_gives_an_argument_its_default() {
+fn guard_hook_protects_files_and_sets_default_argument() {
     let calls = json!([
         { "name": "files_write", "arguments": { "path": "a.txt", "content": "x" } },
         { "name": "files_write", "arguments": { "path": "scratch/a.txt", "content": "one\ntwo\n", "parents": true } },
         { "name": "files_read", "arguments": { "path": "scratch/a.txt" } },
     ]);
-    let person = person("keep_files.wasm", "", &calls);
-    let seen = run(&person, "x", &["--tool", "files", "--grant", "write=."]).ended(0);
-    assert!(!person.work().join("a.txt").exists());
-    assert!(person.work().join("scratch/a.txt").exists(), "{}", seen.stdout);
+    let user = user("keep_files.wasm", "", &calls);
+    let seen = run(&user, "x", &["--tool", "files", "--grant", "write=."]).ended(0);
+    assert!(!user.work().join("a.txt").exists());
+    assert!(user.work().join("scratch/a.txt").exists(), "{}", seen.stdout);
     let started = events(&seen, "call_started");
     let read = started
         .iter()
@@ -334,7 +334,7 @@ fn a_guard_keeps_files_where_they_are_and_gives_an_argument_its_default() {
     assert_eq!(read["arguments"]["max_lines"], 200);
     let said = notices(&seen);
     assert_eq!(said, ["the model wanted to write outside `scratch/`"]);
-    // It wants one moment, and no other costs a cell.
+    // It subscribes to one hook point; no other runs a cell.
     assert!(
         events(&seen, "hook_finished")
             .iter()
@@ -343,33 +343,33 @@ fn a_guard_keeps_files_where_they_are_and_gives_an_argument_its_default() {
 }
 
 #[test]
-fn a_hook_in_a_projects_file_stops_the_start() {
-    let person = person("unruly_hook.wasm", "", &order("x"));
-    person.configure("");
-    person.file("toolcell.toml", "[hooks.h]\ncomponent = \"hook.wasm\"\n");
-    let seen = person.run(&["config", "check"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
-    error: a project's file cannot bring or change a hook
+fn hook_in_project_file_is_startup_error() {
+    let user = user("unruly_hook.wasm", "", &order("x"));
+    user.configure("");
+    user.file("toolcell.toml", "[hooks.h]\ncomponent = \"hook.wasm\"\n");
+    let seen = user.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
+    error: a project's file cannot add or change a hook
       why: in toolcell.toml, line 1, column 8
            │   1 | [hooks.h]
            │     |        ^
-         - a hook sees every prompt and every call, and a guard that a project changes guards nothing
-     hint: look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration
+         - a hook sees every prompt and every call, and a project could disable a guard
+     hint: review the component with `toolcell tool inspect`; to use it, move the table to your own configuration
     "#);
-    // Not even to switch one off that the person has.
-    configure(&person, "");
-    person.file("toolcell.toml", "[hooks.h]\nenabled = false\n");
-    run(&person, "x", &[]).ended(3);
+    // A project cannot disable a hook of the user either.
+    configure(&user, "");
+    user.file("toolcell.toml", "[hooks.h]\nenabled = false\n");
+    run(&user, "x", &[]).ended(3);
 }
 
 #[test]
-fn a_hook_that_cannot_be_used_stops_the_start() {
-    let person = person("unruly_hook.wasm", "", &order("x"));
+fn unusable_hook_is_startup_error() {
+    let user = user("unruly_hook.wasm", "", &order("x"));
     let mut all = String::new();
-    person.file("core.wasm", wat::parse_str("(module)").unwrap());
-    person.file("none.wasm", wat::parse_str("(component)").unwrap());
-    person.probe("tool.wasm", &crate::probe::Probe::default());
-    let named = |file: &str| format!("[hooks.h]\ncomponent = {:?}\n", person.work().join(file));
+    user.file("core.wasm", wat::parse_str("(module)").unwrap());
+    user.file("none.wasm", wat::parse_str("(component)").unwrap());
+    user.probe("tool.wasm", &crate::probe::Probe::default());
+    let named = |file: &str| format!("[hooks.h]\ncomponent = {:?}\n", user.work().join(file));
     let circle = ["a", "b"].map(|name| {
         let other = if name == "a" { "b" } else { "a" };
         named("hook.wasm").replace(".h]", &format!(".{name}]")) + &format!("before = [{other:?}]\n")
@@ -383,23 +383,23 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
         (named("tool.wasm"), 7),
         (circle.concat(), 3),
     ] {
-        person.configure(&toml);
-        let said = run(&person, "x", &[]).ended(code).stderr;
-        // The line of the configuration holds a path of this machine.
+        user.configure(&toml);
+        let said = run(&user, "x", &[]).ended(code).stderr;
+        // The configuration line contains a path of this machine.
         let lines = said.lines().filter(|line| !line.contains("| "));
-        all.extend(lines.map(|line| person.plain(line) + "\n"));
+        all.extend(lines.map(|line| user.plain(line) + "\n"));
     }
-    person.configure("");
-    person.file(
+    user.configure("");
+    user.file(
         "hook.wasm",
         std::fs::read(built().join("keep_files.wasm")).unwrap(),
     );
-    all.push_str(&person.plain(&run(&person, "x", &["--tool", "hook.wasm"]).ended(7).stderr));
+    all.push_str(&user.plain(&run(&user, "x", &["--tool", "hook.wasm"]).ended(7).stderr));
     insta::assert_snapshot!(all, @r#"
     error: the hook `h` has no component
       why: in ~/.config/toolcell/config.toml, line 1, column 8
-     hint: say which file it is: component = "FILE.wasm"
-    error: `a b` is no name of a hook
+     hint: set its file: component = "FILE.wasm"
+    error: `a b` is not a valid name of a hook
       why: in ~/.config/toolcell/config.toml, line 1, column 8
      hint: use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter
     error: the component `gone.wasm` cannot be read
@@ -418,9 +418,9 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
       why: the component is not a hook: it does not export `toolcell:tool/hooks`
          - in ~/.config/toolcell/config.toml, line 2, column 13
      hint: it has tools: add them with --tool, or with `[tools.NAME] component = "FILE.wasm"`
-    error: the hooks cannot run together
+    error: the hooks have conflicting orders
       why: the ordering constraints of hooks form a cycle: a, b
-     hint: say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`
+     hint: set their order in `[hooks.NAME]`: `priority`, `before`, `after`
     error: `hook.wasm` cannot be loaded
       why: the component is not a tool: it does not export `toolcell:tool/tools`
      hint: it is a hook: add it to your own configuration, `[hooks.NAME] component = "FILE.wasm"`
@@ -428,51 +428,51 @@ fn a_hook_that_cannot_be_used_stops_the_start() {
 }
 
 #[test]
-fn a_hook_that_is_what_the_lock_says_runs_and_one_that_changed_does_not() {
-    let person = person("unruly_hook.wasm", "", &order("say hello"));
+fn hook_runs_only_if_it_matches_lock() {
+    let user = user("unruly_hook.wasm", "", &order("say hello"));
     let locked = ["--locked"];
-    run(&person, "x", &locked).ended(3);
-    let seen = person.run(&["lock", "--tool", "text"]).ended(0);
+    run(&user, "x", &locked).ended(3);
+    let seen = user.run(&["lock", "--tool", "text"]).ended(0);
     assert!(seen.stderr.contains("the hook h"), "{}", seen.stderr);
-    run(&person, "x", &locked).ended(0);
-    configure(&person, "grants = [\"read=.\"]");
-    let seen = run(&person, "x", &locked).ended(4);
+    run(&user, "x", &locked).ended(0);
+    configure(&user, "grants = [\"read=.\"]");
+    let seen = run(&user, "x", &locked).ended(4);
     assert!(
         seen.stderr
             .contains("the hook `h`: the grant `read=.` is not among those that are locked"),
         "{}",
         seen.stderr
     );
-    configure(&person, "");
-    person.file(
+    configure(&user, "");
+    user.file(
         "hook.wasm",
         std::fs::read(built().join("keep_files.wasm")).unwrap(),
     );
-    let seen = run(&person, "x", &locked).ended(4);
+    let seen = run(&user, "x", &locked).ended(4);
     for words in [
         "the hook `h`: its code changed",
-        "it is asked at before_call, and was at before_prompt",
+        "it is called at before_call, and was at before_prompt",
     ] {
         assert!(seen.stderr.contains(words), "{}", seen.stderr);
     }
-    // A guard that somebody took out of the configuration is missed.
-    person.configure("");
-    let seen = run(&person, "x", &locked).ended(4);
+    // A guard that was removed from the configuration is reported.
+    user.configure("");
+    let seen = run(&user, "x", &locked).ended(4);
     assert!(
-        seen.stderr.contains("the hook `h` is locked and takes no part"),
+        seen.stderr.contains("the hook `h` is locked and not in use"),
         "{}",
         seen.stderr
     );
 }
 
 #[test]
-fn a_person_reads_what_a_hook_is() {
-    let person = person(
+fn tool_inspect_describes_hook() {
+    let user = user(
         "keep_files.wasm",
         "priority = 3\nlimits = { wall = \"2s\" }",
         &json!([]),
     );
-    let seen = person.run(&["tool", "inspect", "h"]).ended(0);
+    let seen = user.run(&["tool", "inspect", "h"]).ended(0);
     let (_, stable) = seen.stdout.split_once("\n\n").unwrap();
     insta::assert_snapshot!(stable, @r#"
       + can read environment variables, and sees only those that are granted
@@ -489,17 +489,17 @@ fn a_person_reads_what_a_hook_is() {
       │ Allows writing files only below `scratch/`.
         before_call    sees every call; may change its arguments, refuse it, or end the turn
     "#);
-    let json = person
+    let json = user
         .run(&["tool", "inspect", "hook.wasm", "--json"])
         .ended(0)
         .json();
     assert_eq!(json["hook"]["moments"], json!(["before_call"]));
     assert_eq!(json["tools"], json!([]));
-    let seen = person.run(&["config", "check"]).ended(0);
+    let seen = user.run(&["config", "check"]).ended(0);
     for words in ["hooks.h.component", "hooks.h.priority", "hooks.h.limits.wall"] {
         assert!(seen.stdout.contains(words), "{}", seen.stdout);
     }
-    let seen = person.run(&["doctor"]);
+    let seen = user.run(&["doctor"]);
     assert!(
         seen.stdout.contains("✓ hook h         guards: before_call"),
         "{}",
@@ -509,18 +509,18 @@ fn a_person_reads_what_a_hook_is() {
 
 #[test]
 fn agent_does_not_bypass_hooks() {
-    let person = person("unruly_hook.wasm", "", &json!([]));
-    let path = person.work().join("hook.wasm");
-    person.configure(&format!(
+    let user = user("unruly_hook.wasm", "", &json!([]));
+    let path = user.work().join("hook.wasm");
+    user.configure(&format!(
         "[hooks.h]\ncomponent = {path:?}\n[agents.counter]\ndescription = \"Counts\"\n\
          provider = {{ name = \"scripted\", model = \"inner.json\" }}\n"
     ));
     let inner = json!({ "steps": [{ "calls": order("refuse this is private") }, { "text": "No." }] });
-    person.file("inner.json", inner.to_string());
+    user.file("inner.json", inner.to_string());
     let calls = json!([{ "name": "counter", "arguments": { "task": "Count" } }]);
     let outer = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", outer.to_string());
-    let nested = events(&run(&person, "x", &[]).ended(0), "nested");
+    user.file("script.json", outer.to_string());
+    let nested = events(&run(&user, "x", &[]).ended(0), "nested");
     let finished = nested
         .iter()
         .find(|event| event["event"]["type"] == "call_finished")
@@ -529,21 +529,21 @@ fn agent_does_not_bypass_hooks() {
     assert!(finished.to_string().contains("this is private"), "{finished}");
 }
 
-/// A hook is asked about every call: what it can read and send, every session with it can.
+/// A hook is called for every call: the session has its access to data and network.
 #[test]
-fn what_a_hook_is_granted_counts_for_the_guard_over_the_flow_of_data() {
+fn hook_grants_count_for_data_flow_guard() {
     let fetch = json!([{ "name": "fetch", "arguments": { "url": "http://127.0.0.1:9/" } }]);
     let flags = ["--tool", "fetch", "--grant", "fetch:http=http://127.0.0.1:9"];
     for (grants, is_held) in [("[\"read=.\"]", true), ("[]", false)] {
-        let person = person("unruly_hook.wasm", &format!("grants = {grants}"), &fetch);
-        let seen = run(&person, "x", &flags).ended(0);
+        let user = user("unruly_hook.wasm", &format!("grants = {grants}"), &fetch);
+        let seen = run(&user, "x", &flags).ended(0);
         let kind = &only_result(&seen)["error"]["kind"];
         assert_eq!(kind == "denied", is_held, "{}", seen.stdout);
-        let explained = person.run(&[&["policy", "explain"][..], &flags].concat());
+        let explained = user.run(&[&["policy", "explain"][..], &flags].concat());
         let shown = explained.ended(0).stdout;
         assert_eq!(shown.contains("hook h  reads private data"), is_held, "{shown}");
         assert_eq!(
-            shown.contains("`fetch` and `hook h` together can carry private data outside"),
+            shown.contains("`fetch` and `hook h` together can leak private data"),
             is_held,
             "{shown}"
         );

@@ -1,20 +1,19 @@
-//! The integration suite: one binary, one file for each subject.
+//! Integration suite: one binary, one file per subject.
 //!
-//! It drives the built `toolcell` the way a person does, and checks the house itself: who may depend on whom, the
+//! It runs the built `toolcell` as a user does, and checks the repository itself: dependencies between packages, the
 //! contract in `wit/`, the prebuilt tools, and every command of the README.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how it fails")]
 
 mod cli_call;
-mod cli_person;
 mod cli_policy;
 mod cli_tool;
+mod cli_user;
 mod config;
 mod contract;
 mod denials;
 mod dependencies;
 mod hooks;
-mod house;
 mod keyring;
 mod memory;
 mod model_server;
@@ -39,8 +38,9 @@ mod run_scratch;
 mod run_session;
 mod run_turn;
 mod sessions;
+mod workspace;
 
-/// Tools written in WebAssembly text, as the tests of the sandbox use them.
+/// Tools in WebAssembly text, shared with the tests of the sandbox.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "the components of tests are small"

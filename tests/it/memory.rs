@@ -1,15 +1,15 @@
-//! The memory tools: off by default, kept between processes, named tools only, nothing without a grant.
+//! Memory tools: disabled by default, persistent between processes, subject to `only` and grants.
 
 use serde_json::{Value, json};
 use toolcell_core::KeyValueStore as _;
 use toolcell_store::{BucketLimits, SqliteBuckets};
 
-use crate::cli_person::{Person, Seen};
+use crate::cli_user::{Seen, User};
 
 const ENABLED: &str = "[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n";
 
-fn call(person: &Person, tool: &str, arguments: Value) -> Seen {
-    person.run(&["call", tool, &arguments.to_string()])
+fn call(user: &User, tool: &str, arguments: Value) -> Seen {
+    user.run(&["call", tool, &arguments.to_string()])
 }
 
 const ALL: [&str; 6] = [
@@ -21,14 +21,14 @@ const ALL: [&str; 6] = [
     "memory_tasks",
 ];
 
-/// The memory tools that a model is offered: those that are not unknown when it calls them.
-fn offered(person: &Person) -> Vec<&'static str> {
+/// Returns the memory tools that a model is offered: those that are not reported as unknown when called.
+fn offered(user: &User) -> Vec<&'static str> {
     let calls: Vec<Value> = ALL
         .iter()
         .map(|name| json!({ "name": name, "arguments": {} }))
         .collect();
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
+    user.file("script.json", script.to_string());
     let run = [
         "run",
         "x",
@@ -38,8 +38,8 @@ fn offered(person: &Person) -> Vec<&'static str> {
         "script.json",
         "--json",
     ];
-    let events = person.run(&run).ended(0).json_lines();
-    // They end in any order.
+    let events = user.run(&run).ended(0).json_lines();
+    // Calls can finish in any order.
     let results: Vec<&Value> = events
         .iter()
         .filter(|event| event["type"] == "call_finished")
@@ -53,50 +53,45 @@ fn offered(person: &Person) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_one_process_stores_another_one_finds_with_what_is_linked_to_it() {
-    let person = Person::new();
-    person.configure(ENABLED);
+fn stored_memory_and_its_links_are_found_by_next_process() {
+    let user = User::new();
+    user.configure(ENABLED);
     let store = |content: &str| {
-        let seen = call(&person, "memory_store", json!({ "content": content })).ended(0);
+        let seen = call(&user, "memory_store", json!({ "content": content })).ended(0);
         seen.json()["id"].as_str().unwrap().to_owned()
     };
     let rule = store("We never deploy on Fridays.");
     let reason = store("The outage of March began with a release before a weekend.");
     let link = json!({ "from": rule, "to": reason, "relation": "because_of" });
-    call(&person, "memory_link", link).ended(0);
+    call(&user, "memory_link", link).ended(0);
     let task = json!({ "action": "create", "title": "Write the release calendar", "tags": ["ops"] });
-    call(&person, "memory_task", task).ended(0);
+    call(&user, "memory_task", task).ended(0);
 
     let query = json!({ "query": "deploying friday", "depth": 1 });
-    let found = call(&person, "memory_discover", query).ended(0).json();
+    let found = call(&user, "memory_discover", query).ended(0).json();
     assert_eq!(found["matches"][0]["id"], rule);
     assert_eq!(found["total"], 1);
     assert_eq!(found["neighbours"][0]["id"], reason);
-    let read = call(&person, "memory_recall", json!({ "ids": [reason] }))
+    let read = call(&user, "memory_recall", json!({ "ids": [reason] }))
         .ended(0)
         .json();
     assert_eq!(read["memories"][0]["links"][0]["from"], rule);
-    let open = call(&person, "memory_tasks", json!({ "tag": "ops" }))
+    let open = call(&user, "memory_tasks", json!({ "tag": "ops" }))
         .ended(0)
         .json();
     assert_eq!(open["tasks"][0]["title"], "Write the release calendar");
 
-    let seen = person.run(&["call", "memory_tasks", "{}", "--receipt"]).ended(0);
+    let seen = user.run(&["call", "memory_tasks", "{}", "--receipt"]).ended(0);
     assert!(seen.stderr.contains("read bucket memory"), "{}", seen.stderr);
-    assert!(
-        person
-            .home()
-            .join(".local/share/toolcell/buckets.sqlite")
-            .is_file()
-    );
+    assert!(user.home().join(".local/share/toolcell/buckets.sqlite").is_file());
 }
 
 #[test]
-fn a_grant_can_put_a_bucket_of_a_projects_own_behind_the_memory() {
-    let person = Person::new();
+fn grant_can_map_memory_to_project_bucket() {
+    let user = User::new();
     let store = |grant: &str| {
         let arguments = json!({ "content": "x" }).to_string();
-        let seen = person
+        let seen = user
             .run(&["call", "memory_store", &arguments, "--grant", grant])
             .ended(0);
         seen.json()["id"].clone()
@@ -104,7 +99,7 @@ fn a_grant_can_put_a_bucket_of_a_projects_own_behind_the_memory() {
     assert_eq!(store("keyvalue=shop:memory"), "m1");
     assert_eq!(store("keyvalue=garden:memory"), "m1");
     assert_eq!(store("memory:keyvalue=shop:memory"), "m2");
-    let found = person
+    let found = user
         .run(&[
             "call",
             "memory_recall",
@@ -114,7 +109,7 @@ fn a_grant_can_put_a_bucket_of_a_projects_own_behind_the_memory() {
         ])
         .ended(0);
     assert_eq!(found.json()["memories"].as_array().unwrap().len(), 2);
-    let refused = person.run(&[
+    let refused = user.run(&[
         "call",
         "memory_store",
         r#"{"content": "x"}"#,
@@ -131,49 +126,48 @@ fn a_grant_can_put_a_bucket_of_a_projects_own_behind_the_memory() {
 }
 
 #[test]
-fn without_a_grant_nothing_is_kept_and_the_person_reads_what_would_allow_it() {
-    let person = Person::new();
-    let seen = call(&person, "memory_store", json!({ "content": "x" })).ended(4);
+fn without_grant_nothing_is_stored_and_hint_allows_it() {
+    let user = User::new();
+    let seen = call(&user, "memory_store", json!({ "content": "x" })).ended(4);
     assert_eq!(seen.stdout, "");
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
-    error: the call of `memory_store` gave no answer
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
+    error: call to `memory_store` failed
       why: not allowed: the bucket `memory` is not granted to this tool
      hint: allow it with --grant memory:keyvalue=memory
            │ or, in ~/.config/toolcell/config.toml: [tools.memory] grants = ["keyvalue=memory"]
     "#);
-    assert!(!person.home().join(".local/share/toolcell").exists());
+    assert!(!user.home().join(".local/share/toolcell").exists());
 }
 
 #[test]
-fn the_memory_tools_are_offered_only_where_the_person_switches_them_on() {
-    let person = Person::new();
-    assert_eq!(offered(&person), [""; 0]);
-    person.configure(ENABLED);
-    assert_eq!(offered(&person), ALL);
-    // A project cannot switch them on, and can switch them off.
-    person.file("toolcell.toml", "[tools.memory]\nenabled = false\n");
-    assert_eq!(offered(&person), [""; 0]);
-    call(&person, "memory#memory_tasks", json!({})).ended(3);
-    person
-        .configure("")
+fn memory_tools_are_offered_only_if_enabled_by_user() {
+    let user = User::new();
+    assert_eq!(offered(&user), [""; 0]);
+    user.configure(ENABLED);
+    assert_eq!(offered(&user), ALL);
+    // A project can disable them, and cannot enable them.
+    user.file("toolcell.toml", "[tools.memory]\nenabled = false\n");
+    assert_eq!(offered(&user), [""; 0]);
+    call(&user, "memory#memory_tasks", json!({})).ended(3);
+    user.configure("")
         .file("toolcell.toml", "[tools.memory]\nenabled = true\n");
-    let seen = person.run(&["config", "check"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r"
-    error: the project's file switches `memory` on
+    let seen = user.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r"
+    error: the project's file enables `memory`
       why: in toolcell.toml, line 2, column 11
            │   2 | enabled = true
            │     |           ^^^^
-         - it is off unless you switch it on
+         - it is disabled by default
      hint: to use it, in ~/.config/toolcell/config.toml: [tools.memory] enabled = true
     ");
 }
 
 #[test]
-fn h11_only_unset_offers_all_tools_an_empty_list_none_and_a_list_those() {
-    let person = Person::new();
+fn only_unset_offers_all_and_empty_list_none() {
+    let user = User::new();
     let with = |only: &str| {
-        person.configure(&format!("{ENABLED}{only}\n"));
-        offered(&person)
+        user.configure(&format!("{ENABLED}{only}\n"));
+        offered(&user)
     };
     assert_eq!(with(""), ALL);
     assert_eq!(with("only = []"), [""; 0]);
@@ -181,19 +175,19 @@ fn h11_only_unset_offers_all_tools_an_empty_list_none_and_a_list_those() {
         with("only = [\"memory_recall\", \"memory_discover\"]"),
         ["memory_recall", "memory_discover"]
     );
-    let seen = call(&person, "memory_store", json!({ "content": "x" })).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
+    let seen = call(&user, "memory_store", json!({ "content": "x" })).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
     error: the tool `memory_store` is not offered
       why: in ~/.config/toolcell/config.toml, line 4, column 8
            │   4 | only = ["memory_recall", "memory_discover"]
            │     |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-     hint: name it there, or take the list away
+     hint: add it there, or remove the list
     "#);
-    call(&person, "memory_recall", json!({})).ended(0);
+    call(&user, "memory_recall", json!({})).ended(0);
 
-    person.configure(&format!("{ENABLED}only = [\"memory_recal\"]\n"));
-    let seen = person.run(&["run", "x"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
+    user.configure(&format!("{ENABLED}only = [\"memory_recal\"]\n"));
+    let seen = user.run(&["run", "x"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
     error: `memory` has no tool `memory_recal` that could be offered
       why: in ~/.config/toolcell/config.toml, line 4, column 8
            │   4 | only = ["memory_recal"]
@@ -203,19 +197,19 @@ fn h11_only_unset_offers_all_tools_an_empty_list_none_and_a_list_those() {
 }
 
 #[test]
-fn a_project_may_leave_out_more_tools_and_never_offer_more() {
-    let person = Person::new();
-    person.configure(&format!(
+fn project_may_offer_fewer_tools_and_never_more() {
+    let user = User::new();
+    user.configure(&format!(
         "{ENABLED}only = [\"memory_recall\", \"memory_discover\"]\n"
     ));
-    person.file("toolcell.toml", "[tools.memory]\nonly = [\"memory_recall\"]\n");
-    assert_eq!(offered(&person), ["memory_recall"]);
-    person.file(
+    user.file("toolcell.toml", "[tools.memory]\nonly = [\"memory_recall\"]\n");
+    assert_eq!(offered(&user), ["memory_recall"]);
+    user.file(
         "toolcell.toml",
         "[tools.memory]\nonly = [\"memory_recall\", \"memory_store\"]\n",
     );
-    let seen = person.run(&["config", "check"]).ended(3);
-    insta::assert_snapshot!(person.plain(&seen.stderr), @r#"
+    let seen = user.run(&["config", "check"]).ended(3);
+    insta::assert_snapshot!(user.plain(&seen.stderr), @r#"
     error: the project's file offers `memory_store`, and your own configuration does not
       why: in toolcell.toml, line 2, column 8
            │   2 | only = ["memory_recall", "memory_store"]
@@ -225,25 +219,24 @@ fn a_project_may_leave_out_more_tools_and_never_offer_more() {
            │     |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
      hint: to offer it, name it in your own configuration
     "#);
-    // Any list is less than no list, for any component.
-    person
-        .configure("")
+    // For any component, a list offers fewer tools than no list.
+    user.configure("")
         .file("toolcell.toml", "[tools.text]\nonly = [\"text_count\"]\n");
-    call(&person, "text_count", json!({ "text": "a" })).ended(0);
-    call(&person, "text_hash", json!({ "text": "a" })).ended(3);
+    call(&user, "text_count", json!({ "text": "a" })).ended(0);
+    call(&user, "text_hash", json!({ "text": "a" })).ended(3);
 }
 
 #[test]
-fn a_lock_holds_the_tools_that_are_offered_and_fewer_need_no_approval() {
-    let person = Person::new();
+fn lock_pins_offered_tools_and_fewer_are_accepted() {
+    let user = User::new();
     let only = |list: &str| {
-        person.configure(&format!("{ENABLED}only = {list}\n"));
-        person.run(&["call", "memory_recall", "{}", "--locked"])
+        user.configure(&format!("{ENABLED}only = {list}\n"));
+        user.run(&["call", "memory_recall", "{}", "--locked"])
     };
-    person.configure(&format!(
+    user.configure(&format!(
         "{ENABLED}only = [\"memory_recall\", \"memory_tasks\"]\n"
     ));
-    person.run(&["lock", "--tool", "memory"]).ended(0);
+    user.run(&["lock", "--tool", "memory"]).ended(0);
     only("[\"memory_recall\", \"memory_tasks\"]").ended(0);
     only("[\"memory_recall\"]").ended(0);
     let seen = only("[\"memory_recall\", \"memory_store\"]").ended(4);
@@ -252,10 +245,10 @@ fn a_lock_holds_the_tools_that_are_offered_and_fewer_need_no_approval() {
         "{}",
         seen.stderr
     );
-    person.configure(
+    user.configure(
         "[tools.memory]\nenabled = true\ngrants = [\"keyvalue=other:memory\"]\nonly = [\"memory_recall\"]\n",
     );
-    let seen = person.run(&["call", "memory_recall", "{}", "--locked"]).ended(4);
+    let seen = user.run(&["call", "memory_recall", "{}", "--locked"]).ended(4);
     assert!(
         seen.stderr.contains("the grant `keyvalue=other:memory`"),
         "{}",
@@ -264,12 +257,12 @@ fn a_lock_holds_the_tools_that_are_offered_and_fewer_need_no_approval() {
 }
 
 #[test]
-fn a_model_remembers_in_one_session_and_finds_it_in_the_next() {
-    let person = Person::new();
-    person.configure(ENABLED);
+fn memory_stored_in_session_is_found_in_next() {
+    let user = User::new();
+    user.configure(ENABLED);
     let run = |calls: Value, answer: &str| {
         let script = json!({ "steps": [{ "calls": calls }, { "text": answer }] });
-        person.file("script.json", script.to_string());
+        user.file("script.json", script.to_string());
         let run = [
             "run",
             "x",
@@ -279,7 +272,7 @@ fn a_model_remembers_in_one_session_and_finds_it_in_the_next() {
             "script.json",
             "--json",
         ];
-        let events = person.run(&run).ended(0).json_lines();
+        let events = user.run(&run).ended(0).json_lines();
         let finished = events
             .into_iter()
             .filter(|event| event["type"] == "call_finished");
@@ -320,8 +313,8 @@ fn a_model_remembers_in_one_session_and_finds_it_in_the_next() {
 }
 
 #[test]
-fn memory_counts_as_private_and_as_written_by_anybody() {
-    let person = Person::new();
+fn memory_counts_as_private_and_untrusted() {
+    let user = User::new();
     let arguments = [
         "policy",
         "explain",
@@ -334,28 +327,28 @@ fn memory_counts_as_private_and_as_written_by_anybody() {
         "--grant",
         "fetch:http=example.com",
     ];
-    let seen = person.run(&arguments).ended(0);
-    insta::assert_snapshot!(person.plain(&seen.stdout), @r"
-    memory  reads private data, brings content of strangers
-              because of keyvalue=memory
-    fetch   brings content of strangers, can send outside
-              because of http=example.com
+    let seen = user.run(&arguments).ended(0);
+    insta::assert_snapshot!(user.plain(&seen.stdout), @r"
+    memory  reads private data, brings in untrusted content
+              by keyvalue=memory
+    fetch   brings in untrusted content, can send data out
+              by http=example.com
 
-    ! `memory` and `fetch` together can carry private data outside when what they read tells the model to
-      the flow guard asks before the call that completes it; without a terminal the call is refused (default)
+    ! `memory` and `fetch` together can leak private data if content they read instructs the model to
+      the flow guard asks before the call that completes the combination; without a terminal the call is refused (default)
     ");
 }
 
 #[test]
-fn an_inspected_component_says_that_it_can_ask_for_buckets() {
-    let person = Person::new();
-    let seen = person
+fn tool_inspect_shows_use_of_buckets() {
+    let user = User::new();
+    let seen = user
         .run(&["tool", "inspect", "memory", "--grant", "keyvalue=memory"])
         .ended(0);
     let says = "can request buckets of values that outlive the call, and sees only those that are granted";
     assert!(seen.stdout.contains(says), "{}", seen.stdout);
-    assert!(!seen.stdout.contains("of no use"), "{}", seen.stdout);
-    let useless = person
+    assert!(!seen.stdout.contains("has no effect"), "{}", seen.stdout);
+    let useless = user
         .run(&["tool", "inspect", "clock", "--grant", "keyvalue=memory"])
         .ended(0);
     assert!(
@@ -365,22 +358,22 @@ fn an_inspected_component_says_that_it_can_ask_for_buckets() {
     );
 }
 
-/// Memories that a search goes through within the default limits of a call.
+/// Number of memories that a search handles within the default limits of a call.
 const MANY: u64 = 10_000;
 
 #[test]
-fn a_search_in_ten_thousand_memories_stays_far_below_the_limits_of_a_call() {
-    let person = Person::new();
-    person.configure(ENABLED);
+fn search_in_ten_thousand_memories_stays_below_limits() {
+    let user = User::new();
+    user.configure(ENABLED);
     call(
-        &person,
+        &user,
         "memory_store",
         json!({ "content": "one", "title": "A needle", "tags": ["sewing"] }),
     )
     .ended(0);
-    fill(&person);
+    fill(&user);
     let query = json!({ "query": "needle haystack 4711", "limit": 5 }).to_string();
-    let seen = person
+    let seen = user
         .run(&["call", "memory_discover", &query, "--json"])
         .ended(0)
         .json();
@@ -389,15 +382,15 @@ fn a_search_in_ten_thousand_memories_stays_far_below_the_limits_of_a_call() {
     assert_eq!(found["total"], MANY);
     let receipt = &seen["receipt"];
     let used = |name: &str| receipt[name].as_u64().unwrap();
-    // The defaults are 20 G, 256 MiB and 30 s. Time is not asserted: it is the machine's.
+    // The defaults are 20 G, 256 MiB and 30 s. Time is not asserted: it depends on the machine.
     assert!(used("fuel") < 2_000_000_000, "{receipt}");
     assert!(used("peak_memory") < 32 << 20, "{receipt}");
 }
 
-/// Puts memories of some sixty words beside the first one, in the form in which the tool keeps them.
+/// Adds memories of about sixty words, in the format of the tool.
 #[tokio::main(flavor = "current_thread")]
-async fn fill(person: &Person) {
-    let file = person.home().join(".local/share/toolcell/buckets.sqlite");
+async fn fill(user: &User) {
+    let file = user.home().join(".local/share/toolcell/buckets.sqlite");
     let store = SqliteBuckets::open(file, BucketLimits::default()).unwrap();
     let bucket = store.open("memory").await.unwrap();
     let first = bucket
@@ -431,10 +424,10 @@ async fn fill(person: &Person) {
 }
 
 #[test]
-fn a_task_that_was_deleted_is_nowhere_on_disk() {
-    let person = Person::new();
-    person.configure(ENABLED);
-    let data = person.home().join(".local/share/toolcell");
+fn deleted_task_is_gone_from_disk() {
+    let user = User::new();
+    user.configure(ENABLED);
+    let data = user.home().join(".local/share/toolcell");
     let holds = |text: &str| {
         crate::planted::files_below(&data).into_iter().any(|file| {
             let bytes = std::fs::read(file).unwrap();
@@ -443,11 +436,11 @@ fn a_task_that_was_deleted_is_nowhere_on_disk() {
     };
     let create = |title: &str| {
         let task = json!({ "action": "create", "title": title });
-        call(&person, "memory_task", task).ended(0).json()["task"]["id"].clone()
+        call(&user, "memory_task", task).ended(0).json()["task"]["id"].clone()
     };
     let id = create("Bury the treasure");
     create("Water the plants");
     assert!(holds("treasure"));
-    call(&person, "memory_task", json!({ "action": "delete", "id": id })).ended(0);
+    call(&user, "memory_task", json!({ "action": "delete", "id": id })).ended(0);
     assert!(!holds("treasure") && holds("plants"));
 }

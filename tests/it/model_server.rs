@@ -1,4 +1,4 @@
-//! A model server on loopback that plays answers, one a request, and keeps what it was sent.
+//! A model server on loopback that replays responses, one per request, and records the requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// A server that is there until the test ends.
+/// A server that runs until the test ends.
 pub(crate) struct ModelServer {
     address: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-/// One request.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Request line and headers, as they came.
+    /// Request line and headers.
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
-/// One answer.
+/// A response to replay.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     status: u16,
@@ -45,7 +45,7 @@ impl Answer {
         }
     }
 
-    /// A text, as Chat Completions streams it.
+    /// A text, streamed as in Chat Completions.
     pub(crate) fn chat(text: &str) -> Self {
         let mut answer = Self::events(&[
             json!({"choices": [{"index": 0, "delta": {"content": text}}]}),
@@ -55,7 +55,7 @@ impl Answer {
         answer
     }
 
-    /// A text, as `generateContent` streams it.
+    /// A text, streamed as in `generateContent`.
     pub(crate) fn gemini(text: &str) -> Self {
         Self::events(&[
             json!({"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}]}),
@@ -64,7 +64,7 @@ impl Answer {
 }
 
 impl ModelServer {
-    /// Plays these answers; whoever asks once more gets the last one again.
+    /// Starts a server with these responses; the last one is repeated.
     pub(crate) fn playing(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -109,12 +109,12 @@ impl ModelServer {
         Self { address, requests }
     }
 
-    /// The URL of a path on it.
+    /// Returns the URL of a path on this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What a collector of OpenTelemetry receives from a run, and what a run does without one. Only with the feature `otel`.
+//! OpenTelemetry export of a run, with and without a collector. Requires the feature `otel`.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 use crate::probe::Probe;
 
-/// One request to the collector.
+/// A request to the collector.
 #[derive(Debug, Clone)]
 struct Received {
     head: String,
@@ -41,7 +41,7 @@ impl Collector {
         self.received.lock().unwrap().clone()
     }
 
-    /// The bodies that were sent to a path, as JSON.
+    /// Returns the JSON bodies sent to a path.
     fn bodies(&self, path: &str) -> Vec<Value> {
         let to_path = |request: &&Received| request.head.starts_with(&format!("POST {path} "));
         let received = self.received();
@@ -64,7 +64,7 @@ impl Collector {
     }
 }
 
-/// Notes each request of a connection and answers it.
+/// Records and answers the requests of a connection.
 fn listen(stream: TcpStream, heard: &Mutex<Vec<Received>>) {
     let mut answers = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
@@ -104,9 +104,9 @@ const RUN: [&str; 8] = [
     "text",
 ];
 
-/// A person whose run makes two calls, of which one fails, and sends what it measures to `url` as JSON.
-fn person(url: &str) -> Person {
-    let mut person = Person::new();
+/// Creates a user whose run makes two calls, one of which fails, and exports to `url` as JSON.
+fn user(url: &str) -> User {
+    let mut user = User::new();
     let calls = json!([
         { "name": "text_count", "arguments": { "text": "a plum" } },
         { "name": "text_count", "arguments": { "path": "plum.md" } },
@@ -114,14 +114,14 @@ fn person(url: &str) -> Person {
     let usage = json!({ "input": 30, "output": 7 });
     let steps = json!([{ "calls": calls, "usage": usage }, { "text": "One plum.", "usage": usage }]);
     let script = json!({ "model": "demo", "steps": steps });
-    person.file("script.json", script.to_string());
-    person.var("OTEL_EXPORTER_OTLP_ENDPOINT", url);
-    person.var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
-    person.var("OTEL_EXPORTER_OTLP_HEADERS", "x-key=planted-key");
-    person
+    user.file("script.json", script.to_string());
+    user.var("OTEL_EXPORTER_OTLP_ENDPOINT", url);
+    user.var("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
+    user.var("OTEL_EXPORTER_OTLP_HEADERS", "x-key=planted-key");
+    user
 }
 
-/// The attributes of a span, a point or a resource by name.
+/// Returns an attribute of a span, data point or resource.
 fn attribute(of: &Value, key: &str) -> Value {
     let attributes = of["attributes"].as_array().unwrap();
     let found = attributes.iter().find(|attribute| attribute["key"] == key);
@@ -132,7 +132,7 @@ fn text(value: &str) -> Value {
     json!({ "stringValue": value })
 }
 
-/// Integers are strings in OTLP/JSON, and readers accept both.
+/// Integers are strings in OTLP/JSON; readers accept both.
 fn number(value: &Value) -> i64 {
     let value = &value["intValue"];
     value
@@ -141,9 +141,9 @@ fn number(value: &Value) -> i64 {
 }
 
 #[test]
-fn otel_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
+fn otel_run_is_span_tree_with_convention_names() {
     let collector = Collector::start();
-    person(&collector.url).run(&RUN).ended(0);
+    user(&collector.url).run(&RUN).ended(0);
     let spans = collector.spans();
     let named = |name: &str| -> Vec<&Value> { spans.iter().filter(|span| span["name"] == name).collect() };
     let turn = named("invoke_agent");
@@ -169,7 +169,7 @@ fn otel_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
         let reasons = &attribute(chat, "gen_ai.response.finish_reasons")["arrayValue"]["values"];
         assert_eq!(*reasons, json!([text("stop")]));
         assert_eq!(number(&attribute(chat, "gen_ai.usage.input_tokens")), 30);
-        // 3 is a client.
+        // 3 means client.
         assert_eq!(chat["kind"], 3, "{chat}");
     }
     let failed: Vec<bool> = tools
@@ -181,7 +181,7 @@ fn otel_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
         assert_eq!(attribute(tool, "gen_ai.tool.name"), text("text_count"));
         assert_eq!(attribute(tool, "gen_ai.tool.type"), text("function"));
         assert!(attribute(tool, "gen_ai.tool.call.id")["stringValue"].is_string());
-        // 2 is an error.
+        // 2 means error.
         assert_eq!(tool["status"]["code"] == 2, failed, "{tool}");
     }
 }
@@ -189,7 +189,7 @@ fn otel_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() {
 #[test]
 fn otel_tokens_and_durations_are_histograms() {
     let collector = Collector::start();
-    person(&collector.url).run(&RUN).ended(0);
+    user(&collector.url).run(&RUN).ended(0);
     let bodies = collector.bodies("/v1/metrics");
     let metrics: Vec<&Value> = bodies
         .iter()
@@ -232,14 +232,14 @@ fn otel_tokens_and_durations_are_histograms() {
 }
 
 #[test]
-fn otel_nothing_that_anybody_said_is_sent_and_the_key_goes_into_the_header_alone() {
+fn otel_content_is_not_sent_and_key_only_in_header() {
     let collector = Collector::start();
-    let mut person = person(&collector.url);
-    person.var("OTEL_SERVICE_NAME", "greengrocer");
-    person.var("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
-    // The log of the program itself says more, and goes elsewhere.
-    person.var("TOOLCELL_LOG", "trace");
-    let seen = person.run(&RUN).ended(0);
+    let mut user = user(&collector.url);
+    user.var("OTEL_SERVICE_NAME", "greengrocer");
+    user.var("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
+    // The diagnostic log contains more, and is not exported.
+    user.var("TOOLCELL_LOG", "trace");
+    let seen = user.run(&RUN).ended(0);
     let received = collector.received();
     assert!(received.len() >= 2, "{received:?}");
     for request in &received {
@@ -256,11 +256,11 @@ fn otel_nothing_that_anybody_said_is_sent_and_the_key_goes_into_the_header_alone
 }
 
 #[test]
-fn otel_the_protocol_is_protobuf_unless_a_variable_says_json() {
+fn otel_protocol_is_protobuf_unless_variable_says_json() {
     let collector = Collector::start();
-    let mut person = person(&collector.url);
-    person.var("OTEL_EXPORTER_OTLP_PROTOCOL", "");
-    person.run(&RUN).ended(0);
+    let mut user = user(&collector.url);
+    user.var("OTEL_EXPORTER_OTLP_PROTOCOL", "");
+    user.run(&RUN).ended(0);
     let received = collector.received();
     let traces = received
         .iter()
@@ -276,13 +276,13 @@ fn otel_the_protocol_is_protobuf_unless_a_variable_says_json() {
 }
 
 #[test]
-fn otel_nothing_is_sent_where_the_standard_variables_say_so() {
+fn otel_standard_variables_disable_export() {
     let collector = Collector::start();
-    let mut disabled = person(&collector.url);
+    let mut disabled = user(&collector.url);
     disabled.var("OTEL_SDK_DISABLED", "true");
     disabled.run(&RUN).ended(0);
     assert!(collector.received().is_empty());
-    let mut traces = person("");
+    let mut traces = user("");
     let url = format!("{}/v1/traces", collector.url);
     traces.var("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &url);
     traces.run(&RUN).ended(0);
@@ -291,9 +291,9 @@ fn otel_nothing_is_sent_where_the_standard_variables_say_so() {
 }
 
 #[test]
-fn otel_a_collector_that_is_not_there_is_reported_once_and_the_run_goes_on() {
-    // Somebody else could take the port of a listener that is gone; nobody listens on this one.
-    let seen = person("http://127.0.0.1:1").run(&RUN).ended(0);
+fn otel_missing_collector_is_reported_once() {
+    // Another process could reuse the port of a closed listener; this one is held without listening.
+    let seen = user("http://127.0.0.1:1").run(&RUN).ended(0);
     assert_eq!(seen.stdout.trim(), "One plum.");
     assert_eq!(
         seen.stderr.matches("telemetry could not be sent").count(),
@@ -301,18 +301,18 @@ fn otel_a_collector_that_is_not_there_is_reported_once_and_the_run_goes_on() {
         "{}",
         seen.stderr
     );
-    let mut grpc = person("http://127.0.0.1:1");
+    let mut grpc = user("http://127.0.0.1:1");
     grpc.var("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
     let seen = grpc.run(&RUN).ended(0);
     assert!(
         seen.stderr
-            .contains("`OTEL_EXPORTER_OTLP_PROTOCOL=grpc` is not part of this build"),
+            .contains("`OTEL_EXPORTER_OTLP_PROTOCOL=grpc` is not supported by this build"),
         "{}",
         seen.stderr
     );
-    let seen = person("no url at all").run(&RUN).ended(0);
+    let seen = user("no url at all").run(&RUN).ended(0);
     assert_eq!(
-        seen.stderr.matches("telemetry is not sent").count(),
+        seen.stderr.matches("telemetry is disabled").count(),
         1,
         "{}",
         seen.stderr
@@ -320,13 +320,13 @@ fn otel_a_collector_that_is_not_there_is_reported_once_and_the_run_goes_on() {
 }
 
 #[test]
-fn otel_a_collector_that_never_answers_holds_the_end_of_a_run_for_two_seconds() {
+fn otel_silent_collector_delays_exit_by_two_seconds_at_most() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let seen = person(&url).run(&RUN).ended(0);
+    let seen = user(&url).run(&RUN).ended(0);
     assert_eq!(seen.stdout.trim(), "One plum.");
     assert!(
-        seen.stderr.contains("did not answer within 2 s"),
+        seen.stderr.contains("did not respond within 2 s"),
         "{}",
         seen.stderr
     );
@@ -334,13 +334,13 @@ fn otel_a_collector_that_never_answers_holds_the_end_of_a_run_for_two_seconds() 
 
 #[cfg(unix)]
 #[test]
-fn otel_a_run_that_is_interrupted_is_sent_as_cancelled() {
+fn otel_interrupted_run_is_sent_as_cancelled() {
     let collector = Collector::start();
-    let person = person(&collector.url);
-    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let user = user(&collector.url);
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
     let script = json!({ "model": "demo", "steps": [{ "calls": [{ "name": "probe", "arguments": {} }] }] });
-    person.file("script.json", script.to_string());
-    let mut child = person
+    user.file("script.json", script.to_string());
+    let mut child = user
         .command(&[
             "run",
             "x",
@@ -377,14 +377,14 @@ fn otel_a_run_that_is_interrupted_is_sent_as_cancelled() {
 }
 
 #[test]
-fn otel_the_doctor_says_whether_anything_is_sent() {
-    let seen = person("http://127.0.0.1:1").run(&["doctor"]);
+fn otel_doctor_reports_export_target() {
+    let seen = user("http://127.0.0.1:1").run(&["doctor"]);
     assert!(
         seen.stdout
-            .contains("telemetry      traces and metrics go to a collector"),
+            .contains("telemetry      traces and metrics are sent to a collector"),
         "{}",
         seen.stdout
     );
-    let seen = Person::new().run(&["doctor"]);
-    assert!(seen.stdout.contains("nothing is sent"), "{}", seen.stdout);
+    let seen = User::new().run(&["doctor"]);
+    assert!(seen.stdout.contains("disabled; set"), "{}", seen.stdout);
 }

@@ -1,16 +1,16 @@
-//! A planted secret is searched for in every output of the suite: what a command prints, and every file that it leaves
-//! behind, such as the journal of sessions.
+//! Searches every output of the suite for planted secrets: what a command prints, and every file it leaves behind, such
+//! as the journal of sessions.
 //!
-//! Every person of the suite has one in their environment, and each key and token that a test gives them is another
-//! (`cli_person`). The search knows the usual ways of writing a text and shares no code with the redaction that it checks.
+//! Every user of the suite (`cli_user`) has one in their environment, and each key and token of a test is another. The
+//! search knows the common encodings of a text and shares no code with the redaction it checks.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 
-/// A value that nothing may print or keep.
+/// A value that must not be printed or stored.
 pub(crate) struct Planted {
     value: String,
     needles: Vec<Vec<u8>>,
@@ -46,8 +46,8 @@ impl Planted {
             escaped,
             value.chars().rev().collect(),
         ];
-        // In Base64 a text looks different in each of the three places where it can begin; its ends depend on what
-        // stands around it and are left out.
+        // A text has three forms in Base64, depending on its offset; characters that depend on adjacent bytes are
+        // omitted.
         for skip in 0..3 {
             let whole = (bytes.len() - skip) / 3 * 3;
             for alphabet in [STANDARD, URL] {
@@ -60,14 +60,14 @@ impl Planted {
         }
     }
 
-    /// Whether it stands somewhere in these bytes, in whatever way it is written.
+    /// True if the value occurs in these bytes, in any encoding.
     pub(crate) fn stands_in(&self, bytes: &[u8]) -> bool {
         self.needles
             .iter()
             .any(|needle| bytes.windows(needle.len()).any(|window| window == needle))
     }
 
-    /// Fails when it stands in an output.
+    /// Panics if the value occurs in an output.
     #[track_caller]
     pub(crate) fn is_absent(&self, place: &str, output: &[u8]) {
         assert!(
@@ -82,7 +82,7 @@ impl Planted {
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Base64 (RFC 4648) of a multiple of three bytes.
+/// Encodes a multiple of three bytes as Base64 (RFC 4648).
 fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     bytes
         .chunks_exact(3)
@@ -93,7 +93,7 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
         .collect()
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -107,7 +107,7 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_search_finds_a_value_however_it_is_written() {
+fn search_finds_value_in_every_encoding() {
     let value = "s3cr?t/value~1";
     let planted = Planted::new(value);
     for text in [
@@ -127,7 +127,7 @@ fn the_search_finds_a_value_however_it_is_written() {
     assert!(!planted.stands_in(b"s3cr?t/value~2"));
 }
 
-/// A text in every usual encoding, whole, and in Base64 with something around it.
+/// Returns a text in every common encoding, and in Base64 at each offset.
 fn written(text: &str) -> Vec<String> {
     let hex: String = text.bytes().map(|b| format!("{b:02x}")).collect();
     let percent: String = text.bytes().map(|b| format!("%{b:02X}")).collect();
@@ -148,7 +148,8 @@ fn written(text: &str) -> Vec<String> {
     all
 }
 
-/// A server that repeats what it was sent in every usual encoding, at `/`, and in pieces, errors and places elsewhere.
+/// Starts a server that echoes requests in every common encoding, at `/`, and in chunks, errors and redirects
+/// elsewhere.
 fn leaking_server() -> String {
     use std::io::{BufRead as _, BufReader, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -191,11 +192,11 @@ fn leaking_server() -> String {
 }
 
 #[test]
-fn a_secret_that_a_server_repeats_stands_in_no_output_event_log_error_or_journal() {
+fn secret_echoed_by_server_is_in_no_output_or_file() {
     let origin = leaking_server();
-    let mut person = Person::new();
-    person.var("MY_TOKEN", "pl4nted-t0ken/with?specials~");
-    person.configure(&format!(
+    let mut user = User::new();
+    user.var("MY_TOKEN", "pl4nted-t0ken/with?specials~");
+    user.configure(&format!(
         "[secrets.token]\nenv = \"MY_TOKEN\"\n[tools.fetch]\ngrants = [\"http={origin}\"]\n\
          secrets = [{{ secret = \"token\", origins = [\"{origin}\"], header = \"x-token\", template = \"Bearer {{}}\" }}]\n"
     ));
@@ -204,11 +205,11 @@ fn a_secret_that_a_server_repeats_stands_in_no_output_event_log_error_or_journal
         .iter()
         .map(|url| json!({ "name": "fetch", "arguments": { "url": url } }))
         .collect();
-    person.file(
+    user.file(
         "script.json",
         json!({ "steps": [{ "calls": calls }, { "text": "Done." }] }).to_string(),
     );
-    person.var("TOOLCELL_LOG", "trace");
+    user.var("TOOLCELL_LOG", "trace");
     let run = [
         "run",
         "x",
@@ -219,17 +220,17 @@ fn a_secret_that_a_server_repeats_stands_in_no_output_event_log_error_or_journal
         "--tool",
         "fetch",
     ];
-    // Everything that is printed is searched (see `Person`); here only: the secret was there to be found.
+    // All output is searched (see `User`); this checks only that the secret was there to be found.
     for more in [&[][..], &["--json"]] {
-        let seen = person.run(&[&run[..], more].concat()).ended(0);
+        let seen = user.run(&[&run[..], more].concat()).ended(0);
         assert!(seen.stderr.contains("TRACE"), "{}", seen.stderr);
         let shown = seen.stdout.contains(&"*".repeat(28));
         assert_eq!(shown, more == ["--json"], "{}", seen.stdout);
     }
     for url in &urls {
         let arguments = json!({ "url": url }).to_string();
-        person.run(&["call", "fetch", &arguments, "--receipt"]);
-        person.run(&["call", "fetch", &arguments, "--json"]);
+        user.run(&["call", "fetch", &arguments, "--receipt"]);
+        user.run(&["call", "fetch", &arguments, "--json"]);
     }
     for command in [
         &["session", "list", "--json"][..],
@@ -241,12 +242,7 @@ fn a_secret_that_a_server_repeats_stands_in_no_output_event_log_error_or_journal
         &["tool", "inspect", "fetch", "--json"],
         &["doctor"],
     ] {
-        person.run(command).ended(0);
+        user.run(command).ended(0);
     }
-    assert!(
-        person
-            .home()
-            .join(".local/state/toolcell/sessions.sqlite")
-            .exists()
-    );
+    assert!(user.home().join(".local/state/toolcell/sessions.sqlite").exists());
 }

@@ -1,11 +1,11 @@
-//! The tools that are embedded in the binary are the ones in the tree.
+//! The embedded tools match the sources in the repository.
 
 use std::process::Command;
 
-use crate::house::root;
+use crate::workspace::root;
 
 #[test]
-fn no_prebuilt_tool_is_older_than_its_source() {
+fn prebuilt_tools_match_their_sources() {
     let check = Command::new("bash")
         .args(["tools/build", "--check"])
         .current_dir(root())
@@ -20,7 +20,7 @@ fn no_prebuilt_tool_is_older_than_its_source() {
 }
 
 #[test]
-fn every_shipped_tool_has_a_prebuilt_component_and_a_readme() {
+fn every_shipped_tool_has_prebuilt_component_and_readme() {
     let mut tools = 0;
     for entry in std::fs::read_dir(root().join("tools")).expect("tools") {
         let folder = entry.expect("an entry").path();

@@ -1,19 +1,19 @@
-//! What the documents promise is held by tests that exist.
+//! The tests named in the documents exist.
 
 use std::collections::BTreeSet;
 
-use crate::house::{root, rust_files};
+use crate::workspace::{root, rust_files};
 
-/// Documents in which the last column of each table row names the tests that hold it, in backticks.
+/// Documents with tables whose last column names tests, in backticks.
 const DOCUMENTS: &[&str] = &["runtime/SPECIFICATION.md", "runtime/ARCHITECTURE.md"];
 
-/// The threat model: a row for each threat, with the tests in the last column.
+/// Threat model: one row per threat, with tests in the last column.
 const THREATS: &str = "tests/THREATS.md";
 
-/// Macros that make a test of each line in their braces, or run the function that is named there as one.
+/// Macros that generate a test for each line in their braces, or run a named function as one.
 const TEST_MACROS: &[&str] = &["attacks! {", "url_tests! {", "dynamic_tests! {", "run! {"];
 
-/// Every function of the tree that is a test.
+/// Returns the names of all tests in the repository.
 fn tests() -> BTreeSet<String> {
     let mut tests = BTreeSet::new();
     for folder in ["runtime", "sdk", "tests", "tools"] {
@@ -32,7 +32,7 @@ fn tests() -> BTreeSet<String> {
                     continue;
                 }
                 marked |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
-                // In `proptest!` the attribute stands on the line before as well.
+                // In `proptest!`, the attribute is on the previous line too.
                 if let Some(rest) = line
                     .strip_prefix("async fn ")
                     .or_else(|| line.strip_prefix("fn "))
@@ -47,7 +47,7 @@ fn tests() -> BTreeSet<String> {
     tests
 }
 
-/// The names in backticks in the last cell of a table row.
+/// Returns the names in backticks in the last cell of a table row.
 fn named(row: &str) -> Vec<&str> {
     let cell = row
         .trim()
@@ -59,7 +59,7 @@ fn named(row: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_test_that_a_document_names_exists() {
+fn every_test_named_in_a_document_exists() {
     let tests = tests();
     assert!(tests.len() > 200, "only {} tests were found", tests.len());
     for document in DOCUMENTS {
@@ -89,9 +89,9 @@ fn every_test_that_a_document_names_exists() {
     }
 }
 
-/// Each row once and in order, with tests that exist; or, where it has none, with the reason.
+/// Each row occurs once and in order, with existing tests, or with a reason if there are none.
 #[test]
-fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
+fn every_threat_is_listed_once_with_existing_tests() {
     let rows: &[(char, std::ops::RangeInclusive<u32>)] = &[
         ('A', 1..=18),
         ('B', 19..=37),
@@ -146,13 +146,13 @@ fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
         }
     }
     assert_eq!(found, expected);
-    // What was found by attack is counted by finding, with a letter for each variant: `N0a`, `N0b`, `N10a`.
+    // Findings of attacks have a number, and a letter per variant: `N0a`, `N0b`, `N10a`.
     let mut next = (0, 'a');
     for row in by_attack {
         let at = row.len() - 1;
         let (number, letter) = (row[1..at].parse::<u32>(), row.chars().last());
         let (Ok(number), Some(letter)) = (number, letter) else {
-            panic!("{THREATS}: `{row}` is no row, such as `N10a`");
+            panic!("{THREATS}: `{row}` is not a valid row, such as `N10a`");
         };
         let is_next = (number, letter) == next || (number > next.0 && letter == 'a') || next == (0, 'a');
         assert!(is_next, "{THREATS}: `{row}` is out of its place");
@@ -161,7 +161,7 @@ fn every_threat_stands_once_in_its_table_and_its_tests_exist() {
 }
 
 #[test]
-fn every_fuzz_target_has_a_corpus_and_every_corpus_a_target() {
+fn every_fuzz_target_has_a_corpus_and_vice_versa() {
     let mut targets = BTreeSet::new();
     for path in rust_files(&root().join("runtime")) {
         let text = std::fs::read_to_string(&path).expect("a source file");

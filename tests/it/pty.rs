@@ -1,5 +1,4 @@
-//! A user at a real terminal: a pseudo-terminal on which the program runs, and keys that are typed when something stands
-//! there.
+//! A user at a real terminal: a pseudo-terminal with the program, and keys typed once a text is shown.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,30 +11,30 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 
-/// How long nothing is written before a test gives up.
+/// Timeout without output.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 120,
     tv_nsec: 0,
 };
 
-/// A terminal with a program on it.
+/// A terminal with a program.
 pub(crate) struct Terminal {
     master: File,
     /// Held so that the terminal outlives the program.
     slave: File,
     child: Child,
-    /// Everything that was written so far.
+    /// All output so far.
     pub(crate) seen: String,
     bytes: Vec<u8>,
-    /// Up to where something was waited for.
+    /// Offset of the output already waited for.
     at: usize,
 }
 
 impl Terminal {
     /// Starts a command on a terminal of this kind and size.
-    pub(crate) fn start(person: &Person, command: &[&str], term: &str, columns: u16, rows: u16) -> Self {
+    pub(crate) fn start(user: &User, command: &[&str], term: &str, columns: u16, rows: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -46,7 +45,7 @@ impl Terminal {
             .open(name.to_str().unwrap())
             .unwrap();
         let open = || -> Stdio { OwnedFd::from(slave.try_clone().unwrap()).into() };
-        let mut command = person.command(command);
+        let mut command = user.command(command);
         command
             // A job of its own, as a shell makes one.
             .process_group(0)
@@ -66,7 +65,7 @@ impl Terminal {
         }
     }
 
-    /// Makes it another size.
+    /// Changes the size.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
         tcsetwinsize(&self.master, size(columns, rows)).unwrap();
     }
@@ -83,7 +82,7 @@ impl Terminal {
         assert!(status.stopped(), "{status:?}");
     }
 
-    /// How the terminal treats what is typed.
+    /// Returns the modes of the terminal.
     pub(crate) fn modes(&self) -> Termios {
         tcgetattr(&self.slave).unwrap()
     }
@@ -109,14 +108,14 @@ impl Terminal {
         self
     }
 
-    /// Reads until this was written since the last time.
+    /// Reads until the text occurs in new output.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> &mut Self {
         self.wait_for_any(&[text]);
         self
     }
 
-    /// Reads until one of these was written since the last time, and says which.
+    /// Reads until one of the texts occurs in new output, and returns its index.
     #[track_caller]
     pub(crate) fn wait_for_any(&mut self, texts: &[&str]) -> usize {
         loop {
@@ -140,7 +139,7 @@ impl Terminal {
                 self.seen
             );
             self.bytes.extend_from_slice(&piece[..length]);
-            // A character may be cut between two pieces.
+            // A character may be split between two reads.
             let whole = match std::str::from_utf8(&self.bytes) {
                 Ok(text) => text.len(),
                 Err(error) => error.valid_up_to(),
@@ -150,12 +149,12 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end of the program. Its exit code.
+    /// Waits for the end of the program and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 
-    /// The lines, without those that a carriage return took back.
+    /// Returns the lines, without those erased by a carriage return.
     pub(crate) fn lines(&self) -> Vec<&str> {
         self.seen
             .split('\n')

@@ -1,4 +1,4 @@
-//! Questions at a real terminal: what stands there, what answers them, and what does not.
+//! Questions at a real terminal: layout, answers, and input that does not answer.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 use crate::probe::Probe;
 use crate::pty::Terminal;
 
@@ -23,32 +23,32 @@ const RUN: [&str; 10] = [
     "write=.",
 ];
 
-/// Ends the lines of each question.
+/// End of the prompt of each question.
 const PROMPT: &str = "Enter: ";
 
-/// A user with a model that wants to write `content`, and a rule that asks.
-fn asked_about(arguments: &Value) -> Person {
-    let person = Person::new();
-    person.configure("[approval]\nrules = [{ tool = \"files_write\", verdict = \"ask\" }]\n");
+/// Creates a user with a model that wants to write `content`, and a rule that asks.
+fn asked_about(arguments: &Value) -> User {
+    let user = User::new();
+    user.configure("[approval]\nrules = [{ tool = \"files_write\", verdict = \"ask\" }]\n");
     let calls = json!([{ "name": "files_write", "arguments": arguments }]);
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
-    person
+    user.file("script.json", script.to_string());
+    user
 }
 
-/// The same with a tool that takes whatever it is given.
-fn asked_about_anything(arguments: &Value) -> Person {
-    let person = asked_about(arguments);
-    person.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"ask\" }]\n");
+/// Like [`asked_about`], with a tool that accepts any arguments.
+fn asked_about_anything(arguments: &Value) -> User {
+    let user = asked_about(arguments);
+    user.configure("[approval]\nrules = [{ tool = \"*\", verdict = \"ask\" }]\n");
     let probe = Probe {
         input: r#"{"type":"object"}"#.into(),
         ..Probe::default()
     };
-    person.probe("any.wasm", &probe);
+    user.probe("any.wasm", &probe);
     let calls = json!([{ "name": "probe", "arguments": arguments }]);
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    person.file("script.json", script.to_string());
-    person
+    user.file("script.json", script.to_string());
+    user
 }
 
 const RUN_ANY: [&str; 8] = [
@@ -62,15 +62,15 @@ const RUN_ANY: [&str; 8] = [
     "any.wasm",
 ];
 
-fn hello() -> Person {
+fn hello() -> User {
     asked_about(&json!({ "path": "out.txt", "content": "hello" }))
 }
 
-fn wrote(person: &Person) -> bool {
-    person.work().join("out.txt").exists()
+fn wrote(user: &User) -> bool {
+    user.work().join("out.txt").exists()
 }
 
-/// The physical lines between the title of the first question and what can be answered.
+/// Returns the physical lines from the title of the first question to its choices.
 fn physical_lines(terminal: &Terminal, columns: usize) -> Vec<String> {
     let lines = terminal.lines();
     let start = lines.iter().position(|line| line.starts_with("? ")).unwrap();
@@ -89,14 +89,14 @@ fn physical_lines(terminal: &Terminal, columns: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_forged_question_stays_behind_the_gutter_at_any_width() {
+fn forged_question_stays_behind_gutter_at_any_width() {
     for columns in [20, 40, 80, 200] {
         let blanks = " ".repeat(usize::from(columns) - 10);
         let forged = format!("{blanks}? `clock` wants to run with nothing  y once   n no: y\n? fake\r? fake");
-        let person = asked_about_anything(
+        let user = asked_about_anything(
             &json!({ "path": "out.txt", "content": forged, "? fake": "\u{2028}? fake" }),
         );
-        let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", columns, 50);
+        let mut terminal = Terminal::start(&user, &RUN_ANY, "xterm", columns, 50);
         terminal.answer("n").wait_for("1 call");
         let rows = physical_lines(&terminal, columns.into());
         let questions = rows.iter().filter(|row| row.starts_with('?')).count();
@@ -116,16 +116,16 @@ fn a_forged_question_stays_behind_the_gutter_at_any_width() {
 }
 
 #[test]
-fn a_question_fits_the_screen_whatever_it_is_about() {
+fn every_question_fits_screen() {
     let many: Vec<u32> = (0..500).collect();
-    let person = asked_about_anything(&json!({
+    let user = asked_about_anything(&json!({
         "path": "out.txt", "content": "word ".repeat(20_000), "many": many, "z": "last"
     }));
-    let mut terminal = Terminal::start(&person, &RUN_ANY, "xterm", 60, 24);
+    let mut terminal = Terminal::start(&user, &RUN_ANY, "xterm", 60, 24);
     terminal.answer("v");
     let question = &terminal.seen[terminal.seen.find("? `").unwrap()..];
     assert!(question.lines().count() <= 24, "{question}");
-    assert!(question.contains("lines are left out here"), "{question}");
+    assert!(question.contains("lines omitted"), "{question}");
     // The whole can be looked at, and the question comes back.
     terminal
         .wait_for("lines 1 to 21 of ")
@@ -139,7 +139,7 @@ fn a_question_fits_the_screen_whatever_it_is_about() {
     terminal.wait_for("1 call");
 }
 
-/// What stands on the screen when the first question has been asked.
+/// Returns the screen after the first question.
 fn screen_of(terminal: &mut Terminal, rows: usize) -> Vec<String> {
     terminal.wait_for(PROMPT);
     let lines: Vec<String> = terminal.lines().into_iter().map(str::to_owned).collect();
@@ -148,13 +148,13 @@ fn screen_of(terminal: &mut Terminal, rows: usize) -> Vec<String> {
 }
 
 #[test]
-fn long_paths_do_not_scroll_a_question_out() {
+fn long_paths_do_not_scroll_question_out() {
     let long = |name: &str| format!("{name}/{}", "directory/".repeat(200));
-    let person = asked_about_anything(&json!({
+    let user = asked_about_anything(&json!({
         "path": long("a"), "file": long("b"), "dir": long("\u{430}b"), "from": long("\u{430}c"), "to": long("\u{430}d"),
     }));
     let command = [&RUN_ANY[..], &["--grant", "read=."]].concat();
-    let mut terminal = Terminal::start(&person, &command, "xterm", 80, 24);
+    let mut terminal = Terminal::start(&user, &command, "xterm", 80, 24);
     let screen = screen_of(&mut terminal, 24);
     assert!(
         screen
@@ -163,15 +163,15 @@ fn long_paths_do_not_scroll_a_question_out() {
         "{screen:#?}"
     );
     assert!(
-        screen.iter().any(|line| line.contains("/path leads to ")),
+        screen.iter().any(|line| line.contains("/path resolves to ")),
         "{screen:#?}"
     );
 }
 
 #[test]
-fn a_low_terminal_shows_what_is_asked_beside_the_answers() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 40, 12);
+fn short_terminal_shows_subject_beside_answers() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 40, 12);
     let screen = screen_of(&mut terminal, 12);
     assert!(
         screen.iter().any(|line| line.starts_with("? `files_write`")),
@@ -180,13 +180,13 @@ fn a_low_terminal_shows_what_is_asked_beside_the_answers() {
 }
 
 #[test]
-fn a_path_with_blanks_does_not_read_as_our_words() {
-    let person = asked_about(&json!({ "path": "out.txt is allowed by your rules", "content": "a" }));
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
+fn path_with_blanks_is_set_apart_from_our_text() {
+    let user = asked_about(&json!({ "path": "out.txt is allowed by your rules", "content": "a" }));
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 200, 40);
     terminal.answer("n").wait_for("1 call");
     let quoted = format!(
-        "/path leads to `{}/out.txt is allowed by your rules`",
-        person.work().display()
+        "/path resolves to `{}/out.txt is allowed by your rules`",
+        user.work().display()
     );
     assert!(terminal.seen.contains(&quoted), "{}", terminal.seen);
 }
@@ -194,65 +194,65 @@ fn a_path_with_blanks_does_not_read_as_our_words() {
 #[test]
 fn long_texts_are_shown_by_start_end_length_and_digest() {
     let content = format!("start {} end", "x".repeat(5_000));
-    let person = asked_about(&json!({ "content": content, "path": "out.txt" }));
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
+    let user = asked_about(&json!({ "content": content, "path": "out.txt" }));
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 120, 40);
     terminal.answer("n").wait_for("1 call");
     for part in [
         "\"start xxx",
         "xxx end\"",
-        "├─ 4852 of 5012 characters are left out here; sha256 of the whole ",
+        "├─ 4852 of 5012 characters omitted; sha256 of the whole ",
         "\"path\": \"out.txt\"",
-        "v show all of it",
+        "v show everything",
     ] {
         assert!(terminal.seen.contains(part), "{part}: {}", terminal.seen);
     }
 }
 
 #[test]
-fn the_question_names_what_the_tool_can_reach() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 200, 40);
+fn question_names_what_tool_can_reach() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 200, 40);
     terminal.answer("n").wait_for("1 call");
-    let work = person.work();
+    let work = user.work();
     let reach = format!(
         "it belongs to `files`, which can change files in `{}`",
         work.display()
     );
-    let reach = reach.replace(person.home().to_str().unwrap(), "~");
+    let reach = reach.replace(user.home().to_str().unwrap(), "~");
     assert!(terminal.seen.contains(&reach), "{reach}: {}", terminal.seen);
 }
 
 #[test]
-fn names_that_look_like_others_are_flagged() {
-    let person = asked_about(&json!({ "path": "p\u{430}ypal.txt", "content": "a" }));
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 120, 40);
+fn confusable_names_are_flagged() {
+    let user = asked_about(&json!({ "path": "p\u{430}ypal.txt", "content": "a" }));
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 120, 40);
     terminal.answer("n").wait_for("1 call");
-    let flag = "! /path mixes letters of several writings: `p\\u{430}ypal.txt`";
+    let flag = "! /path mixes letters of several scripts: `p\\u{430}ypal.txt`";
     assert!(terminal.seen.contains(flag), "{}", terminal.seen);
 }
 
 #[test]
-fn what_was_typed_before_a_question_does_not_answer_it() {
-    let person = hello();
+fn early_input_does_not_answer_question() {
+    let user = hello();
     for early in ["y\n", "y\ny\ny\n", "a\ny\n", "yes", "\n"] {
-        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
         // Nothing stands there yet.
         terminal.keys(early);
-        terminal.wait_for("are no answer; they are discarded");
+        terminal.wait_for("are not an answer; they are discarded");
         // However slowly the rest of it comes: without the digits of the prompt nothing is an answer.
         terminal.wait_for(PROMPT).keys("y").wait_for("y").keys("\n");
         terminal
-            .wait_for("none of the answers")
+            .wait_for("not one of the answers")
             .answer("n")
             .wait_for("1 call");
         assert_eq!(terminal.end(), Some(0));
-        assert!(!wrote(&person), "{early:?}");
+        assert!(!wrote(&user), "{early:?}");
     }
 }
 
 #[test]
-fn a_paste_does_not_answer_a_question() {
-    let person = hello();
+fn paste_does_not_answer_question() {
+    let user = hello();
     for paste in [
         "y\n",
         "yes\n",
@@ -261,30 +261,36 @@ fn a_paste_does_not_answer_a_question() {
         "y\u{1b}[200~\n\u{1b}[201~",
         "yes please do\n",
     ] {
-        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
-        terminal.wait_for(PROMPT).keys(paste).wait_for("are no answer");
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+        terminal
+            .wait_for(PROMPT)
+            .keys(paste)
+            .wait_for("are not an answer");
         terminal.wait_for(PROMPT).keys(paste).wait_for("no");
         terminal.answer("n").wait_for("1 call");
-        assert!(!wrote(&person), "{}", terminal.seen);
+        assert!(!wrote(&user), "{}", terminal.seen);
     }
 }
 
 #[test]
-fn after_a_paste_digits_of_the_prompt_make_an_answer() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
-    terminal.wait_for(PROMPT).keys("y\n").wait_for("are no answer");
+fn answer_after_paste_needs_digits_of_prompt() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+    terminal
+        .wait_for(PROMPT)
+        .keys("y\n")
+        .wait_for("are not an answer");
     terminal
         .wait_for("your answer and ")
         .answer("y")
         .wait_for("1 call");
-    assert!(wrote(&person), "{}", terminal.seen);
+    assert!(wrote(&user), "{}", terminal.seen);
 }
 
 #[test]
-fn always_is_shown_and_confirmed_after_a_time_to_read() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+fn always_is_confirmed_after_delay() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     terminal.answer("t");
     terminal
         .wait_for("never ask about `files_write` again?")
@@ -292,34 +298,36 @@ fn always_is_shown_and_confirmed_after_a_time_to_read() {
     let shown = Instant::now();
     // Too early to be an answer.
     terminal.keys("y\n");
-    terminal.wait_for("are no answer").wait_for("your answer and ");
+    terminal
+        .wait_for("are not an answer")
+        .wait_for("your answer and ");
     assert!(shown.elapsed() >= Duration::from_millis(900));
     terminal
         .answer("n")
         .wait_for("wants to run with")
         .answer("y")
         .wait_for("1 call");
-    assert!(wrote(&person));
-    let listed = person.run(&["approval", "list", "--json"]).ended(0).json();
+    assert!(wrote(&user));
+    let listed = user.run(&["approval", "list", "--json"]).ended(0).json();
     assert_eq!(listed, json!([]));
 }
 
 #[test]
-fn a_question_is_drawn_anew_when_the_terminal_is_resized() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+fn question_is_drawn_anew_when_terminal_is_resized() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     terminal.wait_for(PROMPT).resize(40, 20);
     terminal
         .wait_for("wants to run with")
         .answer("y")
         .wait_for("1 call");
-    assert!(wrote(&person));
+    assert!(wrote(&user));
 }
 
 #[test]
-fn the_terminal_is_as_it_was_after_a_question_however_it_ends() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+fn terminal_state_is_restored_after_question() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     let before = terminal.modes().local_modes;
     assert!(before.contains(LocalModes::ICANON | LocalModes::ECHO));
     terminal.wait_for(PROMPT);
@@ -335,20 +343,20 @@ fn the_terminal_is_as_it_was_after_a_question_however_it_ends() {
         (Signal::USR1, 138),
         (Signal::ALARM, 142),
     ] {
-        let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
         terminal.wait_for(PROMPT).signal(signal);
         assert_eq!(terminal.end(), Some(code), "{signal:?}");
         assert_eq!(terminal.modes().local_modes, before, "{signal:?}");
         // Pastes are not marked any more.
         terminal.wait_for("\u{1b}[?2004l");
     }
-    assert!(!wrote(&person));
+    assert!(!wrote(&user));
 }
 
 #[test]
-fn a_stopped_question_gives_the_terminal_back_and_returns() {
-    let person = hello();
-    let mut terminal = Terminal::start(&person, &RUN, "xterm", 100, 40);
+fn stopped_question_restores_terminal_and_returns() {
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
     let before = terminal.modes().local_modes;
     terminal.wait_for(PROMPT).signal(Signal::TSTP);
     terminal.wait_for_stop();
@@ -361,22 +369,22 @@ fn a_stopped_question_gives_the_terminal_back_and_returns() {
         .wait_for("1 call");
     assert_eq!(terminal.end(), Some(0));
     assert_eq!(terminal.modes().local_modes, before);
-    assert!(wrote(&person));
+    assert!(wrote(&user));
 }
 
 #[test]
-fn what_was_typed_early_is_kept_for_the_next_prompt_of_chat() {
-    let person = hello();
+fn early_input_is_kept_for_next_chat_prompt() {
+    let user = hello();
     let mut chat = RUN.to_vec();
     chat.splice(..2, ["chat", "--no-session"]);
-    let mut terminal = Terminal::start(&person, &chat, "xterm", 100, 40);
+    let mut terminal = Terminal::start(&user, &chat, "xterm", 100, 40);
     terminal
         .wait_for("› ")
         .keys("go\r")
         .wait_for("wants to run with")
         .keys("and then this");
     terminal
-        .wait_for("are no answer; they are kept for the next")
+        .wait_for("are not an answer; they are kept for the next")
         .answer("n");
     terminal
         .wait_for("1 call")

@@ -1,10 +1,10 @@
-//! Every command of the README runs, in order, in a copy of the repository, and prints what the README says.
+//! Runs every command of the README, in order, in a copy of the repository, and compares its output.
 //!
-//! A block ```` ```sh ```` is run by one bash from top to bottom, so that `cd` and `export` last; ```` ```sh fails ````
-//! must end with a status other than 0. A block ```` ```text ```` directly after it is what it prints: each line must
-//! appear, in order, and `…` stands for anything. Four things are replaced, because they are what runs this test:
-//! `cargo run --release --` is the binary that was built, `cargo build --release` does nothing, `cargo test` is noted, and
-//! the example is the one that is compiled into this test. The model is a server on loopback that answers as a provider
+//! A block ```` ```sh ```` is run by one bash from top to bottom, so that `cd` and `export` persist; ```` ```sh fails
+//! ```` must end with a status other than 0. A block ```` ```text ```` directly after it is its expected output: each
+//! line must occur, in order, and `…` matches anything. Four things are replaced, because they are already part of this
+//! test: `cargo run --release --` is the built binary, `cargo build --release` does nothing, `cargo test` is recorded,
+//! and the example is the one compiled into this test. The model is a server on loopback that responds as a provider
 //! does. A block ```` ```rust ```` is that example, byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,9 +13,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::house::root;
+use crate::workspace::root;
 
-/// The example of the README, which the block that runs it calls.
+/// The example of the README, called by the block that runs it.
 mod example {
     include!("../../runtime/cli/examples/embed/program.rs");
 
@@ -24,10 +24,10 @@ mod example {
     }
 }
 
-/// Set where the test [`the_example`] shall run the example.
+/// Set when the test [`the_example`] should run the example.
 const RUN_EXAMPLE: &str = "README_EXAMPLE";
 
-/// A `sh` block, and the `text` block after it if there is one.
+/// A `sh` block, and the `text` block after it, if any.
 struct Block {
     line: usize,
     script: String,
@@ -71,8 +71,8 @@ fn blocks(readme: &str) -> Vec<Block> {
     blocks
 }
 
-/// What comes in `output` after the first line that is like `line`, where `…` stands for anything within a line; `None`
-/// if no line is.
+/// Returns the part of `output` after the first line that matches `line`, in which `…` matches anything within a line;
+/// `None` if no line matches.
 fn after<'a>(line: &str, output: &'a str) -> Option<&'a str> {
     let pieces: Vec<&str> = line.trim().split('…').map(str::trim).collect();
     let is_like = |candidate: &str| {
@@ -95,7 +95,7 @@ fn after<'a>(line: &str, output: &'a str) -> Option<&'a str> {
     is_like(rest).then_some("")
 }
 
-/// Copies what git tracks (and what a person has added since), as a fresh clone would have it.
+/// Copies the tracked files (and untracked ones that are not ignored), as in a fresh clone.
 fn copy_of_the_repository(to: &Path) {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
@@ -121,8 +121,8 @@ fn copy_of_the_repository(to: &Path) {
     }
 }
 
-/// A server that speaks the Chat Completions wire: it asks for the tool that has a parameter `number`, with the arguments
-/// given here, and then answers with the tool's own words.
+/// Starts a Chat Completions server: it calls the tool that has a parameter `number`, with the given arguments, and
+/// then answers with the result.
 fn model_on_loopback(arguments: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -155,7 +155,7 @@ fn answer(stream: TcpStream, arguments: &str) -> Option<()> {
     let delta = if last["role"] == "tool" {
         serde_json::json!({"content": format!("The tool says: {}", last["content"].as_str()?)})
     } else {
-        // The tool that takes these arguments, among those of the loop itself.
+        // Selects the tool with this parameter among the tools of the loop.
         let offered = request["tools"].as_array()?;
         let takes_number =
             |tool: &&serde_json::Value| tool["function"]["parameters"]["properties"]["number"].is_object();
@@ -181,7 +181,7 @@ fn answer(stream: TcpStream, arguments: &str) -> Option<()> {
     .ok()
 }
 
-/// Puts a `cargo` before the real one that replaces what runs this test.
+/// Puts a `cargo` in front of the real one that replaces what is already part of this test.
 fn shim(folder: &Path, real_cargo: &str) {
     let this_test = std::env::current_exe().expect("this test is a program");
     let script = format!(
@@ -202,8 +202,8 @@ exec '{real_cargo}' "$@"
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("permissions");
 }
 
-/// Downloads the crates that guests are built of, of which a build for this machine needs some only. Where they are there,
-/// nothing is downloaded; where they cannot be, the build of the README's tool says which one is missing.
+/// Downloads the crates of guests, of which a native build needs only some. If they are cached, nothing is downloaded;
+/// if they are unavailable, the build of the README's tool reports which one is missing.
 fn fetch_for_guests(real_cargo: &str) {
     let _ = Command::new(real_cargo)
         .args(["fetch", "--quiet", "--locked", "--target", "wasm32-wasip2"])
@@ -212,7 +212,7 @@ fn fetch_for_guests(real_cargo: &str) {
         .status();
 }
 
-/// Nothing by itself: a command of the README runs the example through it.
+/// Does nothing by itself: a command of the README runs the example through it.
 #[test]
 fn the_example() {
     if std::env::var_os(RUN_EXAMPLE).is_some() {
@@ -221,7 +221,7 @@ fn the_example() {
 }
 
 #[test]
-fn the_program_of_the_readme_is_the_example_that_runs_and_has_at_most_thirty_lines() {
+fn readme_program_is_the_example_of_at_most_30_lines() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let (_, program) = readme.split_once("```rust\n").expect("the README has a program");
     let (program, rest) = program.split_once("```\n").expect("its block is closed");
@@ -238,7 +238,7 @@ fn the_program_of_the_readme_is_the_example_that_runs_and_has_at_most_thirty_lin
 }
 
 #[test]
-fn every_command_of_the_readme_runs_and_prints_what_it_says() {
+fn every_readme_command_runs_and_prints_shown_output() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
     let blocks = blocks(&readme);
     assert!(
@@ -260,7 +260,7 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
     let model = model_on_loopback(r#"{"number":1994}"#);
     let mut script = String::from("exec 2>&1\n");
     for (number, block) in blocks.iter().enumerate() {
-        // The block that names a key asks the model on loopback.
+        // The block that sets a key uses the model on loopback.
         let model = if block.script.contains("OPENAI_API_KEY") {
             &*model
         } else {
@@ -287,7 +287,7 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
         .env("CARGO_TARGET_DIR", home.path().join("target"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
-    // Where cargo and its packages are; everything else of the environment stays outside.
+    // Location of cargo and its packages; the rest of the environment is cleared.
     let user = std::env::var("HOME").expect("HOME");
     for (name, default) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
         bash.env(
@@ -307,7 +307,7 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
         .expect("bash reads");
     let output = child.wait_with_output().expect("bash ends");
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
-    // For whoever writes the README: `cargo test readme -- --nocapture` shows what to say.
+    // `cargo test readme -- --nocapture` prints the actual output, to update the README.
     println!("{output}");
 
     for (number, block) in blocks.iter().enumerate() {
@@ -329,7 +329,7 @@ fn every_command_of_the_readme_runs_and_prints_what_it_says() {
             block.line,
             block.script
         );
-        // Line after line, in this order.
+        // Lines are compared in order.
         let mut rest = printed;
         for line in block.prints.iter().filter(|l| !l.trim().is_empty()) {
             rest = after(line, rest).unwrap_or_else(|| {

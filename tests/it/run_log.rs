@@ -1,17 +1,17 @@
-//! Log files of `[log]`: off by default, one of events and one of reasoning, old ones removed.
+//! Log files of `[log]`: disabled by default, one of events and one of reasoning, with expiry.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 
-fn person(configuration: &str) -> Person {
-    let person = Person::new();
-    person.configure(configuration);
+fn user(configuration: &str) -> User {
+    let user = User::new();
+    user.configure(configuration);
     let steps = json!({ "steps": [{ "reasoning": "First this.\nThen that.", "text": "Done." }] });
-    person.file("script.json", steps.to_string());
-    person
+    user.file("script.json", steps.to_string());
+    user
 }
 
 fn names(dir: &std::path::Path) -> Vec<String> {
@@ -24,14 +24,14 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_directory_is_named() {
-    let silent = person("");
+fn session_logs_are_written_only_with_log_directory() {
+    let silent = user("");
     silent.run_script(&[]).ended(0);
     assert!(!silent.home().join(".config/toolcell/log").exists());
 
-    let person = person("[log]\ndir = \"log\"\n");
-    person.run_script(&[]).ended(0);
-    let dir = person.home().join(".config/toolcell/log");
+    let user = user("[log]\ndir = \"log\"\n");
+    user.run_script(&[]).ended(0);
+    let dir = user.home().join(".config/toolcell/log");
     let names = names(&dir);
     assert_eq!(names.len(), 2, "{names:?}");
     let id = names[0].strip_suffix(".log").unwrap();
@@ -50,19 +50,18 @@ fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_
         reasoning.ends_with("step 1\nFirst this.\nThen that.\n"),
         "{reasoning}"
     );
-    // The next turn of the session goes into the same files.
-    person
-        .run(&[
-            "session",
-            "resume",
-            "last",
-            "again",
-            "--provider",
-            "scripted",
-            "--model",
-            "script.json",
-        ])
-        .ended(0);
+    // The next turn of the session appends to the same files.
+    user.run(&[
+        "session",
+        "resume",
+        "last",
+        "again",
+        "--provider",
+        "scripted",
+        "--model",
+        "script.json",
+    ])
+    .ended(0);
     let longer = std::fs::read_to_string(dir.join(&names[0])).unwrap();
     assert!(longer.len() > general.len() && longer.starts_with(&general));
     #[cfg(unix)]
@@ -73,7 +72,7 @@ fn a_session_has_a_log_of_everything_and_one_of_the_reasoning_and_none_unless_a_
     }
 }
 
-/// Makes a file look as if nobody had written to it for eight days.
+/// Sets the modification time of a file to eight days ago.
 fn make_old(path: &std::path::Path) {
     let file = std::fs::File::options().append(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60))
@@ -81,40 +80,40 @@ fn make_old(path: &std::path::Path) {
 }
 
 #[test]
-fn logs_are_removed_that_are_older_than_they_shall_be() {
+fn expired_logs_are_removed() {
     for (retention, kept) in [
         ("", false),
         ("retention = \"30d\"\n", true),
         ("retention = \"0s\"\n", true),
     ] {
-        let person = person(&format!("[log]\ndir = \"~/log\"\n{retention}"));
-        person.run_script(&[]).ended(0);
-        let dir = person.home().join("log");
+        let user = user(&format!("[log]\ndir = \"~/log\"\n{retention}"));
+        user.run_script(&[]).ended(0);
+        let dir = user.home().join("log");
         let old: Vec<_> = names(&dir).iter().map(|name| dir.join(name)).collect();
         old.iter().for_each(|log| make_old(log));
-        person.run_script(&[]).ended(0);
+        user.run_script(&[]).ended(0);
         assert_eq!((old.len(), names(&dir).len()), (2, if kept { 4 } else { 2 }));
         assert!(old.iter().all(|log| log.exists() == kept), "{retention:?}");
     }
 }
 
 #[test]
-fn files_of_others_in_the_log_directory_stay() {
-    let person = person("[log]\ndir = \"~/log\"\n");
-    let dir = person.home().join("log");
+fn foreign_files_in_log_directory_are_kept() {
+    let user = user("[log]\ndir = \"~/log\"\n");
+    let dir = user.home().join("log");
     std::fs::create_dir(&dir).unwrap();
     for name in ["other-program.log", "toolcell-notes.log", "old.reasoning.log"] {
         std::fs::write(dir.join(name), "mine\n").unwrap();
         make_old(&dir.join(name));
     }
-    person.run_script(&[]).ended(0);
+    user.run_script(&[]).ended(0);
     assert_eq!(names(&dir).len(), 5, "{:?}", names(&dir));
 }
 
 #[test]
-fn a_log_directory_that_cannot_be_used_is_refused_with_its_place() {
-    let person = person("[log]\ndir = \"config.toml\"\n");
-    let seen = person.run_script(&[]).ended(3);
+fn unusable_log_directory_is_refused_with_location() {
+    let user = user("[log]\ndir = \"config.toml\"\n");
+    let seen = user.run_script(&[]).ended(3);
     assert!(
         seen.stderr
             .contains("error: the log directory `~/.config/toolcell/config.toml` cannot be used"),

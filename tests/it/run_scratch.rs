@@ -1,8 +1,8 @@
-//! `--scratch` with turns: what a person reads when they are over.
+//! `--scratch` with turns: the summary at the end.
 
 use serde_json::json;
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 
 fn script(paths: &[String]) -> String {
     let calls: Vec<_> = paths
@@ -15,7 +15,7 @@ fn script(paths: &[String]) -> String {
     json!({ "model": "demo", "steps": [{ "calls": calls }, { "text": "Done." }] }).to_string()
 }
 
-/// What is said about changes.
+/// Returns the summary of changes.
 fn summary(stderr: &str) -> String {
     let from = stderr
         .find("change")
@@ -25,10 +25,10 @@ fn summary(stderr: &str) -> String {
 }
 
 #[test]
-fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it() {
-    let person = Person::new();
-    person.file("project/a.txt", "old\n");
-    person.file("script.json", script(&["/a.txt".into(), "/b.txt".into()]));
+fn scratch_run_ends_with_changes_and_next_commands() {
+    let user = User::new();
+    user.file("project/a.txt", "old\n");
+    user.file("script.json", script(&["/a.txt".into(), "/b.txt".into()]));
     let flags = [
         "--provider",
         "scripted",
@@ -45,20 +45,20 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
         let mut all = vec!["run", "x"];
         all.extend(flags);
         all.extend(extra);
-        person.run(&all).ended(0)
+        user.run(&all).ended(0)
     };
     insta::assert_snapshot!(summary(&run(&[]).stderr), @r"
-    2 changes wait in `my scratch`, not carried out yet
+    2 changes are pending in `my scratch`, not committed yet
     in `project`
       ~ a.txt
       + b.txt
-          look: toolcell scratch diff 'my scratch'
-     carry out: toolcell scratch commit 'my scratch'
-    throw away: toolcell scratch discard 'my scratch'
+        review: toolcell scratch diff 'my scratch'
+        commit: toolcell scratch commit 'my scratch'
+       discard: toolcell scratch discard 'my scratch'
     ");
     assert_eq!(run(&["--json"]).stderr, "");
-    // The command that is shown is the command that works.
-    let diff = person.run(&["scratch", "diff", "my scratch"]).ended(0);
+    // The printed command works.
+    let diff = user.run(&["scratch", "diff", "my scratch"]).ended(0);
     insta::assert_snapshot!(diff.stdout, @r"
     in `project`
       ~ a.txt
@@ -69,71 +69,65 @@ fn a_run_with_a_scratch_directory_ends_with_what_changed_and_what_to_do_with_it(
         @@ -0,0 +1 @@
         │ +new
     ");
-    let names = person.run(&["scratch", "diff", "my scratch", "--names"]).ended(0);
+    let names = user.run(&["scratch", "diff", "my scratch", "--names"]).ended(0);
     assert_eq!(names.stdout, "in `project`\n  ~ a.txt\n  + b.txt\n");
-    person.run(&["scratch", "discard", "my scratch"]).ended(0);
+    user.run(&["scratch", "discard", "my scratch"]).ended(0);
 
-    // A long list is cut, and counted whole.
+    // A long list is truncated, and counted completely.
     let many: Vec<String> = (0..25).map(|i| format!("/n{i:02}.txt")).collect();
-    person.file("script.json", script(&many));
+    user.file("script.json", script(&many));
     let seen = summary(&run(&[]).stderr);
-    assert!(seen.starts_with("25 changes wait in"), "{seen}");
+    assert!(seen.starts_with("25 changes are pending in"), "{seen}");
     assert!(seen.contains("  + n19.txt\n  … and 5 more\n"), "{seen}");
-    person.run(&["scratch", "discard", "my scratch"]).ended(0);
+    user.run(&["scratch", "discard", "my scratch"]).ended(0);
 
-    person.file(
+    user.file(
         "script.json",
         json!({ "steps": [{ "text": "Nothing to do." }] }).to_string(),
     );
     let mut chat = vec!["chat"];
     chat.extend(flags);
-    let seen = person.run(&chat).ended(0);
+    let seen = user.run(&chat).ended(0);
     assert!(
-        seen.stderr.contains("no file is changed in `my scratch`"),
+        seen.stderr.contains("there are no changes in `my scratch`"),
         "{}",
         seen.stderr
     );
 }
 
 #[test]
-fn nothing_is_carried_out_over_what_somebody_else_changed_in_the_meantime() {
-    let person = Person::new();
-    person.file("project/a.txt", "old\n");
-    person.configure("[tools.files]\ngrants = [\"write=project:/\"]\nscratch = \"aside\"\n");
+fn commit_skips_files_changed_in_the_meantime() {
+    let user = User::new();
+    user.file("project/a.txt", "old\n");
+    user.configure("[tools.files]\ngrants = [\"write=project:/\"]\nscratch = \"aside\"\n");
     let call = |path: &str| {
         let arguments = json!({ "path": path, "content": "tool\n", "mode": "overwrite" });
-        person
-            .run(&["call", "files_write", &arguments.to_string()])
+        user.run(&["call", "files_write", &arguments.to_string()])
             .ended(0);
     };
     call("/a.txt");
     call("/b.txt");
-    let read = |path: &str| std::fs::read_to_string(person.work().join(path)).unwrap();
+    let read = |path: &str| std::fs::read_to_string(user.work().join(path)).unwrap();
     assert_eq!(read("project/a.txt"), "old\n");
-    person.file("project/a.txt", "person\n");
-    let seen = person.run(&["scratch", "commit", "aside"]).ended(1);
+    user.file("project/a.txt", "user\n");
+    let seen = user.run(&["scratch", "commit", "aside"]).ended(1);
     insta::assert_snapshot!(seen.stderr, @r"
-    error: nothing is carried out
+    error: nothing was committed
       why: `project/a.txt` changed in the meantime
-     hint: look with `toolcell scratch diff`; `--overwrite` carries the changes out all the same
+     hint: review with `toolcell scratch diff`; `--overwrite` commits the changes anyway
     ");
-    assert_eq!(read("project/a.txt"), "person\n");
-    assert!(!person.work().join("project/b.txt").exists());
-    let shown = person
-        .run(&["scratch", "diff", "aside", "--json"])
-        .ended(0)
-        .json();
+    assert_eq!(read("project/a.txt"), "user\n");
+    assert!(!user.work().join("project/b.txt").exists());
+    let shown = user.run(&["scratch", "diff", "aside", "--json"]).ended(0).json();
     let conflicts: Vec<_> = shown.as_array().unwrap().iter().map(|c| &c["conflict"]).collect();
     assert_eq!(conflicts, [&json!(true), &json!(false)]);
 
-    person
-        .run(&["scratch", "commit", "aside", "--overwrite"])
-        .ended(0);
+    user.run(&["scratch", "commit", "aside", "--overwrite"]).ended(0);
     assert_eq!(read("project/a.txt"), "tool\n");
     assert_eq!(read("project/b.txt"), "tool\n");
 
-    person.file("toolcell.toml", "[tools.files]\nscratch = \"/tmp\"\n");
-    let seen = person.run(&["config", "check"]).ended(3);
+    user.file("toolcell.toml", "[tools.files]\nscratch = \"/tmp\"\n");
+    let seen = user.run(&["config", "check"]).ended(3);
     assert!(
         seen.stderr.contains("cannot name a scratch directory"),
         "{}",

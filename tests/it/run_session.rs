@@ -4,15 +4,14 @@ use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::cli_person::{Person, Seen};
+use crate::cli_user::{Seen, User};
 
 fn id_of(seen: &Seen) -> String {
     seen.json_lines()[0]["session"].as_str().unwrap().to_owned()
 }
 
-fn sessions(person: &Person) -> Vec<Value> {
-    person
-        .run(&["session", "list", "--json"])
+fn sessions(user: &User) -> Vec<Value> {
+    user.run(&["session", "list", "--json"])
         .ended(0)
         .json()
         .as_array()
@@ -29,13 +28,13 @@ const ASK: [&str; 5] = [
 ];
 
 #[test]
-fn a_session_is_listed_shown_continued_forked_exported_and_deleted() {
-    let person = Person::new();
-    let first = person.run(&ASK).ended(0);
+fn session_is_listed_continued_forked_exported_and_deleted() {
+    let user = User::new();
+    let first = user.run(&ASK).ended(0);
     let id = id_of(&first);
-    assert_eq!(sessions(&person)[0]["id"], id.as_str());
+    assert_eq!(sessions(&user)[0]["id"], id.as_str());
 
-    let shown = person.run(&["session", "show", "last"]).ended(0);
+    let shown = user.run(&["session", "show", "last"]).ended(0);
     assert!(
         shown.stdout.starts_with("› How many words are in \"a b c\"?\n"),
         "{}",
@@ -43,7 +42,7 @@ fn a_session_is_listed_shown_continued_forked_exported_and_deleted() {
     );
     assert!(shown.stdout.contains("words: 3"), "{}", shown.stdout);
 
-    let more = person
+    let more = user
         .run(&[
             "session",
             "resume",
@@ -56,14 +55,14 @@ fn a_session_is_listed_shown_continued_forked_exported_and_deleted() {
         .ended(0);
     assert_eq!(id_of(&more), id);
 
-    let fork = person
+    let fork = user
         .run(&["session", "fork", &id])
         .ended(0)
         .stdout
         .trim()
         .to_owned();
     assert_ne!(fork, id);
-    let export = person.run(&["session", "export", &fork]).ended(0);
+    let export = user.run(&["session", "export", &fork]).ended(0);
     let turns = export
         .json_lines()
         .iter()
@@ -71,57 +70,57 @@ fn a_session_is_listed_shown_continued_forked_exported_and_deleted() {
         .count();
     assert_eq!(turns, 2);
 
-    person.run(&["session", "delete", &id]).ended(0);
-    person.run(&["session", "show", &id]).ended(2);
-    // What the fork shares stays.
+    user.run(&["session", "delete", &id]).ended(0);
+    user.run(&["session", "show", &id]).ended(2);
+    // The events shared with the fork remain.
     assert_eq!(
-        person.run(&["session", "export", &fork]).ended(0).stdout,
+        user.run(&["session", "export", &fork]).ended(0).stdout,
         export.stdout
     );
-    assert_eq!(sessions(&person).len(), 1);
+    assert_eq!(sessions(&user).len(), 1);
 }
 
 #[test]
-fn a_session_that_is_not_wanted_is_not_kept() {
-    let person = Person::new();
+fn unsaved_session_is_not_kept() {
+    let user = User::new();
     let mut arguments = ASK.to_vec();
     arguments.push("--no-session");
-    person.run(&arguments).ended(0);
-    assert!(sessions(&person).is_empty());
+    user.run(&arguments).ended(0);
+    assert!(sessions(&user).is_empty());
 }
 
 #[test]
-fn names_of_sessions_that_fit_none_or_several_are_refused() {
-    let person = Person::new();
-    person.run(&["session", "show", "last"]).ended(2);
-    person.run(&ASK).ended(0);
-    person.run(&ASK).ended(0);
-    let seen = person.run(&["session", "show", "0"]).ended(2);
+fn unknown_or_ambiguous_session_name_is_refused() {
+    let user = User::new();
+    user.run(&["session", "show", "last"]).ended(2);
+    user.run(&ASK).ended(0);
+    user.run(&ASK).ended(0);
+    let seen = user.run(&["session", "show", "0"]).ended(2);
     assert!(seen.stderr.contains("stands for 2 sessions"), "{}", seen.stderr);
-    let seen = person.run(&["session", "show", "nope"]).ended(2);
+    let seen = user.run(&["session", "show", "nope"]).ended(2);
     assert!(
         seen.stderr.contains("there is no session `nope`"),
         "{}",
         seen.stderr
     );
-    let seen = person
+    let seen = user
         .run(&["session", "resume", "last", "--tool", "text"])
         .ended(2);
     assert!(seen.stderr.contains("has no open turn"), "{}", seen.stderr);
 }
 
-/// The process is killed while a call runs; another process goes on, and the call that had finished is not run again.
+/// The process is killed during a call; another process resumes, and the finished call is not repeated.
 #[cfg(unix)]
 #[test]
-fn a_turn_that_was_killed_goes_on_in_another_process() {
+fn killed_turn_resumes_in_another_process() {
     use std::io::{BufRead as _, BufReader};
-    let person = Person::new();
+    let user = User::new();
     let write =
         |path: &str| json!([{ "name": "files_write", "arguments": { "path": path, "content": "x" } }]);
     let script = |last: Value| {
         json!({ "position": "conversation", "steps": [{ "calls": write("one.txt") }, last] }).to_string()
     };
-    person.file(
+    user.file(
         "script.json",
         script(json!({ "delay_ms": 60_000, "text": "never" })),
     );
@@ -136,7 +135,7 @@ fn a_turn_that_was_killed_goes_on_in_another_process() {
         "write=.",
         "--json",
     ];
-    let mut child = person.command(&["run", "x"]).args(flags).spawn().unwrap();
+    let mut child = user.command(&["run", "x"]).args(flags).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok);
@@ -145,7 +144,7 @@ fn a_turn_that_was_killed_goes_on_in_another_process() {
         .by_ref()
         .find(|line| line.contains("\"call_finished\""))
         .unwrap();
-    // The second step has begun: what came before it is in the journal.
+    // The second step has started: everything before it is in the journal.
     lines
         .by_ref()
         .find(|line| line.contains("\"step_started\""))
@@ -153,45 +152,46 @@ fn a_turn_that_was_killed_goes_on_in_another_process() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    std::fs::remove_file(person.work().join("one.txt")).unwrap();
-    person.file("script.json", script(json!({ "text": "Done." })));
+    std::fs::remove_file(user.work().join("one.txt")).unwrap();
+    user.file("script.json", script(json!({ "text": "Done." })));
     let id = first["session"].as_str().unwrap();
     let mut resume = vec!["session", "resume", id];
     resume.extend(flags);
-    let seen = person.run(&resume).ended(0);
+    let seen = user.run(&resume).ended(0);
     let last = seen.json_lines().last().unwrap().clone();
     assert_eq!(
         (last["type"].as_str(), last["text"].as_str()),
         (Some("turn_finished"), Some("Done."))
     );
-    // The call that had finished did not run again.
-    assert!(!person.work().join("one.txt").exists());
+    // The finished call was not repeated.
+    assert!(!user.work().join("one.txt").exists());
 }
 
 #[test]
-fn a_chat_from_a_pipe_answers_line_by_line_and_knows_its_commands() {
-    let person = Person::new();
+fn piped_chat_answers_each_line_and_runs_commands() {
+    let user = User::new();
     let lines = "How many words are in \"a b c\"?\n/session\n/nwe\n\nHow many words\\\nare in \"d e\"?\n/quit\nnever said\n";
-    let seen = person.run_with_input(&["chat", "--tool", "text"], lines).ended(0);
+    let seen = user.run_with_input(&["chat", "--tool", "text"], lines).ended(0);
     assert!(
         seen.stdout.contains("words: 3") && seen.stdout.contains("words: 2"),
         "{}",
         seen.stdout
     );
     assert!(
-        seen.stderr.contains("there is no `/nwe`; did you mean `/new`?"),
+        seen.stderr
+            .contains("unknown command `/nwe`; did you mean `/new`?"),
         "{}",
         seen.stderr
     );
-    assert_eq!(sessions(&person).len(), 1);
-    let export = person.run(&["session", "export", "last"]).ended(0).stdout;
+    assert_eq!(sessions(&user).len(), 1);
+    let export = user.run(&["session", "export", "last"]).ended(0).stdout;
     assert!(!export.contains("never said"), "{export}");
 }
 
 #[test]
-fn a_turn_that_fails_does_not_end_a_chat_and_a_script_sees_its_code() {
-    let person = Person::new();
-    person.file(
+fn failed_turn_keeps_chat_open_and_sets_exit_code() {
+    let user = User::new();
+    user.file(
         "script.json",
         json!({ "steps": [{ "error": { "kind": "invalid_request", "message": "no" } }, { "text": "Yes." }] })
             .to_string(),
@@ -205,14 +205,14 @@ fn a_turn_that_fails_does_not_end_a_chat_and_a_script_sees_its_code() {
         "--tool",
         "text",
     ];
-    let seen = person.run_with_input(&flags, "one\ntwo\n").ended(0);
-    assert!(seen.stderr.contains("gave no answer"), "{}", seen.stderr);
+    let seen = user.run_with_input(&flags, "one\ntwo\n").ended(0);
+    assert!(seen.stderr.contains("request to provider"), "{}", seen.stderr);
     assert!(seen.stdout.contains("Yes."), "{}", seen.stdout);
-    person.run_with_input(&flags, "one\n").ended(6);
+    user.run_with_input(&flags, "one\n").ended(6);
 }
 
 #[test]
-fn a_session_that_was_changed_elsewhere_is_said_to_be() {
+fn session_changed_elsewhere_is_reported() {
     for (elsewhere, said) in [
         (
             &[
@@ -224,14 +224,14 @@ fn a_session_that_was_changed_elsewhere_is_said_to_be() {
                 "--model",
                 "b.json",
             ][..],
-            "continued elsewhere",
+            "continued by another process",
         ),
-        (&["delete", "last"], "deleted elsewhere"),
+        (&["delete", "last"], "deleted by another process"),
     ] {
-        let person = Person::new();
+        let user = User::new();
         let turns = json!({ "steps": [{ "text": "First." }, { "text": "Second." }] }).to_string();
-        person.file("a.json", &turns).file("b.json", &turns);
-        let mut chat = person
+        user.file("a.json", &turns).file("b.json", &turns);
+        let mut chat = user
             .command(&["chat", "--provider", "scripted", "--model", "a.json"])
             .stdin(std::process::Stdio::piped())
             .spawn()
@@ -243,8 +243,8 @@ fn a_session_that_was_changed_elsewhere_is_said_to_be() {
         while !answer.contains("First.") {
             assert!(output.read_line(&mut answer).unwrap() > 0, "{answer}");
         }
-        // The end of the turn is in the journal once the next line is read: a resume waits for nothing else.
-        while person
+        // The end of the turn is in the journal once the next line is read: a resume does not wait for anything else.
+        while user
             .run(&["session", "export", "last"])
             .stdout
             .matches("turn_finished")
@@ -253,13 +253,13 @@ fn a_session_that_was_changed_elsewhere_is_said_to_be() {
         {
             std::thread::yield_now();
         }
-        person.run(&[&["session"], elsewhere].concat()).ended(0);
+        user.run(&[&["session"], elsewhere].concat()).ended(0);
         input.write_all(b"three\n").unwrap();
         drop(input);
         let ended = chat.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(8), "{stderr}");
         assert!(stderr.contains(said) && stderr.contains("hint: "), "{stderr}");
-        assert!(!stderr.contains("Toolcell itself failed"), "{stderr}");
+        assert!(!stderr.contains("internal error of Toolcell"), "{stderr}");
     }
 }

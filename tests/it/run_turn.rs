@@ -1,4 +1,4 @@
-//! `toolcell run`: turns with scripted models and with a server on loopback.
+//! `toolcell run`: turns with scripted models and a server on loopback.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -6,22 +6,22 @@ use std::sync::mpsc;
 
 use serde_json::json;
 
-use crate::cli_person::Person;
+use crate::cli_user::User;
 use crate::probe::Probe;
 
-/// A script of a model that calls once and then answers.
+/// A script of a model that makes these calls and then answers.
 fn script(calls: &serde_json::Value, answer: &str) -> String {
     json!({ "model": "demo", "steps": [{ "text": "Let me look. ", "calls": calls }, { "text": answer }] })
         .to_string()
 }
 
 #[test]
-fn the_answer_goes_to_standard_output_and_everything_else_to_standard_error() {
-    let person = Person::new();
-    person.file("a.md", "one two three\n");
+fn only_answer_goes_to_standard_output() {
+    let user = User::new();
+    user.file("a.md", "one two three\n");
     let calls = json!([{ "name": "text_count", "arguments": { "path": "a.md" } }]);
-    person.file("script.json", script(&calls, "It has three words."));
-    let seen = person
+    user.file("script.json", script(&calls, "It has three words."));
+    let seen = user
         .run(&[
             "run",
             "How many words?",
@@ -49,10 +49,10 @@ fn the_answer_goes_to_standard_output_and_everything_else_to_standard_error() {
 }
 
 #[test]
-fn the_offline_stand_in_does_the_main_job_without_a_key() {
-    let person = Person::new();
-    person.file("README.md", "one two three four\n");
-    let seen = person
+fn offline_provider_runs_tools_without_a_key() {
+    let user = User::new();
+    user.file("README.md", "one two three four\n");
+    let seen = user
         .run(&["run", "How many words are in README.md?", "--grant", "read=."])
         .ended(0);
     assert!(seen.stdout.contains("words: 4"), "{}", seen.stdout);
@@ -64,11 +64,11 @@ fn the_offline_stand_in_does_the_main_job_without_a_key() {
 }
 
 #[test]
-fn events_are_json_lines_and_nothing_else_is_on_standard_output() {
-    let person = Person::new();
+fn json_output_is_event_lines_only() {
+    let user = User::new();
     let calls = json!([{ "name": "text_count", "arguments": { "text": "a\u{1b}[2Jb" } }]);
-    person.file("script.json", script(&calls, "Done \u{202e}."));
-    let seen = person.run_script(&["--tool", "text", "--json"]).ended(0);
+    user.file("script.json", script(&calls, "Done \u{202e}."));
+    let seen = user.run_script(&["--tool", "text", "--json"]).ended(0);
     let events = seen.json_lines();
     let kinds: Vec<&str> = events
         .iter()
@@ -91,38 +91,38 @@ fn events_are_json_lines_and_nothing_else_is_on_standard_output() {
 }
 
 #[test]
-fn whoever_reads_events_reads_why_no_turn_began() {
-    let person = Person::new();
-    let seen = person
+fn json_events_report_why_turn_did_not_start() {
+    let user = User::new();
+    let seen = user
         .run(&["run", "x", "--json", "--provider", "anthropic"])
         .ended(3);
     assert_eq!(
         seen.json_lines(),
         [json!({
             "type": "not_started",
-            "what": "no model is named for `anthropic` at `https://api.anthropic.com`",
+            "what": "no model is set for `anthropic` at `https://api.anthropic.com`",
             "why": [],
-            "hints": ["name it with --model, TOOLCELL_MODEL or `[provider] model`"],
+            "hints": ["set it with --model, TOOLCELL_MODEL or `[provider] model`"],
             "exit": 3,
         })]
     );
     assert!(
-        seen.stderr.starts_with("error: no model is named"),
+        seen.stderr.starts_with("error: no model is set"),
         "{}",
         seen.stderr
     );
-    let seen = person.run(&["run", " ", "--json"]).ended(2);
+    let seen = user.run(&["run", " ", "--json"]).ended(2);
     assert_eq!(seen.json()["what"], "the prompt is empty");
 }
 
 #[test]
-fn what_a_model_and_a_tool_say_is_inert_for_people() {
-    let person = Person::new();
+fn model_and_tool_output_is_inert_as_text() {
+    let user = User::new();
     let raw =
         "(i32.store (i32.const 3000) (i32.const 0x4a325b1b)) (call $text (i32.const 3000) (i32.const 4))";
-    person.probe("evil.wasm", &Probe::running(raw));
+    user.probe("evil.wasm", &Probe::running(raw));
     let calls = json!([{ "name": "probe", "arguments": { "x": "\u{9b}2J" } }]);
-    person.file(
+    user.file(
         "script.json",
         json!({ "steps": [
         { "reasoning": "\u{1b}[1m", "text": "a\u{1b}", "chunk": 1, "calls": calls },
@@ -130,7 +130,7 @@ fn what_a_model_and_a_tool_say_is_inert_for_people() {
     ] })
         .to_string(),
     );
-    let seen = person.run_script(&["--tool", "evil.wasm"]).ended(0);
+    let seen = user.run_script(&["--tool", "evil.wasm"]).ended(0);
     for text in [&seen.stdout, &seen.stderr] {
         let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(obeyed), "{text:?}");
@@ -140,11 +140,11 @@ fn what_a_model_and_a_tool_say_is_inert_for_people() {
 }
 
 #[test]
-fn a_denied_tool_shows_the_person_and_not_the_model_what_would_allow_it() {
-    let person = Person::new();
-    person.file("a.md", "one");
+fn denial_hint_is_shown_to_user_and_not_to_model() {
+    let user = User::new();
+    user.file("a.md", "one");
     let calls = json!([{ "name": "text_count", "arguments": { "path": "a.md" } }]);
-    person.file("script.json", script(&calls, "No."));
+    user.file("script.json", script(&calls, "No."));
     let arguments = [
         "run",
         "x",
@@ -155,11 +155,11 @@ fn a_denied_tool_shows_the_person_and_not_the_model_what_would_allow_it() {
         "--tool",
         "text",
     ];
-    let seen = person.run(&arguments).ended(0);
+    let seen = user.run(&arguments).ended(0);
     assert!(seen.stderr.contains("--grant text:read=."), "{}", seen.stderr);
     let mut with_json = arguments.to_vec();
     with_json.push("--json");
-    let events = person.run(&with_json).ended(0).json_lines();
+    let events = user.run(&with_json).ended(0).json_lines();
     let told = events
         .iter()
         .find(|event| event["type"] == "call_finished")
@@ -169,17 +169,17 @@ fn a_denied_tool_shows_the_person_and_not_the_model_what_would_allow_it() {
 }
 
 #[test]
-fn a_turn_that_reaches_a_limit_ends_with_its_own_code() {
-    let person = Person::new();
+fn turn_that_reaches_limit_has_its_own_exit_code() {
+    let user = User::new();
     let call = json!([{ "name": "text_count", "arguments": { "text": "a" } }]);
     let steps: Vec<_> = (0..5)
         .map(|i| json!({ "calls": [{ "name": "text_count", "arguments": { "text": format!("a{i}") } }] }))
         .collect();
-    person.file(
+    user.file(
         "steps.json",
         json!({ "steps": [steps[0], steps[1], { "text": "So far." }] }).to_string(),
     );
-    let seen = person
+    let seen = user
         .run(&[
             "run",
             "x",
@@ -194,11 +194,11 @@ fn a_turn_that_reaches_a_limit_ends_with_its_own_code() {
         ])
         .ended(5);
     assert!(seen.stderr.contains("--max-steps"), "{}", seen.stderr);
-    person.file(
+    user.file(
         "slow.json",
         json!({ "steps": [{ "delay_ms": 60_000, "calls": call }] }).to_string(),
     );
-    let seen = person
+    let seen = user
         .run(&[
             "run",
             "x",
@@ -216,9 +216,9 @@ fn a_turn_that_reaches_a_limit_ends_with_its_own_code() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
-    let person = Person::new();
-    person.file("bad.json", "{");
+fn startup_failure_names_cause() {
+    let user = User::new();
+    user.file("bad.json", "{");
     let mut all = String::new();
     for (arguments, code) in [
         (&["run", " "][..], 2),
@@ -239,32 +239,32 @@ fn what_cannot_start_says_why() {
         (&["run", "x", "--tool", "gone.wasm"], 7),
         (&["run", "x", "--tool", "text#text_count"], 2),
     ] {
-        all.push_str(&person.plain(&person.run(arguments).ended(code).stderr));
+        all.push_str(&user.plain(&user.run(arguments).ended(code).stderr));
     }
     insta::assert_snapshot!(all, @r#"
     error: the prompt is empty
-     hint: say what to do: toolcell run "…"
-    error: the provider `openai` cannot be set up
+     hint: give a task: toolcell run "…"
+    error: provider `openai` could not be set up
       why: no API key is set for the provider `openai`, and `api.openai.com` requires one
      hint: set the key: export OPENAI_API_KEY=…
            │ or try without a model: --provider offline
-    error: no model is named for `openai` at `http://127.0.0.1:1/v1`
-     hint: name it with --model, TOOLCELL_MODEL or `[provider] model`
-    error: the provider `scripted` has no script
-     hint: name it with --model FILE.json
-    error: the provider `scripted` cannot be set up
+    error: no model is set for `openai` at `http://127.0.0.1:1/v1`
+     hint: set it with --model, TOOLCELL_MODEL or `[provider] model`
+    error: provider `scripted` needs a script
+     hint: give one with --model FILE.json
+    error: provider `scripted` could not be set up
       why: invalid script: [work]/gone.json: No such file or directory (os error 2)
      hint: a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)
      hint: check the path; relative paths start at the working directory
     error: `--tool text#text_count` names one tool of a component
-      why: `text_count` comes with everything else in `text`
+      why: `text_count` is offered together with the other tools of `text`
      hint: offer the whole component: --tool text
     "#);
 }
 
-/// A server that answers every request with the same bytes. Sends the head of each request.
+/// Starts a server that answers every request with the same bytes, and sends the head of each request.
 fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -294,9 +294,9 @@ fn server(answer: &'static str) -> (String, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
-    let mut person = Person::new();
-    person.var("OPENAI_API_KEY", "sk-planted-key");
+fn every_provider_failure_is_shown_with_exit_code() {
+    let mut user = User::new();
+    user.var("OPENAI_API_KEY", "sk-planted-key");
     for (answer, reason) in [
         (
             "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 66\r\nconnection: close\r\n\r\n{\"error\":{\"message\":\"Incorrect API key provided: sk-planted-key\"}}\n",
@@ -320,12 +320,11 @@ fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
         ),
     ] {
         let (url, heads) = server(answer);
-        let seen = person
+        let seen = user
             .run(&["run", "x", "--base-url", &url, "--model", "m", "--tool", "text"])
             .ended(6);
         assert!(
-            seen.stderr
-                .contains("error: the provider `openai` gave no answer"),
+            seen.stderr.contains("error: request to provider `openai` failed"),
             "{}",
             seen.stderr
         );
@@ -335,7 +334,7 @@ fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
             "{}",
             seen.stderr
         );
-        // The server is on this machine, so it is sent the key.
+        // The server is on loopback, so it gets the key.
         let head = heads.try_recv().unwrap().to_ascii_lowercase();
         assert!(head.contains("authorization: bearer sk-planted-key"), "{head}");
         if answer.contains("Half an") {
@@ -345,13 +344,13 @@ fn every_way_in_which_a_provider_fails_is_told_and_has_its_code() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_turn_with_success() {
-    let person = Person::new();
-    person.file(
+fn closed_pipe_ends_turn_with_success() {
+    let user = User::new();
+    user.file(
         "script.json",
         json!({ "steps": [{ "text": "word ".repeat(50_000), "chunk": 5 }] }).to_string(),
     );
-    let mut child = person
+    let mut child = user
         .command(&[
             "run",
             "x",
@@ -376,12 +375,12 @@ fn a_reader_that_goes_away_ends_the_turn_with_success() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_the_turn_as_cancelled_and_every_call_has_its_result() {
-    let person = Person::new();
-    person.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+fn ctrl_c_cancels_turn_and_completes_every_call() {
+    let user = User::new();
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
     let calls = json!([{ "name": "probe", "arguments": {} }]);
-    person.file("script.json", script(&calls, "never said"));
-    let mut child = person
+    user.file("script.json", script(&calls, "never said"));
+    let mut child = user
         .command(&[
             "run",
             "x",

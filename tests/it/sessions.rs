@@ -1,4 +1,4 @@
-//! Many sessions at once over a real wire, and what a long session with a journal costs the host.
+//! Many concurrent sessions over HTTP, and the host cost of a long session with a journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use toolcell_providers::openai::OpenAi;
 use toolcell_providers::scripted::{Script, Scripted};
 use toolcell_store::SqliteStore;
 
-/// Sessions at one time.
+/// Number of concurrent sessions.
 const CROWD: usize = 1_000;
 
 fn echo() -> FnTool {
@@ -28,8 +28,8 @@ fn echo() -> FnTool {
     .unwrap()
 }
 
-/// A Chat Completions server: calls `echo` with the words of the person, and answers with what it says. It answers nobody
-/// before [`CROWD`] have asked, so that all of them wait at one time.
+/// A Chat Completions server that calls `echo` with the words of the user, and answers with the result. It does not
+/// respond before [`CROWD`] requests are pending, so that all sessions wait at once.
 async fn serve(listener: TcpListener, asked: Arc<AtomicUsize>) {
     let (everybody, _) = watch::channel(false);
     let everybody = Arc::new(everybody);
@@ -87,20 +87,20 @@ async fn answer(
     stream.shutdown().await
 }
 
-/// Both ends of every connection are files of this process.
+/// Both ends of every connection are file descriptors of this process.
 #[cfg(unix)]
 fn allow_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // macOS says that there is no maximum and takes none.
+    // macOS reports no maximum and does not accept one.
     let bounded = limit.current.map_or(10_240, |max| max.min(10_240));
     limit.current = Some(bounded);
     setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() {
+async fn thousand_concurrent_sessions_succeed_over_http() {
     #[cfg(unix)]
     allow_files();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -131,16 +131,16 @@ async fn a_thousand_sessions_at_once_are_answered_over_http_without_a_failure() 
     server.abort();
 }
 
-/// Turns that are measured, of two steps each.
+/// Number of measured turns, of two steps each.
 const TURNS: usize = 25;
 
-/// What one step may cost the host, in microseconds of processor time.
+/// Maximum cost of a step on the host, in microseconds of processor time.
 const STEP_US: u64 = 5_000;
 
-/// Set where the test [`the_long_session`] shall run one.
+/// Set when the test [`the_long_session`] should run one.
 const RUN_LONG_SESSION: &str = "LONG_SESSION";
 
-/// A conversation of 1,000 messages: calls with results of 1 KiB, and words of the person between.
+/// A conversation of 1,000 messages: calls with results of 1 KiB, and messages of the user between.
 fn history() -> Vec<Message> {
     let mut messages = vec![Message::user("Begin")];
     for i in 0..333 {
@@ -163,7 +163,7 @@ fn history() -> Vec<Message> {
     messages
 }
 
-/// Nothing by itself: in a process of its own it prints what a step of a long session costs.
+/// Does nothing by itself: in its own process it prints the cost of a step of a long session.
 #[cfg(unix)]
 #[tokio::test]
 async fn the_long_session() {
@@ -194,7 +194,7 @@ async fn the_long_session() {
     println!("a step costs {us} us");
 }
 
-/// Time that all threads of this process have run.
+/// Returns the processor time of all threads of this process.
 #[cfg(unix)]
 fn processor_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -204,10 +204,10 @@ fn processor_time() -> std::time::Duration {
     )
 }
 
-/// Processor time and not time by the clock: waiting for a disk or for other programs is no work of ours.
+/// Processor time instead of wall time: waiting for a disk or other programs does not count.
 #[cfg(unix)]
 #[test]
-fn a_step_of_a_session_with_a_thousand_messages_and_a_journal_costs_the_host_under_five_milliseconds() {
+fn step_with_1000_messages_costs_host_under_5_ms() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sessions::the_long_session", "--nocapture"])
         .env(RUN_LONG_SESSION, "1")

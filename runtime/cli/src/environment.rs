@@ -1,35 +1,35 @@
-//! Everything that Toolcell takes from the process it runs in, read once: variables, directories, terminals.
+//! The process environment, read once at startup: variables, directories, terminals.
 //!
-//! Nothing else in the workspace reads the environment, the home directory or the working directory.
+//! No other code in the workspace reads the environment, the home directory or the working directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-/// The surroundings of this process.
+/// Snapshot of the process environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     vars: BTreeMap<String, OsString>,
-    /// The working directory, without symbolic links.
+    /// Working directory, without symbolic links.
     pub(crate) cwd: PathBuf,
-    /// The person's home directory, if there is one.
+    /// Home directory of the user, if any.
     pub(crate) home: Option<PathBuf>,
-    /// Where the person's configuration lies.
+    /// Directory of the user's configuration.
     pub(crate) config_dir: Option<PathBuf>,
-    /// Where compiled code is kept between runs.
+    /// Directory of the compiled code cache.
     pub(crate) cache_dir: Option<PathBuf>,
-    /// Where what tools keep between calls lies.
+    /// Directory of data that tools store between calls.
     pub(crate) data_dir: Option<PathBuf>,
-    /// Where sessions and remembered approvals are kept.
+    /// Directory of sessions and saved approvals.
     pub(crate) state_dir: Option<PathBuf>,
-    /// This program, to start it again for compiling.
+    /// Path of this executable, used to start the compile process.
     pub(crate) program: Option<PathBuf>,
-    /// Whether standard input, output and error are terminals.
+    /// Standard streams that are terminals.
     pub(crate) terminals: Terminals,
 }
 
-/// Which of the standard streams are terminals.
+/// Standard streams that are terminals.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Terminals {
     pub(crate) stdin: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Terminals {
     pub(crate) stderr: bool,
 }
 
-/// This program. On Linux by the link that leads to it even after an update has replaced its file.
+/// Path of this executable. On Linux `/proc/self/exe`, which stays valid after an update has replaced the file.
 fn program() -> Option<PathBuf> {
     if cfg!(target_os = "linux") {
         return Some(PathBuf::from("/proc/self/exe"));
@@ -45,14 +45,14 @@ fn program() -> Option<PathBuf> {
     std::env::current_exe().ok()
 }
 
-/// Whether this process was started to compile a component, and for nothing else.
+/// True if this process was started only to compile a component.
 pub(crate) fn is_compile_child() -> bool {
     std::env::args_os()
         .nth(1)
         .is_some_and(|argument| argument == COMPILE_CHILD)
 }
 
-/// Keeps the memory of this process, in which there are keys and secrets, out of a core dump (setrlimit(2)).
+/// Disables core dumps (setrlimit(2)), because the memory of this process holds keys and secrets.
 #[cfg(unix)]
 pub(crate) fn forbid_core_dumps() {
     use rustix::process::{Resource, Rlimit, setrlimit};
@@ -60,22 +60,22 @@ pub(crate) fn forbid_core_dumps() {
         current: Some(0),
         maximum: Some(0),
     };
-    // It takes nothing that a process may not give up; where it fails all the same, the system's own setting holds.
+    // Lowering a limit needs no privilege; if it fails anyway, the system's own setting applies.
     let _ = setrlimit(Resource::Core, none);
 }
 
-/// Other systems write no core dumps unless they are told to.
+/// Other systems write no core dumps by default.
 #[cfg(not(unix))]
 pub(crate) fn forbid_core_dumps() {}
 
-/// The hidden argument that starts a compiling process.
+/// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
 
 impl Environment {
-    /// Reads the surroundings of this process.
+    /// Reads the process environment.
     ///
     /// # Errors
-    /// When there is no working directory, because it was removed or cannot be entered.
+    /// Returns an error if there is no working directory, because it was removed or cannot be entered.
     pub(crate) fn read() -> io::Result<Self> {
         let cwd = std::env::current_dir()?.canonicalize()?;
         let dirs = directories::ProjectDirs::from("", "", "toolcell");
@@ -100,7 +100,7 @@ impl Environment {
         })
     }
 
-    /// The value of a variable; `None` when it is not set, empty, or no Unicode.
+    /// Returns the value of a variable, or `None` if it is unset, empty or not Unicode.
     pub(crate) fn var(&self, name: &str) -> Option<&str> {
         self.vars
             .get(name)
@@ -116,7 +116,7 @@ impl Environment {
             .filter(move |name| name.starts_with(prefix))
     }
 
-    /// A path as a person wrote it: `~/` is the home directory, and a relative path starts at `base`.
+    /// Resolves a path as written by the user: `~/` is the home directory, and a relative path starts at `base`.
     pub(crate) fn path(&self, written: &str, base: &Path) -> PathBuf {
         match (&self.home, written.strip_prefix('~')) {
             (Some(home), Some("")) => home.clone(),
@@ -125,7 +125,8 @@ impl Environment {
         }
     }
 
-    /// A path as a person reads it: below the working directory without its prefix, below the home directory as `~/`.
+    /// Formats a path for display: relative to the working directory where it is below it, with `~/` where it is below
+    /// the home directory.
     pub(crate) fn shown(&self, path: &Path) -> String {
         if let Ok(below) = path.strip_prefix(&self.cwd)
             && below != Path::new("")
@@ -139,7 +140,7 @@ impl Environment {
         }
     }
 
-    /// An environment with nothing in it but a working directory.
+    /// Creates an environment with only a working directory and `vars`.
     #[cfg(test)]
     pub(crate) fn for_tests(cwd: &Path, vars: &[(&str, &str)]) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a person reads when something did not work: what failed with which input, why, and what to do.
+//! Errors shown to the user: what failed with which input, why, and hints.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 pub(crate) use crate::exit::Exit;
 use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text};
 
-/// Something that did not work, ready to be told.
+/// An error that ends the command, in the form shown to the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// How the process ends.
+    /// Exit code of the process.
     pub(crate) exit: Exit,
     what: Text,
     why: Vec<Text>,
@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What failed, with which input. One sentence without a period, names in backticks.
+    /// Creates a failure. `what` names what failed and its input: one sentence without a period, names in backticks.
     pub(crate) fn new(exit: Exit, what: impl Into<Text>) -> Self {
         Self {
             exit,
@@ -29,11 +29,11 @@ impl Failure {
         }
     }
 
-    /// Adds an error and every cause behind it.
+    /// Adds an error and its chain of causes.
     pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
         for cause in error.into().chain() {
             let message = cause.to_string();
-            // Some errors repeat their cause in their own text.
+            // Some errors repeat their cause in their own message.
             if !self
                 .why
                 .last()
@@ -51,19 +51,19 @@ impl Failure {
         self
     }
 
-    /// Adds what the person can do.
+    /// Adds a hint: an action for the user.
     pub(crate) fn hint(mut self, hint: impl Into<Text>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds several things that the person can do.
+    /// Adds several hints.
     pub(crate) fn hints<T: Into<Text>>(mut self, hints: impl IntoIterator<Item = T>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));
         self
     }
 
-    /// The same for a program: what failed, the causes, what can be done, and the exit code.
+    /// Converts the failure to JSON: `what`, `why` (the causes), `hints` and `exit` (the exit code).
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let fields = [
             ("what", json!(self.what.plain())),
@@ -77,7 +77,7 @@ impl Failure {
             .collect()
     }
 
-    /// Tells it.
+    /// Writes the failure to `screen`, one line each for the error, its causes and its hints.
     pub(crate) fn print<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         screen.styled(BAD, "error:")?;
         screen.text(" ")?;
@@ -95,17 +95,17 @@ impl Failure {
     }
 }
 
-/// Ends a line that is begun. What does not fit follows below its text.
+/// Finishes the current line. Wrapped lines are indented to the start of the text.
 fn indented<W: Write>(screen: &mut Screen<W>, text: &Text) -> io::Result<()> {
     screen.hang(INDENTATION);
     screen.line(text.excerpt(MAX_SHOWN))
 }
 
-/// Columns before the text of each part of a failure.
+/// Width of the label in front of each part of a failure, in columns.
 const INDENTATION: usize = 7;
 
-/// Most characters of foreign text in each part of a failure that are shown; the middle of longer ones is left out. An
-/// error of a tool may have megabytes, and what can be done stands below it.
+/// Maximum number of characters of foreign text shown per part of a failure; longer texts lose their middle. A tool can
+/// return megabytes of error text, and the hints below it must stay visible.
 const MAX_SHOWN: usize = 4_000;
 
 fn plain(texts: &[Text]) -> Vec<String> {
@@ -123,13 +123,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A stream that was closed by its reader is success; everything else that a write can meet is ours to report.
+/// A closed pipe counts as success; any other write error is an internal error.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::new(Exit::Ok, "the reader of the output went away");
+            return Self::new(Exit::Ok, "the output pipe was closed");
         }
-        Self::new(Exit::Internal, "the output cannot be written").because(error)
+        Self::new(Exit::Internal, "could not write the output").because(error)
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_what_why_and_what_to_do() {
+    fn failure_shows_what_why_and_hint() {
         let io = io::Error::new(io::ErrorKind::NotFound, "no such file");
         let failure = Failure::new(Exit::Component, "`a.wasm` cannot be read")
             .because(io)
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_is_already_said_is_not_said_again() {
+    fn cause_repeated_in_message_is_shown_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: {0}")]
         struct Outer(#[source] io::Error);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_never_carries_a_control_sequence_to_the_terminal() {
+    fn failure_never_sends_control_sequence_to_terminal() {
         let failure = Failure::new(Exit::Failed, "\u{1b}[2J".to_owned())
             .why("\u{1b}]0;x\u{7}".to_owned())
             .hint("\u{202e}".to_owned());

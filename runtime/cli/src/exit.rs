@@ -1,44 +1,44 @@
-//! How the process ends. The numbers are part of the interface and stay as they are.
+//! Exit codes of the process. The numbers are part of the public interface and do not change.
 
-/// The table of exit codes, as `--help` shows it.
+/// Table of exit codes printed by `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-    0   it worked (also when the reader of the output went away)
+    0   success (a closed pipe counts as success)
     1   the tool or the turn failed
     2   the command line or the arguments of a call are wrong
     3   the configuration cannot be used
     4   the policy does not allow it
-    5   a limit ended it
+    5   a limit was reached
     6   the model provider failed
-    7   a component cannot be loaded
+    7   a component could not be loaded
     8   the session was changed elsewhere in the meantime
    70   an internal error of Toolcell
   130   cancelled";
 
-/// How the process ends.
+/// Exit status of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// Success.
     Ok = 0,
-    /// The tool or the turn failed.
+    /// A tool or a turn failed.
     Failed = 1,
-    /// The command line or the arguments of a call are wrong.
+    /// Invalid command line or invalid arguments of a call.
     Usage = 2,
-    /// The configuration cannot be used.
+    /// Invalid configuration.
     Config = 3,
-    /// The policy does not allow it.
+    /// Denied by the policy.
     Denied = 4,
-    /// A limit ended it.
+    /// A limit was reached.
     Limit = 5,
     /// The model provider failed.
     Provider = 6,
-    /// A component cannot be loaded.
+    /// A component could not be loaded.
     Component = 7,
-    /// The session was continued or deleted elsewhere in the meantime.
+    /// The session was continued or deleted by another process.
     Conflict = 8,
-    /// An internal error: `EX_SOFTWARE` of `sysexits.h`.
+    /// Internal error: `EX_SOFTWARE` of `sysexits.h`.
     Internal = 70,
-    /// Cancelled by the person: 128 and the number of SIGINT, as shells report it.
+    /// Cancelled by the user: 128 plus the number of SIGINT, as shells report it.
     Cancelled = 130,
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_exit_code_stands_in_the_table() {
+    fn every_exit_code_is_in_table() {
         for exit in [
             Exit::Ok,
             Exit::Failed,

@@ -8,31 +8,31 @@ use crate::config::Overrides;
 use crate::config::grants::FlagGrant;
 use crate::config::limits::FlagLimit;
 
-/// What tools may reach and use.
+/// Grants and limits of tools.
 #[derive(Debug, Default, Args)]
 pub(crate) struct PolicyFlags {
-    /// Allow something (may be repeated), such as `read=.`, `write=out`, `env=LANG`, `http=example.com`.
+    /// Grant access (repeatable), such as `read=.`, `write=out`, `env=LANG`, `http=example.com`.
     ///
-    /// Nothing is granted otherwise, except what your own configuration grants. A grant holds for every component that
-    /// takes part and is not of a project, or for the one named in front: `files:read=.`, `project:linter:read=.`.
+    /// Without a grant, here or in your own configuration, a tool has no access. A grant applies to every component in
+    /// use except those of a project, or to the one named in front: `files:read=.`, `project:linter:read=.`.
     #[arg(long = "grant", value_name = "[COMPONENT:]GRANT")]
     pub(crate) grants: Vec<FlagGrant>,
 
-    /// Set a limit of one call (may be repeated), such as `wall=60s`, `memory=512MiB`, `fuel=5G`.
+    /// Set a limit for one call (repeatable), such as `wall=60s`, `memory=512MiB`, `fuel=5G`.
     #[arg(long = "limit", value_name = "[COMPONENT:]NAME=VALUE")]
     pub(crate) limits: Vec<FlagLimit>,
 
-    /// Allow grants that give away more than one may think: `/`, the home directory, keys, system directories, sockets.
+    /// Allow overly broad grants (`/`, the home directory, keys, system directories, sockets).
     #[arg(long)]
     pub(crate) dangerous: bool,
 
-    /// Let changes of files go to this directory, to look at them first (`toolcell scratch`).
+    /// Redirect file changes to this directory for review (see `toolcell scratch`).
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
 }
 
 impl PolicyFlags {
-    /// Puts the flags into the last layer of the configuration.
+    /// Copies the flags into the last configuration layer.
     pub(crate) fn apply(&self, overrides: &mut Overrides) {
         overrides.grants.clone_from(&self.grants);
         overrides.limits.clone_from(&self.limits);

@@ -1,7 +1,8 @@
-//! The command line of Toolcell: configuration and arguments in, tools and a model put together, events and errors out.
+//! The `toolcell` command line: builds tools and a model from configuration and arguments, and prints events and
+//! errors.
 //!
-//! It is the only crate that reads the environment, the home directory and the working directory, and the only one that
-//! knows all the others.
+//! This is the only crate that reads the environment, the home directory and the working directory, and the only one
+//! that depends on all the others.
 
 mod agent;
 mod approval;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            console.tell(
+            console.report(
                 &error::Failure::new(exit::Exit::Internal, "could not start the async runtime")
                     .because(error),
             );
@@ -47,9 +48,9 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(commands::dispatch(cli, &environment, &console));
-    // A call that ignores its end must not hold the process.
+    // A call that does not stop when cancelled must not keep the process alive.
     runtime.shutdown_background();
-    // A question that nobody waits for any more may still stand there.
+    // A question that is no longer awaited may still hold the terminal in raw mode.
     ui::terminal::restore();
     console.finish(ended).into()
 }

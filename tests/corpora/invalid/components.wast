@@ -139,10 +139,10 @@
   "a function to return with for lowering")
 (assert_invalid
   (component (import "r" (type $r (sub resource))) (core func (canon resource.new $r)))
-  "making a resource of somebody else")
+  "creating a foreign resource")
 (assert_invalid
   (component (import "r" (type $r (sub resource))) (core func (canon resource.rep $r)))
-  "looking into a resource of somebody else")
+  "reading a foreign resource")
 (assert_invalid (component (type $t u8) (core func (canon resource.drop $t))) "dropping what is no resource")
 
 ;; Instances.

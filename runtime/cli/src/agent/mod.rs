@@ -1,4 +1,4 @@
-//! The agent of one command: provider, tools, hooks and sub-agents put together, and its turns.
+//! Agent of one command: provider, tools, hooks and subagents, and how a turn is run.
 
 pub(crate) mod model;
 pub(crate) mod prices;

@@ -1,4 +1,4 @@
-//! Prices of the model that an agent asks.
+//! Prices of the agent's model.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::terminal::text;
 
-/// What the tokens of a model cost, where a budget of money needs to know it.
+/// Returns the prices of a model.
 ///
 /// # Errors
-/// When it does, and nobody said it: the budget would never be used up.
+/// Returns an error if a cost budget is set and the model has no prices: the budget would never be exhausted.
 pub(crate) fn of_model(
     budget: &SourcedBudget,
     prices: &BTreeMap<String, Prices>,
@@ -25,11 +25,11 @@ pub(crate) fn of_model(
     match budget.get("cost") {
         Some(cost) if known.is_none() => Err(Failure::new(
             Exit::Config,
-            text!("the budget `cost` needs to know what `{}` costs", model),
+            text!("the budget `cost` needs prices for `{}`", model),
         )
         .why(cost.origin.point_at())
         .hint(text!(
-            "say what a million tokens cost, in {}: [prices.{}] input = …, output = …",
+            "set the price of a million tokens, in {}: [prices.{}] input = …, output = …",
             user_file_shown(environment),
             escape::toml(model)
         ))),

@@ -1,4 +1,4 @@
-//! An agent put together for a command: tools under their policies, a model, rules, a person to ask, a store.
+//! Sets up the agent of a command: tools with their policies, model, approval rules, approver, session store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,23 +30,22 @@ use crate::ui::hints::{AllowHints, BudgetHints};
 use crate::ui::render::Console;
 use crate::ui::terminal::{Text, text};
 
-/// Everything that decides what an agent is.
+/// Flags that select the tools and the behaviour of an agent.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AgentFlags {
-    /// Offer only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
+    /// Offer only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured ones.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 
     #[command(flatten)]
     policy: PolicyFlags,
 
-    /// What happens to the call with which the session would have read private data, read what strangers can write, and
-    /// be able to send outside [default: ask].
-    #[arg(long, value_name = "WHAT")]
+    /// What to do with a call that would combine private data, untrusted content and network egress [default: ask].
+    #[arg(long, value_name = "ACTION")]
     flow: Option<FlowRule>,
 
-    /// Set what the whole session may use, over all its turns (may be repeated), such as `calls=20`, `tokens=200k`,
-    /// `wall=10m`, `cost=0.50`.
+    /// Set a budget of the session, over all its turns (repeatable), such as `calls=20`, `tokens=200k`, `wall=10m`,
+    /// `cost=0.50`.
     #[arg(long = "budget", value_name = "NAME=VALUE")]
     budget: Vec<NamedBudget>,
 
@@ -58,18 +57,18 @@ pub(crate) struct AgentFlags {
     model: ModelFlags,
 }
 
-/// Which model is asked, and how far a turn may go.
+/// Model and limits of a turn.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 struct ModelFlags {
     #[command(flatten)]
     provider: ProviderFlags,
 
-    /// Requests to the model in one turn [default: 50].
+    /// Maximum number of model requests in one turn [default: 50].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
 
-    /// Wall time of one turn, such as `90s` or `5m` [default: none].
+    /// Maximum wall time of one turn, such as `90s` or `5m` [default: none].
     #[arg(long, value_name = "TIME")]
     deadline: Option<Span>,
 
@@ -78,28 +77,28 @@ struct ModelFlags {
     preset: Option<String>,
 }
 
-/// An agent, and what is needed to show what it does.
+/// An agent, with everything needed to display its turns.
 pub(crate) struct AgentSetup {
     /// The agent.
     pub(crate) agent: Agent,
-    /// Which model it asks and why, on one line.
+    /// Model and the reason for its choice, on one line.
     pub(crate) note: Text,
-    /// What would allow what is denied to its tools.
+    /// Hints that allow denied accesses of its tools.
     pub(crate) hints: Arc<AllowHints>,
-    /// What would raise a budget that is used up.
+    /// Hints that raise an exhausted budget.
     pub(crate) budget_hints: BudgetHints,
-    /// Where the changes of its tools go that do not go to the files themselves.
+    /// Scratch directories of its tools.
     pub(crate) scratch: Vec<Scratch>,
-    /// Where everything is written down that happens, if anywhere.
+    /// Log files, if enabled.
     pub(crate) logs: Option<Logs>,
-    /// Whether its sessions are kept.
+    /// True if its sessions are saved.
     pub(crate) is_kept: bool,
-    /// Whether a person can be asked.
+    /// True if a user can be asked.
     pub(crate) is_attended: bool,
 }
 
 impl AgentFlags {
-    /// Puts the flags into the last layer of the configuration.
+    /// Copies the flags into the last configuration layer.
     fn apply(&self, overrides: &mut Overrides) {
         self.policy.apply(overrides);
         overrides.flow = self.flow;
@@ -111,10 +110,10 @@ impl AgentFlags {
         overrides.preset.clone_from(&model.preset);
     }
 
-    /// Puts an agent together.
+    /// Sets up an agent.
     ///
     /// # Errors
-    /// When the configuration, the model or a tool cannot be used.
+    /// Returns an error if the configuration, the model or a tool cannot be used.
     pub(crate) async fn assemble(
         &self,
         mut overrides: Overrides,
@@ -131,13 +130,13 @@ impl AgentFlags {
         let also = subagents::components(&settings);
         let (loaded, mains) = selection::load_with(&toolbox, &self.tools, &also, console).await?;
         let hooks = toolbox.hooks().await?;
-        let suspicions = tool_lint::among(&loaded);
+        let findings = tool_lint::among(&loaded);
         if self.locked {
             lock::check(&loaded, Some(&hooks), environment)?;
         } else {
-            // What is locked was looked at.
-            for suspicion in suspicions.values().flatten() {
-                console.note(text!("look out: {}", suspicion));
+            // Locked tools have been reviewed.
+            for finding in findings.values().flatten() {
+                console.note(text!("warning: {}", finding));
             }
         }
         let tools: Vec<Arc<dyn Tool>> = loaded[..mains]
@@ -173,7 +172,7 @@ impl AgentFlags {
         if let Some(store) = store {
             agent = agent.store(store);
         }
-        let known = known(&loaded, &suspicions, environment);
+        let known = known(&loaded, &findings, environment);
         let approver = TerminalApprover::new(environment, console, known, is_kept);
         let is_attended = approver.is_some();
         if let Some(approver) = approver {
@@ -181,9 +180,9 @@ impl AgentFlags {
         }
         let agent = agent.build().map_err(|e| match e {
             BuildError::DuplicateHook { .. } | BuildError::HookCycle { .. } => {
-                Failure::new(Exit::Config, "the hooks cannot run together")
+                Failure::new(Exit::Config, "the hooks have conflicting orders")
                     .because(e)
-                    .hint("say in `[hooks.NAME]` which runs first: `priority`, `before`, `after`")
+                    .hint("set their order in `[hooks.NAME]`: `priority`, `before`, `after`")
             }
             e => Failure::new(Exit::Config, "the tools cannot be offered together")
                 .because(e)
@@ -206,7 +205,7 @@ impl AgentFlags {
     }
 }
 
-/// The rules of the loop, with what configuration says.
+/// Returns the loop policy with the configured settings.
 fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
     let preset = settings
         .preset
@@ -226,10 +225,10 @@ fn loop_policy(settings: &Settings, budget: Budget) -> LoopPolicy {
     policy
 }
 
-/// What is known of each tool that a person may be asked about.
+/// Collects what an approval question shows about each tool.
 fn known(
     loaded: &[Loaded],
-    suspicions: &BTreeMap<String, Vec<String>>,
+    findings: &BTreeMap<String, Vec<String>>,
     environment: &Environment,
 ) -> BTreeMap<String, Known> {
     let of_component = |loaded: &Loaded| {
@@ -239,7 +238,7 @@ fn known(
             reach: (loaded.settings.grants.iter())
                 .map(|line| terminal::reach(line, environment))
                 .collect(),
-            suspicions: suspicions.get(&loaded.settings.name).cloned().unwrap_or_default(),
+            findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
         };
         let names: Vec<String> = loaded
             .tools

@@ -1,5 +1,5 @@
-//! The agents of `[agents]`, offered to the main one as tools: each with its own model, components and budget, under the
-//! same rules, and with the person at the same terminal.
+//! Subagents of `[agents]`, offered to the main agent as tools. Each has its own model, components and budget, and is
+//! subject to the same approval rules, hooks and approver.
 
 use std::sync::Arc;
 
@@ -15,27 +15,28 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// The names of the components that agents have and the main one perhaps has not.
+/// Returns the names of all components used by subagents.
 pub(crate) fn components(settings: &Settings) -> Vec<String> {
     let agents = settings.agents.values();
     let named = agents.flat_map(|agent| agent.tools.iter().flatten());
     named.map(|tool| tool.value.clone()).collect()
 }
 
-/// What holds for everybody: an agent is no way around it.
+/// Rules that apply to every agent, so that a subagent cannot bypass them.
 pub(crate) struct Rules<'a> {
-    /// Which calls a person decides on.
+    /// Approval rules.
     pub(crate) approvals: &'a Approvals,
-    /// Who else looks at them.
+    /// Hooks of every call.
     pub(crate) hooks: &'a [Arc<dyn Hook>],
-    /// What those touch.
+    /// Data-flow labels of the hooks.
     pub(crate) hook_flow: Flow,
 }
 
-/// Offers all agents. `loaded` are the components of everybody, those of the main agent first; it has `mains` of them.
+/// Offers all subagents as tools. `loaded` are the components of all agents, of which the first `mains` belong to the
+/// main one.
 ///
 /// # Errors
-/// When the model of one cannot be set up, or its tools cannot be offered together.
+/// Returns an error if the model of a subagent cannot be set up, or its tools cannot be offered together.
 pub(crate) fn offer(
     mut main: AgentBuilder,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Approvals: questions at the terminal, and the answers that were saved.
+//! Approvals: questions at the terminal, and saved answers.
 
 pub(crate) mod project_rules;
 pub(crate) mod saved_approvals;

@@ -1,14 +1,14 @@
-//! Approval rules for the tools of components that projects bring.
+//! Approval rules for tools of project components.
 //!
-//! A rule of the user that allows by a pattern, such as `files_*` or `*_read`, was written for tools that the user knows. The
-//! author of a project's component chooses the names of its tools, and must not choose rules with them: such a rule allows
-//! nothing of a project. A rule that names a tool whole, and every rule that asks or denies, holds for it as for all others.
+//! A rule of the user that allows by a pattern, such as `files_*` or `*_read`, was written for tools the user knows.
+//! The author of a project component chooses the names of its tools and could match such a rule, so allowing patterns
+//! do not apply to project tools. Rules with an exact tool name, and all rules that ask or deny, do apply.
 
 use toolcell_agent::{ApprovalRule, Verdict};
 
 use crate::components::loader::Loaded;
 
-/// What has to come after `rules`, in which the last rule that matches counts.
+/// Returns the rules to append to `rules`, of which the last matching one applies.
 pub(crate) fn of(loaded: &[Loaded], rules: &[ApprovalRule]) -> Vec<ApprovalRule> {
     let of_projects = loaded.iter().filter(|loaded| loaded.settings.is_of_project());
     of_projects
@@ -17,7 +17,7 @@ pub(crate) fn of(loaded: &[Loaded], rules: &[ApprovalRule]) -> Vec<ApprovalRule>
         .collect()
 }
 
-/// The rules that hold for one tool, once more and for it alone, without those that allow by a pattern.
+/// Returns the rules that match one tool, restricted to it, without patterns that allow.
 fn of_tool(tool: &str, rules: &[ApprovalRule]) -> Vec<ApprovalRule> {
     let matches = |rule: &&ApprovalRule| {
         let name = ApprovalRule::tool(rule.tool.as_str(), rule.verdict);
@@ -42,7 +42,7 @@ mod tests {
     use Verdict::{Allow, Ask, Deny};
 
     #[test]
-    fn a_pattern_that_allows_is_not_for_tools_of_a_project() {
+    fn allowing_pattern_does_not_match_project_tools() {
         for (rules, expected) in [
             (&[("*", Ask), ("*_read", Allow)][..], Some(Ask)),
             (&[("*", Deny), ("their_*", Allow)], Some(Deny)),

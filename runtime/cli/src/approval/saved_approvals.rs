@@ -1,8 +1,8 @@
-//! Calls that a person allowed for always.
+//! Saved approvals: calls that the user allowed always.
 //!
-//! Each is scoped to a tool, the digest of its component and arguments: exactly these, some of them by a pattern, or any.
-//! They lie in the person's own state directory and are written only when the person says so at a terminal: no model, tool
-//! or project can add one.
+//! Each is bound to a tool, the digest of its component, and arguments: exact ones, a pattern, or any. They are stored
+//! in the user's state directory and written only after an answer at the terminal: no model, tool or project can add
+//! one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,66 +17,66 @@ use toolcell_core::ArgumentPlace;
 use crate::config::user_files;
 use crate::environment::Environment;
 
-/// Name of the file, in the state directory.
+/// Name of the file in the state directory.
 const FILE: &str = "approvals.json";
 
-/// Something that a person allowed for always.
+/// A saved approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Remembered {
+pub(crate) struct SavedApproval {
     /// Name of the tool.
     pub(crate) tool: String,
-    /// Digest of its component: another version asks again.
+    /// Digest of its component. Another version is asked about again.
     pub(crate) digest: String,
-    /// With which arguments.
+    /// Arguments that are allowed.
     pub(crate) arguments: Scope,
-    /// Where the arguments led when they were shown, by JSON Pointer: the real path, or the URL. What leads elsewhere since,
-    /// because a directory is seen at another place or a link changed, asks again.
+    /// Resolved targets of the arguments when they were shown, by JSON Pointer: the real path, or the URL. A target
+    /// that has changed, because of another mount or a changed link, is asked about again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) places: BTreeMap<String, String>,
 }
 
-/// Where arguments lead, as it is remembered.
+/// Returns the resolved targets of the arguments, as they are saved.
 pub(crate) fn places_of(request: &ApprovalRequest) -> BTreeMap<String, String> {
     let places = request.places.iter();
     places
-        .map(|place| (place.pointer.clone(), led(place).to_owned()))
+        .map(|place| (place.pointer.clone(), target(place).to_owned()))
         .collect()
 }
 
-/// Where an argument really leads.
-fn led(place: &ArgumentPlace) -> &str {
+/// Returns the resolved target of an argument.
+fn target(place: &ArgumentPlace) -> &str {
     place.real.as_deref().unwrap_or(&place.plain)
 }
 
-/// The arguments for which a person allowed a call.
+/// Arguments that a saved approval allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scope {
-    /// Whatever they are.
+    /// Any arguments.
     Any,
-    /// These, and nothing else.
+    /// Exactly these arguments.
     Exactly(Value),
-    /// These, but for texts that match a pattern.
+    /// These arguments, with patterns for some strings.
     ArgumentPattern(ArgumentPattern),
 }
 
-/// Arguments of which some texts may be others.
+/// Arguments in which some strings may vary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArgumentPattern {
-    /// The arguments that were shown.
+    /// Arguments that were shown.
     arguments: Value,
-    /// Patterns for texts, by JSON Pointer (RFC 6901); `*` stands for any characters, but for the `..` of a path.
+    /// Patterns for strings, by JSON Pointer (RFC 6901); `*` matches any characters except a `..` path component.
     patterns: BTreeMap<String, String>,
 }
 
-impl Remembered {
-    /// Whether it allows this call. Relative patterns of paths start at `base`.
+impl SavedApproval {
+    /// True if this approval allows the call. Relative path patterns start at `base`.
     pub(crate) fn allows(&self, request: &ApprovalRequest, digest: &str, base: Option<&str>) -> bool {
         let is_same = |place: &ArgumentPlace| {
             let known = self.places.get(&place.pointer);
-            known.is_some_and(|known| known == led(place))
+            known.is_some_and(|known| known == target(place))
         };
         let mut places = request.places.iter();
         self.tool == request.tool
@@ -93,7 +93,8 @@ impl Remembered {
 }
 
 impl ArgumentPattern {
-    /// Arguments like those of a request; `None` if a pattern is for no text in them, or does not match it.
+    /// Creates a pattern from the arguments of a request. Returns `None` if a pattern is for a missing string or does
+    /// not match it.
     pub(crate) fn new(
         request: &ApprovalRequest,
         patterns: BTreeMap<String, String>,
@@ -105,12 +106,12 @@ impl ArgumentPattern {
             .then_some(like)
     }
 
-    /// The patterns, by JSON Pointer.
+    /// Returns the patterns, by JSON Pointer.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (&String, &String)> {
         self.patterns.iter()
     }
 
-    /// Every text with a pattern matches it, paths by where they really lead, and everything else is as it was shown.
+    /// True if every string with a pattern matches it (a path by its real target) and everything else is unchanged.
     fn matches(&self, arguments: &Value, places: &[ArgumentPlace], base: Option<&str>) -> bool {
         let (mut shown, mut given) = (self.arguments.clone(), arguments.clone());
         for (pointer, pattern) in &self.patterns {
@@ -120,7 +121,7 @@ impl ArgumentPattern {
             let Value::String(text) = given else {
                 return false;
             };
-            // A path that climbs is another place than the one that the pattern names.
+            // A path with `..` can leave the directory that the pattern names.
             if pattern.contains('*') && text.split(['/', '\\']).any(|part| part == "..") {
                 return false;
             }
@@ -138,13 +139,13 @@ impl ArgumentPattern {
     }
 }
 
-/// Whether a text matches a pattern, as in the rules of configuration.
+/// True if a string matches a pattern, with the syntax of approval rules.
 fn matches(pattern: &str, text: &str) -> bool {
     let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("", pattern);
     rule.matches("", &Value::String(text.to_owned()))
 }
 
-/// The texts in some arguments, by JSON Pointer, in the order in which they stand there.
+/// Returns all strings in the arguments with their JSON Pointers, in document order.
 pub(crate) fn texts(arguments: &Value) -> Vec<(String, String)> {
     fn walk(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
         match value {
@@ -168,7 +169,7 @@ pub(crate) fn texts(arguments: &Value) -> Vec<(String, String)> {
     found
 }
 
-/// As a person reads it: `with any arguments`, `with {"path":"a"}`, `where /path is notes/*`.
+/// Formats for display: `with any arguments`, `with {"path":"a"}`, `where /path is notes/*`.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -189,24 +190,24 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Where they lie; `None` where the person has no state directory.
+/// Returns the path of the file, or `None` without a state directory.
 pub(crate) fn file(environment: &Environment) -> Option<PathBuf> {
     environment.state_dir.as_ref().map(|dir| dir.join(FILE))
 }
 
-/// Reads them all; a file that does not exist holds none.
+/// Reads all saved approvals; a missing file contains none.
 ///
 /// # Errors
-/// When the file cannot be read or is no such file.
-pub(crate) fn read(file: &Path) -> io::Result<Vec<Remembered>> {
+/// Returns an error if the file cannot be read or is invalid.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<SavedApproval>> {
     user_files::read_list(file)
 }
 
-/// Writes the whole list.
+/// Replaces all saved approvals.
 ///
 /// # Errors
-/// When it cannot be written.
-pub(crate) fn write(file: &Path, remembered: &[Remembered]) -> io::Result<()> {
+/// Returns an error if the file cannot be written.
+pub(crate) fn write(file: &Path, remembered: &[SavedApproval]) -> io::Result<()> {
     user_files::write_list(file, remembered)
 }
 
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The same, with a path that really leads to `real`.
+    /// Creates a request with a path that resolves to `real`.
     fn leading(tool: &str, path: &str, real: &str) -> ApprovalRequest {
         let mut request = request(tool, json!({ "path": path }));
         request.places.push(ArgumentPlace {
@@ -245,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_since_asks_again() {
+    fn path_that_resolves_elsewhere_now_asks_again() {
         let shown = leading("t", "notes/a", "/work/notes/a");
-        let exactly = Remembered {
+        let exactly = SavedApproval {
             tool: "t".into(),
             digest: "d".into(),
             arguments: Scope::Exactly(shown.arguments.clone()),
@@ -256,13 +257,13 @@ mod tests {
         assert!(exactly.allows(&shown, "d", Some("/work")));
         let moved = leading("t", "notes/a", "/work/private/a");
         assert!(!exactly.allows(&moved, "d", Some("/work")));
-        let before = Remembered {
+        let before = SavedApproval {
             places: BTreeMap::new(),
             ..exactly
         };
         assert!(!before.allows(&shown, "d", Some("/work")));
         let patterns = BTreeMap::from([("/path".to_owned(), "notes/*".to_owned())]);
-        let like = Remembered {
+        let like = SavedApproval {
             arguments: Scope::ArgumentPattern(ArgumentPattern::new(&shown, patterns, Some("/work")).unwrap()),
             ..before
         };
@@ -283,8 +284,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_holds_for_the_same_tool_digest_and_arguments_and_for_nothing_else() {
-        let exactly = Remembered {
+    fn saved_approval_needs_same_tool_digest_and_arguments() {
+        let exactly = SavedApproval {
             tool: "files_write".into(),
             digest: "sha256:1".into(),
             arguments: Scope::Exactly(json!({"path": "/a"})),
@@ -299,7 +300,7 @@ mod tests {
         ));
         assert!(!exactly.allows(&request("files_write", json!({"path": "/a"})), "sha256:2", None));
         assert!(!exactly.allows(&request("files_edit", json!({"path": "/a"})), "sha256:1", None));
-        let any = Remembered {
+        let any = SavedApproval {
             arguments: Scope::Any,
             ..exactly
         };
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_frees_one_text_and_everything_else_stays_as_it_was_shown() {
+    fn pattern_varies_one_string_and_fixes_the_rest() {
         let shown = json!({"path": "notes/a.md", "content": "x", "options": {"append": true}});
         let like = like(shown, &[("/path", "notes/*.md"), ("/content", "*")]).unwrap();
         let call =
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_never_matches_a_path_that_climbs() {
+    fn pattern_never_matches_path_with_parent_components() {
         let like = like(json!({"path": "notes/a.md"}), &[("/path", "notes/*")]).unwrap();
         assert!(like.matches(&json!({"path": "notes/..a/b..c"}), &[], None));
         for path in ["notes/../secret", "notes/a/..", "notes/x\\..\\..\\secret"] {
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_must_match_what_was_shown() {
+    fn pattern_must_match_shown_arguments() {
         let arguments = json!({"path": "notes/a.md", "depth": 3});
         for patterns in [&[("/path", "other/*")][..], &[("/name", "*")], &[("/depth", "*")]] {
             assert_eq!(like(arguments.clone(), patterns), None, "{patterns:?}");
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_found_wherever_they_stand_and_their_pointers_lead_to_them() {
+    fn strings_are_found_at_any_depth_with_their_pointers() {
         let arguments = json!({"a": "1", "b/c~d": ["2", {"e": "3"}], "f": 4, "": "5"});
         let found = texts(&arguments);
         assert_eq!(found.len(), 4);
@@ -358,11 +359,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn saved_approvals_read_back_as_written() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("state/approvals.json");
         assert_eq!(read(&file).unwrap(), []);
-        let of = |arguments| Remembered {
+        let of = |arguments| SavedApproval {
             tool: "t".into(),
             digest: "sha256:1".into(),
             arguments,

@@ -1,6 +1,6 @@
-//! A person at the terminal decides on calls, and what they decided for always is remembered.
+//! Approver that asks the user at the terminal and saves answers given for always.
 //!
-//! What is remembered ([`Remembered`]) answers questions that a rule asks; the question of the flow guard is asked each time.
+//! Saved approvals ([`SavedApproval`]) answer questions of rules; the data-flow guard asks each time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use toolcell_agent::{
 };
 use toolcell_core::{BoxFuture, Grant};
 
-use crate::approval::saved_approvals::{self, ArgumentPattern, Remembered, Scope};
+use crate::approval::saved_approvals::{self, ArgumentPattern, SavedApproval, Scope};
 use crate::config::Settings;
 use crate::config::file::{FlowRule, VerdictWord};
 use crate::config::settings::GrantLine;
@@ -24,28 +24,28 @@ use crate::ui::terminal::{
     Answer, Asking, Choice, Exhibit, Fact, Lookalike, Own, Question, Shown, Text, lookalike, text,
 };
 
-/// Most texts in the arguments of one call for which a person is asked for patterns.
+/// Maximum number of strings in the arguments for which a pattern is offered.
 const MAX_PATTERNS: usize = 8;
 
-/// Characters of a text that are shown where its pattern is asked for; the whole of it stands above.
+/// Maximum length of a string in the question for its pattern, in characters; the full text is shown above.
 const SHOWN_CHARS: usize = 60;
 
-/// Most grants of a tool that a question names.
+/// Maximum number of grants of a tool in a question.
 const MAX_REACH: usize = 4;
 
-/// Most warnings of one kind that a question names.
+/// Maximum number of warnings of one kind in a question.
 const MAX_WARNINGS: usize = 3;
 
-/// Most characters of the reason for a question, and of a warning, that are shown.
+/// Maximum length of a reason or a warning in a question, in characters.
 const MAX_REASON: usize = 400;
 
-/// Longest text in the arguments that is looked at as a name, in bytes.
+/// Maximum length of a string that is checked for lookalikes, in bytes.
 const MAX_NAME: usize = 1_000;
 
-/// How often a question is asked again after an answer for always was not confirmed.
+/// Maximum number of attempts if an answer for always is not confirmed.
 const MAX_TRIES: usize = 3;
 
-/// The rules of the loop, as configuration has them.
+/// Returns the approval rules of the configuration.
 pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals {
     Approvals {
         rules: settings
@@ -72,7 +72,7 @@ pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals
     }
 }
 
-/// A pattern with the home directory in the place of `~/`.
+/// Expands `~/` in a pattern to the home directory.
 fn from_home(pattern: &str, environment: &Environment) -> String {
     let home = environment.home.as_deref().and_then(std::path::Path::to_str);
     match (pattern.strip_prefix("~/"), home) {
@@ -81,36 +81,36 @@ fn from_home(pattern: &str, environment: &Environment) -> String {
     }
 }
 
-/// What is known of the component behind a tool.
+/// Component of a tool, as shown in questions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
-    /// Its digest.
+    /// Digest of the component.
     pub(crate) digest: String,
-    /// Its name in configuration.
+    /// Name of the component in the configuration.
     pub(crate) component: String,
-    /// What each of its grants lets it do.
+    /// Descriptions of its grants.
     pub(crate) reach: Vec<Text>,
-    /// What a person should look at in its words.
-    pub(crate) suspicions: Vec<String>,
+    /// Lint findings for its descriptions.
+    pub(crate) findings: Vec<String>,
 }
 
-/// Asks the person at the terminal.
-pub(crate) struct TerminalApprover(Arc<Memory>);
+/// Approver that asks the user at the terminal.
+pub(crate) struct TerminalApprover(Arc<ApproverState>);
 
-struct Memory {
+struct ApproverState {
     console: Console,
-    /// The component behind each tool.
+    /// Component of each tool.
     known: BTreeMap<String, Known>,
     file: Option<PathBuf>,
-    remembered: Mutex<Vec<Remembered>>,
-    /// Where relative patterns of paths start.
+    remembered: Mutex<Vec<SavedApproval>>,
+    /// Base of relative path patterns.
     base: Option<String>,
-    /// Whether the session is kept, so that another process can ask again.
+    /// True if the session is saved, so that another process can ask again.
     is_kept: bool,
 }
 
 impl TerminalApprover {
-    /// An approver, where there is a terminal to ask at; without one every question is answered with no.
+    /// Creates an approver. Without a terminal it answers every question with no.
     pub(crate) fn new(
         environment: &Environment,
         console: &Console,
@@ -125,11 +125,11 @@ impl TerminalApprover {
         let remembered = match file.as_deref().map(saved_approvals::read).transpose() {
             Ok(remembered) => remembered.unwrap_or_default(),
             Err(error) => {
-                console.note(text!("remembered approvals are not used: {}", error));
+                console.note(text!("saved approvals are not used: {}", error));
                 Vec::new()
             }
         };
-        Some(Arc::new(Self(Arc::new(Memory {
+        Some(Arc::new(Self(Arc::new(ApproverState {
             console: console.clone(),
             known,
             file,
@@ -140,14 +140,14 @@ impl TerminalApprover {
     }
 }
 
-impl Memory {
-    /// Whether a person answered for always what is asked. The flow guard asks about one moment, so that nothing
-    /// remembered answers it.
+impl ApproverState {
+    /// True if a saved approval answers the question. The data-flow guard asks about the current session, so no saved
+    /// approval answers it.
     fn is_answered(&self, request: &ApprovalRequest) -> bool {
-        request.cause == ApprovalCause::Rule && self.is_remembered(request)
+        request.cause == ApprovalCause::Rule && self.is_saved(request)
     }
 
-    fn is_remembered(&self, request: &ApprovalRequest) -> bool {
+    fn is_saved(&self, request: &ApprovalRequest) -> bool {
         let Some(Known { digest, .. }) = self.known.get(&request.tool) else {
             return false;
         };
@@ -157,22 +157,22 @@ impl Memory {
             .any(|known| known.allows(request, digest, self.base.as_deref()))
     }
 
-    fn remember(&self, request: &ApprovalRequest, arguments: Scope) {
+    fn save(&self, request: &ApprovalRequest, arguments: Scope) {
         let (Some(file), Some(Known { digest, .. })) = (&self.file, self.known.get(&request.tool)) else {
             self.console
-                .note("it is not remembered: there is no place for it");
+                .note("the approval is not saved: there is no state directory");
             return;
         };
-        let new = Remembered {
+        let new = SavedApproval {
             tool: request.tool.clone(),
             digest: digest.clone(),
             arguments,
             places: saved_approvals::places_of(request),
         };
         self.console
-            .note(text!("from now on `{}` runs {}", new.tool, new.arguments));
+            .note(text!("saved: `{}` runs {}", new.tool, new.arguments));
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another process may have added some, or a person deleted some, since they were read.
+        // Another process may have changed the file since it was read.
         let written = saved_approvals::read(file).and_then(|mut all| {
             all.push(new.clone());
             saved_approvals::write(file, &all)
@@ -180,17 +180,17 @@ impl Memory {
         remembered.push(new);
         if let Err(error) = written {
             self.console
-                .note(text!("it holds for this session only: {}", error));
+                .note(text!("it applies to this session only: {}", error));
         }
     }
 
-    /// Asks for a pattern for each text in the arguments; `None` if the user gives up.
+    /// Asks for a pattern for each string in the arguments; returns `None` if the user cancels.
     fn ask_for_patterns(
         &self,
         request: &ApprovalRequest,
         asking: &mut Asking<'_>,
     ) -> io::Result<Option<ArgumentPattern>> {
-        asking.say("  `*` stands for any characters; an empty line keeps the text as it is")?;
+        asking.say("  `*` matches any characters; an empty line keeps the text unchanged")?;
         let mut patterns = BTreeMap::new();
         for (pointer, text) in saved_approvals::texts(&request.arguments) {
             let now = Value::String(shortened(&text)).to_string();
@@ -207,13 +207,13 @@ impl Memory {
                     patterns.insert(pointer, pattern);
                     break;
                 }
-                asking.say("  it does not match the text, or the text has `..` in it")?;
+                asking.say("  the pattern does not match the text, or the text contains `..`")?;
             }
         }
         Ok(ArgumentPattern::new(request, patterns, self.base.as_deref()))
     }
 
-    /// Shows what an answer for always will cover, and asks whether that is meant.
+    /// Shows what an answer for always covers, and asks for confirmation.
     fn confirms(
         &self,
         request: &ApprovalRequest,
@@ -221,16 +221,20 @@ impl Memory {
         asking: &mut Asking<'_>,
     ) -> io::Result<bool> {
         let covers = match scope {
-            Scope::Any => "it covers this tool with any arguments, whatever they name",
+            Scope::Any => "it covers this tool with any arguments",
             Scope::Exactly(_) => "it covers exactly the arguments above",
             Scope::ArgumentPattern(_) => {
-                "it covers arguments like those above, in which the texts below may be others"
+                "it covers arguments like those above, in which the texts below may vary"
             }
         };
         let mut facts = vec![Fact::Plain(covers.into())];
         if let Scope::ArgumentPattern(like) = scope {
             for (pointer, pattern) in like.patterns().take(MAX_PATTERNS) {
-                let text = text!("{} is any text that matches {}", Shown(pointer), Shown(pattern));
+                let text = text!(
+                    "{} may be any text that matches {}",
+                    Shown(pointer),
+                    Shown(pattern)
+                );
                 facts.push(Fact::Plain(text));
             }
         }
@@ -239,7 +243,7 @@ impl Memory {
         }
         facts.extend(self.reach(&request.tool).map(Fact::Plain));
         facts.push(Fact::Plain(
-            "it holds in every session, until the component changes or `toolcell approval forget` takes it back".into(),
+            "it applies to every session, until the component changes or `toolcell approval forget` revokes it".into(),
         ));
         let question = Question {
             title: text!("from now on, never ask about `{}` again?", request.tool),
@@ -254,12 +258,12 @@ impl Memory {
         Ok(asking.choose(&question)? == Answer::Key('y'))
     }
 
-    /// What the tool can reach with any call, by its grants.
+    /// Returns a description of what the tool can access, by its grants.
     fn reach(&self, tool: &str) -> Option<Text> {
         let known = self.known.get(tool)?;
         if known.reach.is_empty() {
             return Some(text!(
-                "it belongs to `{}`, which can compute and log, and reach nothing",
+                "it belongs to `{}`, which can only compute and log",
                 known.component
             ));
         }
@@ -277,15 +281,15 @@ impl Memory {
         })
     }
 
-    /// What is asked about a call: the tool and what it can reach in words of ours, below exactly what will be executed.
+    /// Builds the question about a call: what the tool can access in our words, below exactly what will be executed.
     fn question(&self, request: &ApprovalRequest, rule_alone: bool) -> Question {
         let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
         facts.extend(self.reach(&request.tool).map(Fact::Plain));
-        let suspicions = self
+        let findings = self
             .known
             .get(&request.tool)
-            .map(|known| known.suspicions.as_slice());
-        facts.extend(warnings(suspicions.unwrap_or_default()));
+            .map(|known| known.findings.as_slice());
+        facts.extend(warnings(findings.unwrap_or_default()));
         facts.extend(lookalikes(&request.arguments));
         facts.push(Fact::Plain(
             text!("asked because of {}", request.reason).excerpt(MAX_REASON),
@@ -294,9 +298,9 @@ impl Memory {
         if rule_alone {
             choices.push(choice('a', "always", "always with these arguments"));
             if offers_patterns(request) {
-                choices.push(choice('p', "pattern", "always with some like these"));
+                choices.push(choice('p', "pattern", "always with similar arguments"));
             }
-            choices.push(choice('t', "tool", "always, with any"));
+            choices.push(choice('t', "tool", "always with any arguments"));
         }
         if self.is_kept {
             choices.push(choice('l', "later", "later"));
@@ -319,10 +323,10 @@ impl Memory {
         let decided = self
             .console
             .ask(&is_withdrawn, |asking| self.decide(request, asking));
-        // Another question may have been asked before this one, and its answer may hold for this one, too.
-        let (decision, scope) = decided.unwrap_or_else(|_| (nobody(), None));
+        // An earlier question may have been answered for always, which answers this one too.
+        let (decision, scope) = decided.unwrap_or_else(|_| (unattended(), None));
         if let Some(scope) = scope {
-            self.remember(request, scope);
+            self.save(request, scope);
         }
         decision
     }
@@ -343,7 +347,7 @@ impl Memory {
                     .ask_for_patterns(request, asking)?
                     .map(Scope::ArgumentPattern),
                 Answer::Key(_) => return Ok((Decision::Deny { reason: None }, None)),
-                _ => return Ok((nobody(), None)),
+                _ => return Ok((unattended(), None)),
             };
             if let Some(scope) = scope
                 && self.confirms(request, &scope, asking)?
@@ -355,9 +359,9 @@ impl Memory {
     }
 }
 
-fn nobody() -> Decision {
+fn unattended() -> Decision {
     Decision::Deny {
-        reason: Some("there is nobody to ask".into()),
+        reason: Some("no user can be asked".into()),
     }
 }
 
@@ -365,7 +369,7 @@ fn choice(key: char, word: &'static str, means: &'static str) -> Choice {
     Choice { key, word, means }
 }
 
-/// A text where its pattern is asked for; the whole of it stands above.
+/// Shortens a string for the question about its pattern; the full text is shown above.
 fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
     if shown.len() < text.len() {
@@ -374,17 +378,17 @@ fn shortened(text: &str) -> String {
     shown
 }
 
-/// Where the arguments really lead, under the grants of the tool.
+/// Describes the resolved targets of the arguments, under the grants of the tool.
 fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
     let more = request.places.len().saturating_sub(MAX_REACH);
     let shown = request.places.iter().take(MAX_REACH).map(|place| {
         let to = place.real.as_deref().unwrap_or(&place.plain);
-        text!("{} leads to {}", Shown(&place.pointer), Shown(to))
+        text!("{} resolves to {}", Shown(&place.pointer), Shown(to))
     });
-    shown.chain((more > 0).then(|| text!("and {} more arguments lead somewhere", more)))
+    shown.chain((more > 0).then(|| text!("and {} more arguments with resolved targets", more)))
 }
 
-/// Some of the warnings, and how many more there are.
+/// Returns the first warnings and the number of further ones.
 fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
     let more = all.len().saturating_sub(MAX_WARNINGS);
     let shown = all.iter().take(MAX_WARNINGS);
@@ -394,25 +398,25 @@ fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
     shown.chain(rest)
 }
 
-/// Names in the arguments that look like other names.
+/// Finds strings in the arguments that look like other names.
 fn lookalikes(arguments: &Value) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (pointer, text) in saved_approvals::texts(arguments) {
-        // A text with blanks or line ends is no name.
+        // A text with blanks or line breaks is not a name.
         if text.len() > MAX_NAME || text.contains([' ', '\n']) {
             continue;
         }
         facts.extend(lookalike(&text).map(|found| {
             let (at, text) = (Shown(&pointer), Shown(&text));
             Fact::Warning(match found {
-                Lookalike::MixedScripts => text!("{} mixes letters of several writings: {}", at, text),
+                Lookalike::MixedScripts => text!("{} mixes letters of several scripts: {}", at, text),
                 Lookalike::LooksLike(other) => {
                     text!("{} is not {}, it only looks like it", at, Shown(&other))
                 }
-                Lookalike::OddBlank => text!("{} has a blank that is not the space: {}", at, text),
+                Lookalike::OddBlank => text!("{} has a blank other than the space: {}", at, text),
                 Lookalike::Punycode => {
                     text!(
-                        "{} has a host in Punycode, which browsers show in other letters: {}",
+                        "{} has a host in Punycode, which browsers show with other letters: {}",
                         at,
                         text
                     )
@@ -431,11 +435,11 @@ fn lookalikes(arguments: &Value) -> Vec<Fact> {
     facts
 }
 
-/// What a grant lets a tool do, in words: `read and change files in `~/notes``.
+/// Describes what a grant allows: `read and change files in `~/notes``.
 pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
     match &line.grant {
         Grant::Dir { host, guest, access } => {
-            // Without `.` in the middle of the path.
+            // Removes `.` components.
             let host: PathBuf = environment.path(host, &line.base).components().collect();
             let host = environment.shown(&host);
             let does = if access.can_change() {
@@ -445,10 +449,10 @@ pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
             };
             match guest {
                 None => text!("{} `{}`", Own(does), host),
-                Some(guest) => text!("{} `{}`, which it sees as `{}`", Own(does), host, guest),
+                Some(guest) => text!("{} `{}`, mounted at `{}`", Own(does), host, guest),
             }
         }
-        Grant::Env { name, .. } => text!("see the variable `{}`", name),
+        Grant::Env { name, .. } => text!("read the environment variable `{}`", name),
         Grant::Bucket(bucket) if bucket.write => text!("change the bucket `{}`", bucket.bucket),
         Grant::Bucket(bucket) => text!("read the bucket `{}`", bucket.bucket),
         Grant::Http(http) => text!("send requests: `{}`", Grant::Http(http.clone())),
@@ -456,7 +460,7 @@ pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
     }
 }
 
-/// Whether there are texts in the arguments that could have patterns, and not too many to be asked for each.
+/// True if the arguments contain strings, and not more than can be asked about.
 fn offers_patterns(request: &ApprovalRequest) -> bool {
     (1..=MAX_PATTERNS).contains(&saved_approvals::texts(&request.arguments).len())
 }
@@ -465,7 +469,7 @@ impl Approver for TerminalApprover {
     fn decide<'a>(&'a self, request: &'a ApprovalRequest) -> BoxFuture<'a, Decision> {
         let (asking, request) = (self.0.clone(), request.clone());
         Box::pin(async move {
-            // Reading a line blocks its thread. When the turn is cancelled this future is dropped, and the question with it.
+            // Reading a line blocks its thread. Cancelling the turn drops this future, which withdraws the question.
             let withdrawn = Withdrawn::default();
             let flag = withdrawn.0.clone();
             let asked = tokio::task::spawn_blocking(move || asking.answer(&request, &flag));
@@ -474,7 +478,7 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// Set when nobody waits for the answer any more.
+/// Set when the answer is no longer awaited.
 #[derive(Default)]
 struct Withdrawn(Arc<AtomicBool>);
 
@@ -492,17 +496,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_question_of_the_flow_guard_is_never_answered_from_memory() {
+    fn flow_guard_question_ignores_saved_approvals() {
         let environment = Environment::for_tests(Path::new("/"), &[]);
         let known = Known {
             digest: "sha256:x".into(),
             ..Known::default()
         };
-        let asking = Memory {
+        let asking = ApproverState {
             console: Console::new(&environment),
             known: BTreeMap::from([("files_write".to_owned(), known)]),
             file: None,
-            remembered: Mutex::new(vec![Remembered {
+            remembered: Mutex::new(vec![SavedApproval {
                 tool: "files_write".into(),
                 digest: "sha256:x".into(),
                 arguments: Scope::Any,

@@ -1,24 +1,24 @@
-//! `toolcell approval`: calls that a person allowed for always.
+//! `toolcell approval`: saved approvals.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::approval::saved_approvals::{self, Remembered};
+use crate::approval::saved_approvals::{self, SavedApproval};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
-/// See and take back what you allowed for always when you were asked.
+/// List and revoke saved approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approval {
     List(List),
     Forget(Forget),
 }
 
-/// List what you allowed for always.
+/// List the calls that are always allowed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct List {
     json: bool,
 }
 
-/// Ask again in future.
+/// Revoke a saved approval, so that its calls are asked about again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,15 +38,15 @@ Examples:
   toolcell approval forget --all
 
 Exit codes:
-    0   it is forgotten
-    2   there is no such number
+    0   revoked
+    2   there is no approval with this number
     3   the file cannot be used")]
 pub(crate) struct Forget {
-    /// The number that `toolcell approval list` shows.
+    /// Number shown by `toolcell approval list`.
     #[arg(required_unless_present = "all", value_parser = clap::value_parser!(u32).range(1..))]
     number: Option<u32>,
 
-    /// Forget everything.
+    /// Revoke all saved approvals.
     #[arg(long, conflicts_with = "number")]
     all: bool,
 }
@@ -65,16 +65,16 @@ impl Approval {
                     Some(number) => without(all, number)?,
                 };
                 saved_approvals::write(&file, &left).map_err(|e| unusable(&file).because(e))?;
-                console.note("forgotten; you will be asked again");
+                console.note("revoked; you will be asked again");
             }
         }
         Ok(Exit::Ok)
     }
 }
 
-fn list(all: &[Remembered], console: &Console) -> Result<(), Failure> {
+fn list(all: &[SavedApproval], console: &Console) -> Result<(), Failure> {
     if all.is_empty() {
-        console.note("nothing is allowed for always");
+        console.note("there are no saved approvals");
         return Ok(());
     }
     console.write(|s| {
@@ -90,22 +90,22 @@ fn list(all: &[Remembered], console: &Console) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All but the one with this number.
-fn without(mut all: Vec<Remembered>, number: u32) -> Result<Vec<Remembered>, Failure> {
+/// Removes the approval with this number.
+fn without(mut all: Vec<SavedApproval>, number: u32) -> Result<Vec<SavedApproval>, Failure> {
     let index = number as usize - 1;
     if index >= all.len() {
         return Err(
-            Failure::new(Exit::Usage, text!("there is no number {} in the list", number))
-                .hint("`toolcell approval list` shows them"),
+            Failure::new(Exit::Usage, text!("there is no approval {}", number))
+                .hint("`toolcell approval list` lists them"),
         );
     }
     all.remove(index);
     Ok(all)
 }
 
-fn read(environment: &Environment) -> Result<(PathBuf, Vec<Remembered>), Failure> {
+fn read(environment: &Environment) -> Result<(PathBuf, Vec<SavedApproval>), Failure> {
     let file = saved_approvals::file(environment).ok_or_else(|| {
-        Failure::new(Exit::Config, "nothing can be remembered").why("there is no home directory")
+        Failure::new(Exit::Config, "approvals cannot be saved").why("there is no home directory")
     })?;
     match saved_approvals::read(&file) {
         Ok(all) => Ok((file, all)),
@@ -118,5 +118,5 @@ fn unusable(file: &std::path::Path) -> Failure {
         Exit::Config,
         text!("the file `{}` cannot be used", file.display()),
     )
-    .hint("delete it, and you will be asked again for everything")
+    .hint("delete it to be asked again about every call")
 }

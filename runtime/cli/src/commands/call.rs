@@ -1,4 +1,4 @@
-//! `toolcell call`: one call of one tool.
+//! `toolcell call`: calls one tool once.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -33,21 +33,21 @@ Examples:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Call {
-    /// A tool by its name, a component with one tool (`clock`, `./my.wasm`), or a tool of a component (`./my.wasm#tool`).
+    /// Tool name, component with one tool (`clock`, `./my.wasm`), or tool of a component (`./my.wasm#tool`).
     tool: String,
 
-    /// The arguments, a JSON object. Read from standard input when they are missing or `-`.
+    /// Arguments, a JSON object. Read from standard input if missing or `-`.
     #[arg(value_name = "JSON")]
     arguments: Option<String>,
 
     #[command(flatten)]
     policy: PolicyFlags,
 
-    /// Refuse the tool when it differs from `toolcell.lock`.
+    /// Refuse the tool if it differs from `toolcell.lock`.
     #[arg(long)]
     locked: bool,
 
-    /// Say what the call used: time, fuel, memory, files, hosts.
+    /// Print a receipt: time, fuel, memory, files, hosts.
     #[arg(long)]
     receipt: bool,
 
@@ -82,7 +82,7 @@ impl Call {
         ended
     }
 
-    /// Runs the call; `is_shown` says whether its answer was written.
+    /// Runs the call. Sets `is_shown` once its result is written.
     async fn call(
         &self,
         mut overrides: Overrides,
@@ -111,7 +111,7 @@ impl Call {
         self.show(tool, &result, console)?;
         let scratches = Scratch::of([&loaded.settings], &settings, environment);
         for scratch in scratches.iter().filter(|_| !self.json) {
-            scratch.tell_changes(console);
+            scratch.print_changes(console);
         }
         let hints = AllowHints::new([&loaded], environment);
         end(&self.tool, tool, result, &hints, console)
@@ -123,7 +123,7 @@ impl Call {
                 let _reading = console.activity("reading the arguments from standard input");
                 let mut bytes = Vec::new();
                 let limit = MAX_ARGUMENT_BYTES as u64 + 1;
-                let fail = || Failure::new(Exit::Usage, "the arguments cannot be read from standard input");
+                let fail = || Failure::new(Exit::Usage, "could not read the arguments from standard input");
                 std::io::stdin()
                     .take(limit)
                     .read_to_end(&mut bytes)
@@ -170,7 +170,7 @@ impl Call {
     }
 }
 
-/// The error with its kind and, for those who read only one field, its message.
+/// Converts an error to JSON, with its kind and, for readers of a single field, its message.
 fn error_object(error: &ToolError) -> Value {
     let mut object = serde_json::to_value(error).unwrap_or_else(|_| json!({ "kind": error.kind() }));
     if let Some(object) = object.as_object_mut() {
@@ -179,7 +179,7 @@ fn error_object(error: &ToolError) -> Value {
     object
 }
 
-/// The exit code, and what the person is told of a failure.
+/// Returns the exit code, and prints the failure.
 fn end(
     asked: &str,
     tool: &Arc<dyn Tool>,
@@ -191,7 +191,7 @@ fn end(
     let receipt = result.receipt.unwrap_or_default();
     let Some(error) = result.error else {
         for hint in hints.of(name, &receipt, None) {
-            console.note(text!("something was denied to the tool; {}", hint));
+            console.note(text!("an access of the tool was denied; {}", hint));
         }
         return Ok(Exit::Ok);
     };
@@ -206,7 +206,7 @@ fn end(
         ToolError::Host { .. } => Exit::Internal,
         _ => Exit::Failed,
     };
-    let mut failure = Failure::new(exit, text!("the call of `{}` gave no answer", name))
+    let mut failure = Failure::new(exit, text!("call to `{}` failed", name))
         .why(error.to_string())
         .hints(error.hint().map(str::to_owned))
         .hints(hints.of(name, &receipt, Some(&error)));

@@ -1,4 +1,4 @@
-//! `toolcell chat`: turn after turn, until the person leaves.
+//! `toolcell chat`: an interactive session of many turns.
 
 use std::io;
 
@@ -20,20 +20,19 @@ use crate::ui::render::Console;
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::{FAINT, NAME, STRONG, text};
 
-/// What a person can say to `toolcell` instead of to the model.
+/// Commands of the chat, with their help.
 const COMMANDS: [(&str, &str); 6] = [
     ("/help", "show this"),
-    ("/tools", "list the tools that are offered"),
+    ("/tools", "list the offered tools"),
     ("/session", "show the identifier of the session"),
-    ("/new", "begin a new session"),
-    ("/resume", "go on with a turn that was interrupted"),
-    ("/quit", "leave; Ctrl-D does the same"),
+    ("/new", "start a new session"),
+    ("/resume", "resume an interrupted turn"),
+    ("/quit", "quit (also Ctrl-D)"),
 ];
 
-/// Talk with a model that has tools.
+/// Chat with a model that can call tools.
 ///
-/// A line that ends in `\` goes on in the next one. Ctrl-C ends the running turn and not the program; `/help` shows what
-/// else can be said.
+/// A line that ends in `\\` continues on the next one. Ctrl-C cancels the running turn; `/help` lists the commands.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -45,11 +44,11 @@ pub(crate) struct Chat {
     #[command(flatten)]
     agent: AgentFlags,
 
-    /// Go on with this session instead of a new one.
+    /// Continue this session instead of a new one.
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 
-    /// Keep nothing of it on disk.
+    /// Do not save the session.
     #[arg(long, conflicts_with = "session")]
     no_session: bool,
 }
@@ -89,29 +88,29 @@ impl Chat {
                 Some("/quit" | "/exit") => break,
                 Some("/new") => {
                     session = turns.agent().session();
-                    console.note("a new session begins");
+                    console.note("started a new session");
                 }
-                Some("/resume") => last = tell(console, turns.turn(&mut session, None).await),
+                Some("/resume") => last = report(console, turns.turn(&mut session, None).await),
                 Some(command) if command.starts_with('/') => answer(command, &turns, &session, console)?,
-                Some(_) => last = tell(console, turns.turn(&mut session, Some(line.to_owned())).await),
+                Some(_) => last = report(console, turns.turn(&mut session, Some(line.to_owned())).await),
             }
-            if turns.is_gone() {
+            if turns.is_output_closed() {
                 return Ok(Exit::Ok);
             }
         }
-        turns.tell_changes();
-        // At a terminal the person has read how each turn ended; a script wants the exit code.
+        turns.print_changes();
+        // At a terminal the user has seen how each turn ended; a script needs the exit code.
         Ok(if lines.is_terminal() { Exit::Ok } else { last })
     }
 }
 
-/// Tells a turn that failed, and goes on.
-fn tell(console: &Console, ended: Result<Exit, Failure>) -> Exit {
+/// Prints the failure of a turn, if any, and returns its exit code.
+fn report(console: &Console, ended: Result<Exit, Failure>) -> Exit {
     ended.unwrap_or_else(|failure| {
         if failure.exit == Exit::Cancelled {
             console.note("cancelled");
         } else {
-            console.tell(&failure);
+            console.report(&failure);
         }
         failure.exit
     })
@@ -141,16 +140,16 @@ fn answer(command: &str, turns: &TurnRunner, session: &Session, console: &Consol
                 let known = COMMANDS.map(|(name, _)| name);
                 let hint = match nearest(other, &known).first() {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => "`/help` shows what there is".into(),
+                    None => "`/help` lists the commands".into(),
                 };
-                s.err.line(text!("  there is no `{}`; {}", other, hint))?;
+                s.err.line(text!("  unknown command `{}`; {}", other, hint))?;
             }
         }
         s.err.flush()
     })
 }
 
-/// Where lines come from.
+/// Source of input lines.
 enum Lines {
     Terminal {
         editor: Box<Editor<MultiLine, MemHistory>>,
@@ -159,7 +158,7 @@ enum Lines {
     Pipe(io::Lines<io::StdinLock<'static>>),
 }
 
-/// A line that ends in a backslash goes on.
+/// Treats a line that ends in a backslash as incomplete.
 struct MultiLine;
 
 impl Helper for MultiLine {}
@@ -189,7 +188,7 @@ impl Lines {
         if !environment.terminals.stdin || !environment.terminals.stderr {
             return Ok(Self::Pipe(io::stdin().lines()));
         }
-        let fail = |e: ReadlineError| Failure::new(Exit::Internal, "the terminal cannot be used").because(e);
+        let fail = |e: ReadlineError| Failure::new(Exit::Internal, "could not use the terminal").because(e);
         let config = rustyline::Config::builder()
             .max_history_size(history::MAX_ENTRIES)
             .map_err(fail)?
@@ -202,7 +201,7 @@ impl Lines {
         let history = environment.state_dir.as_deref().map(History::new);
         let entries = history.as_ref().map(History::read).transpose();
         let entries = entries.unwrap_or_else(|error| {
-            console.note(text!("the history is not used: {}", error));
+            console.note(text!("the input history is not used: {}", error));
             None
         });
         for entry in entries.into_iter().flatten() {
@@ -218,9 +217,9 @@ impl Lines {
         matches!(self, Self::Terminal { .. })
     }
 
-    /// The next line, which begins with what was typed already; `None` at the end.
+    /// Returns the next line, starting with `typed`, or `None` at the end of input.
     fn next(&mut self, typed: &str) -> Result<Option<String>, Failure> {
-        let fail = |e: anyhow::Error| Failure::new(Exit::Internal, "the input cannot be read").because(e);
+        let fail = |e: anyhow::Error| Failure::new(Exit::Internal, "could not read the input").because(e);
         match self {
             Self::Pipe(lines) => {
                 let Some(line) = lines.next() else {
@@ -237,12 +236,12 @@ impl Lines {
                 match editor.readline_with_initial("› ", (typed.trim_end_matches('\n'), "")) {
                     Ok(line) => {
                         if let Some(history) = history {
-                            // A history that is not kept is no reason to stop.
+                            // A history that cannot be saved does not stop the chat.
                             let _ = history.add(&line);
                         }
                         return Ok(Some(line.replace("\\\n", "\n")));
                     }
-                    // Ctrl-C empties the line, as in a shell.
+                    // Ctrl-C clears the line, as in a shell.
                     Err(ReadlineError::Interrupted) => {}
                     Err(ReadlineError::Eof) => return Ok(None),
                     Err(error) => return Err(fail(error.into())),

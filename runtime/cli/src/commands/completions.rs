@@ -1,4 +1,4 @@
-//! `toolcell completions`: completions for a shell.
+//! `toolcell completions`: shell completions.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::error::{Exit, Failure};
 
-/// Print completions for a shell.
+/// Print a completion script for a shell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,12 +15,12 @@ Examples:
   toolcell completions zsh > ~/.zfunc/_toolcell
   toolcell completions fish > ~/.config/fish/completions/toolcell.fish")]
 pub(crate) struct Completions {
-    /// The shell.
+    /// Shell to complete for.
     shell: Shell,
 }
 
 impl Completions {
-    /// Writes completions of a command line to standard output.
+    /// Writes the completion script for `cli` to standard output.
     pub(crate) fn run(self, mut cli: Command) -> Result<Exit, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut cli, "toolcell", &mut script);

@@ -1,4 +1,4 @@
-//! `toolcell config`: what is configured, by whom, and whether it can be used.
+//! `toolcell config`: the effective configuration and its checks.
 
 use std::io;
 
@@ -25,10 +25,10 @@ pub(crate) enum Config {
     Schema(Schema),
 }
 
-/// Read every layer of the configuration and show what it comes to, and who decided it.
+/// Read every configuration layer and show the effective settings with their origins.
 ///
 /// The layers are: built-in defaults, your own file, the project's `toolcell.toml`, environment variables
-/// (`TOOLCELL_…`), flags. Later ones win; a project's file can only narrow what your own file allows.
+/// (`TOOLCELL_…`), flags. Later layers win; a project's file can only narrow what your own file allows.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -39,7 +39,7 @@ Environment variables:
 {}
 
 A build with the feature `otel` (`cargo build --release --features otel`) also reads OTEL_EXPORTER_OTLP_ENDPOINT and the other
-standard variables of OpenTelemetry, and sends traces and metrics there; nothing that anybody said is among them.", variables_help()))]
+standard OpenTelemetry variables, and exports traces and metrics without the content of conversations.", variables_help()))]
 pub(crate) struct Check {
     /// Print one JSON object.
     #[arg(long)]
@@ -86,7 +86,7 @@ impl Check {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
-        // A policy that cannot be put in place is found here and not at the first call.
+        // Detects invalid policies here instead of at the first call.
         for tool in settings.tools.values() {
             tool.policy(&settings, environment)?;
         }
@@ -107,7 +107,7 @@ impl Check {
     }
 }
 
-/// Every setting with its value and who decided it. Defaults of tools are left out.
+/// Returns every setting with its value and origin. Defaults of tools are omitted.
 fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, Origin)> {
     let mut rows = Vec::new();
     let (name, why) = model::name(&settings.provider, environment);
@@ -141,7 +141,7 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
     if let Some(log) = &settings.log {
         let retention = match log.retention {
             Some(time) => config::units::Span(time).to_string(),
-            None => "for ever".to_owned(),
+            None => "forever".to_owned(),
         };
         let dir = environment.shown(&log.dir.value);
         rows.push(("log.dir".into(), dir, log.dir.origin.clone()));
@@ -258,7 +258,7 @@ fn print(
     layer(
         "project",
         project.map(|file| file.shown.as_str()),
-        "none (no toolcell.toml here or above)".into(),
+        "none (no toolcell.toml in this or a parent directory)".into(),
     )?;
     let variables = settings.variables.join(", ");
     let known = "none (no TOOLCELL_… variable is set)";
@@ -302,7 +302,7 @@ fn print(
         .map(|tool| tool.name.as_str())
         .collect();
     if !off.is_empty() {
-        out.styled(BAD, text!("\nswitched off: {}", off.join(", ")))?;
+        out.styled(BAD, text!("\ndisabled: {}", off.join(", ")))?;
         out.end_line()?;
     }
     out.flush()

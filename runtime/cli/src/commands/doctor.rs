@@ -1,4 +1,4 @@
-//! `toolcell doctor`: whether everything that Toolcell needs is there.
+//! `toolcell doctor`: checks the installation and configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,29 +20,29 @@ use crate::ui::render;
 use crate::ui::render::Console;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, WARN, text};
 
-/// Check the engine, the cache, the configuration, the shipped tools and the model provider.
+/// Check the engine, the cache, the configuration, the built-in tools and the model provider.
 ///
-/// Nothing is sent anywhere unless `--online` asks for it.
+/// Without `--online`, nothing is sent over the network.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   toolcell doctor
   toolcell doctor --online")]
 pub(crate) struct Doctor {
-    /// Ask the configured model for one word, to see whether it answers. This can cost money.
+    /// Send a short request to the configured model to test it. This can cost money.
     #[arg(long)]
     online: bool,
 }
 
-/// How one check went.
+/// Result of one check.
 enum Finding {
     Good(String),
     Note(String),
     Bad(Failure),
 }
 
-/// How long the model may take to answer with one word.
-const ONLINE_PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the request to the model.
+const ONLINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Doctor {
     pub(crate) async fn run(
@@ -79,18 +79,18 @@ impl Doctor {
                 let toolbox = ComponentLoader::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
                     if !toolbox.is_trusted(tool) {
-                        let words = "comes from this project and is not trusted, so that it does not run";
+                        let words = "comes from this project and is not trusted; it does not run";
                         show(&tool.name, Finding::Note(words.into()))?;
                         continue;
                     }
                     let finding = match toolbox.load(tool).await {
-                        Ok(_) if !tool.enabled.value => Finding::Note("off unless you switch it on".into()),
+                        Ok(_) if !tool.enabled.value => Finding::Note("disabled by default".into()),
                         Ok(loaded) => Finding::Good(format!(
                             "{} {}",
                             loaded.tools.len(),
                             if loaded.tools.len() == 1 { "tool" } else { "tools" }
                         )),
-                        Err(_) if !tool.enabled.value => Finding::Note("switched off".into()),
+                        Err(_) if !tool.enabled.value => Finding::Note("disabled".into()),
                         Err(failure) => Finding::Bad(failure),
                     };
                     show(&format!("tool {}", tool.name), finding)?;
@@ -98,7 +98,7 @@ impl Doctor {
                 for hook in settings.hooks.values() {
                     let finding = match toolbox.hook(hook).await {
                         Ok(loaded) => Finding::Good(hook_words(&loaded)),
-                        Err(_) if !hook.component.enabled.value => Finding::Note("switched off".into()),
+                        Err(_) if !hook.component.enabled.value => Finding::Note("disabled".into()),
                         Err(failure) => Finding::Bad(failure),
                     };
                     show(&format!("hook {}", hook.component.name), finding)?;
@@ -109,7 +109,7 @@ impl Doctor {
         for missing in builtin::MISSING {
             show(
                 &format!("tool {missing}"),
-                Finding::Note("not part of this build".into()),
+                Finding::Note("not included in this build".into()),
             )?;
         }
         let (telemetry, is_as_wanted) = telemetry::state(environment);
@@ -124,7 +124,7 @@ impl Doctor {
                 show("provider", Finding::Good(chosen.note.plain()))?;
                 if self.online {
                     let finding = {
-                        let _asking = console.activity("asking the model for one word");
+                        let _asking = console.activity("sending a test request");
                         ask(&chosen.provider).await
                     };
                     show("model", finding)?;
@@ -158,7 +158,7 @@ fn configuration(settings: &Settings) -> Finding {
     }
 }
 
-/// When a hook is asked, and whether it guards.
+/// Describes the hook points of a hook and whether it is a guard.
 fn hook_words(loaded: &LoadedHook) -> String {
     let spec = loaded.hook.spec();
     let points: Vec<&str> = spec.points.iter().map(|point| point.as_str()).collect();
@@ -167,33 +167,32 @@ fn hook_words(loaded: &LoadedHook) -> String {
         words.insert_str(0, "guards: ");
     }
     if !loaded.settings.component.enabled.value {
-        words.push_str("; switched off");
+        words.push_str("; disabled");
     }
     words
 }
 
 fn engine(sandbox: &Sandbox) -> Finding {
     if sandbox.has_pool() {
-        Finding::Good("starts, with a pool of memories".into())
+        Finding::Good("started, with pooled memory".into())
     } else {
         Finding::Note(
-            "starts, without a pool of memories: address space is short, and calls take a little longer"
-                .into(),
+            "started, without pooled memory: address space is limited, and calls are slightly slower".into(),
         )
     }
 }
 
-/// How the process is confined that compiles components, as such a process says itself.
+/// Reports how the compile process is confined, as the process itself detects it.
 async fn compiler(sandbox: &Sandbox) -> Finding {
     let isolation = match sandbox.compiler_isolation().await {
         Ok(Some(isolation)) => isolation,
-        Ok(None) => return Finding::Note("in this process, without limits".into()),
+        Ok(None) => return Finding::Note("runs in this process, without limits".into()),
         Err(error) => {
-            let failure = Failure::new(Exit::Component, "the compiling process does not work");
+            let failure = Failure::new(Exit::Component, "the compile process failed");
             return Finding::Bad(failure.why(error.to_string()));
         }
     };
-    let mut words = "a process with limits of memory, time and files".to_owned();
+    let mut words = "separate process with limits on memory, time and files".to_owned();
     let mut is_whole = true;
     for (name, protection) in [("seccomp", &isolation.seccomp), ("Landlock", &isolation.landlock)] {
         match protection {
@@ -215,9 +214,11 @@ async fn compiler(sandbox: &Sandbox) -> Finding {
 
 fn cache(sandbox: &Sandbox, environment: &Environment) -> Finding {
     match (sandbox.cache_error(), &environment.cache_dir) {
-        (Some(error), _) => Finding::Note(format!("{error}; every start compiles anew")),
+        (Some(error), _) => Finding::Note(format!("{error}; components are compiled on every start")),
         (None, Some(dir)) => Finding::Good(environment.shown(dir)),
-        (None, None) => Finding::Note("there is no home directory; every start compiles anew".into()),
+        (None, None) => {
+            Finding::Note("there is no home directory; components are compiled on every start".into())
+        }
     }
 }
 
@@ -235,15 +236,12 @@ async fn ask(provider: &Arc<dyn Provider>) -> Finding {
         }
         Ok::<_, toolcell_core::ProviderError>(())
     };
-    match tokio::time::timeout(ONLINE_PATIENCE, answer).await {
-        Ok(Ok(())) => Finding::Good(format!(
-            "answered after {}",
-            config::units::Span(started.elapsed())
-        )),
+    match tokio::time::timeout(ONLINE_TIMEOUT, answer).await {
+        Ok(Ok(())) => Finding::Good(format!("responded in {}", config::units::Span(started.elapsed()))),
         Ok(Err(error)) => Finding::Bad(render::provider_failure(&error)),
         Err(_) => Finding::Bad(
-            Failure::new(Exit::Provider, "the model did not answer")
-                .why(text!("nothing came within {} s", ONLINE_PATIENCE.as_secs())),
+            Failure::new(Exit::Provider, "the model did not respond")
+                .why(text!("no response within {} s", ONLINE_TIMEOUT.as_secs())),
         ),
     }
 }
@@ -262,7 +260,7 @@ fn print(console: &Console, what: &str, finding: &Finding) -> std::io::Result<()
             Finding::Good(text) => s.out.styled(FAINT, text.clone())?,
             Finding::Note(text) => s.out.text(text.clone())?,
             Finding::Bad(failure) => {
-                s.out.text("does not work")?;
+                s.out.text("failed")?;
                 s.out.end_line()?;
                 s.out.flush()?;
                 return failure.print(&mut s.out);

@@ -1,4 +1,4 @@
-//! `toolcell lock`: approve of the tools as they are now.
+//! `toolcell lock`: approves the current tools and hooks.
 
 use clap::Args;
 
@@ -13,10 +13,11 @@ use crate::flags::PolicyFlags;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
-/// Write `toolcell.lock`: what the tools are now, and what they are granted.
+/// Write `toolcell.lock` with the current tools and their grants.
 ///
-/// It holds digests of the bytes, of the descriptions and schemas that the model reads, the imports and the grants. The
-/// hooks that are configured are in it too. `toolcell run --locked` then refuses whatever differs and says what it is.
+/// The file contains digests of the bytes and of the descriptions and schemas that the model reads, the imports, the
+/// grants, and the configured hooks. `toolcell run --locked` then refuses anything that differs, and lists the
+/// differences.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -26,14 +27,14 @@ Examples:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Lock {
-    /// Lock only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
+    /// Lock only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured ones.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 
     #[command(flatten)]
     policy: PolicyFlags,
 
-    /// Write nothing; say whether the tools are what the file says.
+    /// Write nothing; check the tools against the file.
     #[arg(long)]
     check: bool,
 }
@@ -52,16 +53,16 @@ impl Lock {
         let hooks = toolbox.hooks().await?;
         if self.check {
             lock::check(&loaded, Some(&hooks), environment)?;
-            console.note(text!("the tools are what `{}` says", lock::FILE));
+            console.note(text!("the tools match `{}`", lock::FILE));
             return Ok(Exit::Ok);
         }
-        for suspicion in tool_lint::among(&loaded).values().flatten() {
-            console.note(text!("look out: {}", suspicion));
+        for finding in tool_lint::among(&loaded).values().flatten() {
+            console.note(text!("warning: {}", finding));
         }
         let lock = LockFile::of(&loaded, &hooks);
         lock.write(&lock::path(environment))?;
         let names: Vec<String> = lock.names().collect();
-        console.note(text!("`{}` holds {}", lock::FILE, names.join(", ")));
+        console.note(text!("`{}` contains {}", lock::FILE, names.join(", ")));
         Ok(Exit::Ok)
     }
 }

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! Command line: the commands, one file each, and their dispatch.
 
 mod approval;
 mod call;
@@ -32,7 +32,7 @@ Examples:
   toolcell tool inspect ./my.wasm
 
 A tool is a WebAssembly component. Each call runs in a cell of its own, with its own memory, fuel and deadline, \
-and reaches nothing that was not granted with --grant or in the configuration.";
+and can access only what --grant or the configuration allows.";
 
 /// Gives an AI agent tools that cannot misbehave.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ and reaches nothing that was not granted with --grant or in the configuration.";
 )]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::TABLE))]
 pub(crate) struct Cli {
-    /// Read this file in the place of your own configuration.
+    /// Read this file instead of your own configuration.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
 
@@ -52,28 +52,28 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// The commands; each has a file under `commands/`.
+/// Subcommands; each has a file under `commands/`.
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
     Chat(chat::Chat),
     Call(call::Call),
-    /// List, show, go on with, fork, export and delete sessions.
+    /// List, show, continue, fork, export and delete sessions.
     #[command(subcommand)]
     Session(session::Session),
-    /// List and inspect tools, and trust those of a project.
+    /// List and inspect tools, and trust components of a project.
     #[command(subcommand)]
     Tool(tool::Tool),
-    /// Look at what tools changed with `--scratch`, carry it out, or throw it away.
+    /// Review, commit or discard the changes that tools made with `--scratch`.
     #[command(subcommand)]
     Scratch(scratch::Scratch),
-    /// See and take back what you allowed for always when you were asked.
+    /// List and revoke saved approvals.
     #[command(subcommand)]
     Approval(approval::Approval),
-    /// Store and delete values in the keyring of this system.
+    /// Store and delete values in the system keyring.
     #[command(subcommand)]
     Secret(secret::Secret),
-    /// Explain what tools could do together.
+    /// Explain what tools can do in combination.
     #[command(subcommand)]
     Policy(policy::Policy),
     Lock(lock::Lock),
@@ -84,10 +84,10 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// Runs the command that was asked for.
+/// Runs the selected command.
 ///
 /// # Errors
-/// When it did not work, ready to be told.
+/// Returns the failure to print.
 pub(crate) async fn dispatch(
     cli: Cli,
     environment: &Environment,

@@ -1,4 +1,4 @@
-//! `toolcell policy explain`: what tools could do together.
+//! `toolcell policy explain`: what tools can do in combination.
 
 use std::io;
 
@@ -20,22 +20,22 @@ use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Text, WARN, text};
 use anstyle::Style;
 
-/// Explain what tools could do together.
+/// Explain what tools can do in combination.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
     Explain(Explain),
 }
 
-/// Show what each component can touch, from its grants and its imports, and which of them together could carry private
-/// data outside.
+/// Show what each component can access, by its grants and imports, and which components together could leak private
+/// data.
 ///
-/// A grant says what a tool may reach, and a denial (`deny=private`, `deny-http=…`, `deny-keyvalue=…`) what it may not,
-/// whatever is granted: it is enforced where files are opened and requests leave, for every tool and whatever its
-/// arguments say. What no tool shall get stands best in your configuration: `deny = ["private", "~/mail"]`. Rules of
-/// approval look at arguments only, and a tool can open a file that its arguments do not name.
+/// A grant allows access; a denial (`deny=private`, `deny-http=…`, `deny-keyvalue=…`) overrides every grant. Denials
+/// are enforced where files are opened and requests are sent, for every tool and whatever its arguments. To keep data
+/// from all tools, add it to your configuration: `deny = ["private", "~/mail"]`. Approval rules only check arguments,
+/// and a tool can open a file that its arguments do not name.
 ///
-/// An attack on a model needs three things in one session: private data, text that strangers wrote, and a way out. The
-/// flow guard stops the call that completes the set (`--flow`, `[approval] flow`).
+/// Prompt injection can leak data if one session combines private data, untrusted content and network egress. The
+/// data-flow guard stops the call that completes this combination (`--flow`, `[approval] flow`).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +44,8 @@ Examples:
   toolcell policy explain --tool files --grant write=. --grant deny=private
   toolcell policy explain --json")]
 pub(crate) struct Explain {
-    /// Only this component: a name or a `.wasm` file; may be repeated. Otherwise all that ship or are configured.
+    /// Explain only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured
+    /// ones.
     #[arg(long = "tool", value_name = "NAME|FILE")]
     tools: Vec<String>,
 
@@ -56,18 +57,18 @@ pub(crate) struct Explain {
     json: bool,
 }
 
-/// One component and what it touches.
+/// A component and its data-flow labels.
 struct Row {
     name: String,
     reasons: Vec<Reason>,
-    /// Where secrets go with its requests, a line for each.
+    /// Bindings of its secrets, one line each.
     secrets: Vec<String>,
     flow: Flow,
-    /// What is denied to it, as it is written.
+    /// Denials that apply to it, as written.
     denied: Vec<String>,
 }
 
-/// The denials of a component, each once.
+/// Returns the denials of a component, without duplicates.
 fn denied(settings: &ToolSettings) -> Vec<String> {
     let mut lines = Vec::new();
     for line in settings.grants.iter().filter(|line| line.grant.is_denial()) {
@@ -141,7 +142,7 @@ fn secrets(settings: &ToolSettings) -> Vec<String> {
     settings.bindings.iter().map(ToString::to_string).collect()
 }
 
-/// A hook is asked about every call, whichever tool it is of.
+/// A hook is called for every call of every tool.
 fn hook_row(hook: &LoadedHook) -> Row {
     let reasons = data_flow::of_hook(hook);
     Row {
@@ -153,7 +154,7 @@ fn hook_row(hook: &LoadedHook) -> Row {
     }
 }
 
-/// The smallest sets of components that touch all three kinds together. More than three are never needed.
+/// Returns the minimal sets of components that have all three labels together. No set has more than three.
 fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<usize>> = Vec::new();
     let touching: Vec<usize> = (0..rows.len())
@@ -193,14 +194,14 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
     for row in rows {
         out.cell(NAME, text!("{}", Name(&row.name)), width)?;
         if row.flow == Flow::default() {
-            out.styled(FAINT, "  touches nothing outside its cell")?;
+            out.styled(FAINT, "  has no access outside its cell")?;
             out.end_line()?;
             continue;
         }
         let words = [
             (row.flow.reads_private, "reads private data"),
-            (row.flow.untrusted_content, "brings content of strangers"),
-            (row.flow.can_send_out, "can send outside"),
+            (row.flow.untrusted_content, "brings in untrusted content"),
+            (row.flow.can_send_out, "can send data out"),
         ];
         let words = words
             .into_iter()
@@ -210,11 +211,11 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
         out.end_line()?;
         for reason in &row.reasons {
             out.cell(Style::new(), "", width)?;
-            out.line(text!("    because of {}", reason.grant))?;
+            out.line(text!("    by {}", reason.grant))?;
         }
         for line in &row.denied {
             out.cell(Style::new(), "", width)?;
-            out.line(text!("    but for {}", line))?;
+            out.line(text!("    except {}", line))?;
         }
         for secret in &row.secrets {
             out.cell(Style::new(), "", width)?;
@@ -224,19 +225,17 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
     out.end_line()?;
     if paths.is_empty() {
         out.styled(GOOD, "✓ ")?;
-        out.line(
-            "no combination of them can read private data, read what strangers wrote, and send outside",
-        )?;
+        out.line("no combination can read private data, read untrusted content, and send data out")?;
     }
     for path in paths {
         out.styled(WARN, "! ")?;
         out.line(match path.as_slice() {
             [alone] => text!(
-                "`{}` alone can carry private data outside when what it reads tells the model to",
+                "`{}` alone can leak private data if content it reads instructs the model to",
                 alone
             ),
             together => text!(
-                "`{}` together can carry private data outside when what they read tells the model to",
+                "`{}` together can leak private data if content they read instructs the model to",
                 Text::join(together.iter().map(|name| text!("{}", Name(name))), "` and `")
             ),
         })?;
@@ -245,10 +244,13 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
         let (style, does) = match settings.flow.value {
             FlowRule::Ask => (
                 GOOD,
-                "the flow guard asks before the call that completes it; without a terminal the call is refused",
+                "the flow guard asks before the call that completes the combination; without a terminal the call is refused",
             ),
-            FlowRule::Refuse => (GOOD, "the flow guard refuses the call that completes it"),
-            FlowRule::Off => (BAD, "the flow guard is off: nothing stops it"),
+            FlowRule::Refuse => (
+                GOOD,
+                "the flow guard refuses the call that completes the combination",
+            ),
+            FlowRule::Off => (BAD, "the flow guard is off: the combination is not prevented"),
         };
         out.text("  ")?;
         out.styled(style, does)?;
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_sets_that_touch_all_three_are_found() {
+    fn smallest_sets_with_all_three_labels_are_found() {
         let rows = [
             row("files", true, false, false),
             row("fetch", false, true, true),

@@ -1,4 +1,4 @@
-//! `toolcell run`: one turn of the loop.
+//! `toolcell run`: runs one turn.
 
 use std::io::Read as _;
 
@@ -14,13 +14,13 @@ use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::text;
 
-/// Longest prompt from standard input, in bytes.
+/// Maximum size of a prompt from standard input, in bytes.
 const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
-/// Ask a model, which may call tools until it has an answer.
+/// Send a prompt to a model, which can call tools until it has an answer.
 ///
-/// The answer goes to standard output, everything else to standard error. Ctrl-C ends the turn; a second one ends the
-/// process.
+/// The answer goes to standard output, everything else to standard error. Ctrl-C cancels the turn; a second Ctrl-C ends
+/// the process.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -30,34 +30,34 @@ Examples:
   git diff | toolcell run - --tool text --json
 
 Providers:
-  openai     OpenAI (key in OPENAI_API_KEY), or any server that speaks its Chat Completions
+  openai     OpenAI (key in OPENAI_API_KEY), or any server compatible with Chat Completions
   responses  OpenAI Responses (key in OPENAI_API_KEY)
   anthropic  Anthropic Messages (key in ANTHROPIC_API_KEY)
   gemini     Gemini (key in GEMINI_API_KEY)
   vertex     Gemini on Vertex AI (project in GOOGLE_CLOUD_PROJECT, token in
              GOOGLE_OAUTH_ACCESS_TOKEN or from `[provider] token_command`)
-  ollama     Ollama on this machine
-  scripted   plays the turns of a JSON file, named by --model
-  offline    no model: matches words of the prompt with tools
-Without a configured one, `openai` is taken when OPENAI_API_KEY is set, and otherwise `offline`.
+  ollama     Ollama on the local machine
+  scripted   replays the turns of a JSON file, given by --model
+  offline    no model: selects a tool by words of the prompt
+If none is configured, the provider is `openai` if OPENAI_API_KEY is set, and `offline` otherwise.
 
-A file for `scripted`:
+File format of `scripted`:
   {{\"steps\": [{{\"calls\": [{{\"name\": \"text_count\", \"arguments\": {{\"text\": \"a b\"}}}}]}},
              {{\"text\": \"It has two words.\"}}]}}
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Run {
-    /// What to ask; `-` reads it from standard input.
+    /// Prompt; `-` reads it from standard input.
     prompt: String,
 
     #[command(flatten)]
     agent: AgentFlags,
 
-    /// Keep nothing of it on disk. Otherwise `toolcell session` can show it and go on with it.
+    /// Do not save the session. Saved sessions can be shown and continued with `toolcell session`.
     #[arg(long)]
     no_session: bool,
 
-    /// Print every event as one line of JSON on standard output, as it is.
+    /// Print every event as one line of JSON on standard output.
     #[arg(long)]
     json: bool,
 }
@@ -71,12 +71,12 @@ impl Run {
     ) -> Result<Exit, Failure> {
         let (mut turns, prompt) = match self.prepare(overrides, environment, console).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Err(self.told(failure)),
+            Err(failure) => return Err(self.reported(failure)),
         };
         let session = turns.agent().session();
         let ended = turns.begin(session, prompt).await;
         if !self.json {
-            turns.tell_changes();
+            turns.print_changes();
         }
         ended
     }
@@ -109,8 +109,8 @@ impl Run {
         Ok((TurnRunner::new(assembled, console, self.json), prompt))
     }
 
-    /// Where no turn begins, there is no event to say so; whoever reads events gets one line all the same.
-    fn told(&self, failure: Failure) -> Failure {
+    /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.
+    fn reported(&self, failure: Failure) -> Failure {
         if self.json && failure.exit != Exit::Ok {
             let mut line = failure.to_json();
             line.insert("type".into(), "not_started".into());
@@ -122,7 +122,7 @@ impl Run {
 
     fn read_prompt(&self) -> Result<String, Failure> {
         let prompt = if self.prompt == "-" {
-            let fail = || Failure::new(Exit::Usage, "the prompt cannot be read from standard input");
+            let fail = || Failure::new(Exit::Usage, "could not read the prompt from standard input");
             let mut bytes = Vec::new();
             std::io::stdin()
                 .take(MAX_PROMPT_BYTES + 1)

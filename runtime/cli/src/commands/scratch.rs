@@ -1,4 +1,4 @@
-//! `toolcell scratch`: what tools changed with `--scratch`.
+//! `toolcell scratch`: review of changes made with `--scratch`.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::text;
 
-/// Look at what tools changed with `--scratch`, carry it out, or throw it away.
+/// Review, commit or discard the changes that tools made with `--scratch`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Scratch {
     Diff(Diff),
@@ -21,7 +21,7 @@ pub(crate) enum Scratch {
     Discard(Discard),
 }
 
-/// Show what would change, line by line.
+/// Show the pending changes line by line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct Diff {
     /// The scratch directory.
     dir: PathBuf,
 
-    /// List the files only.
+    /// List only the names of changed files.
     #[arg(long)]
     names: bool,
 
@@ -41,28 +41,28 @@ pub(crate) struct Diff {
     json: bool,
 }
 
-/// Carry the changes out.
+/// Commit the changes.
 ///
-/// Nothing is carried out when somebody else changed the same files in the meantime.
+/// Refused if others changed the same files in the meantime.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   toolcell scratch commit /tmp/scratch
 
 Exit codes:
-    0   they are carried out
-    1   somebody else changed the same files in the meantime, or one could not be carried out
+    0   the changes were committed
+    1   others changed the same files in the meantime, or a change could not be committed
     2   there is no such scratch directory")]
 pub(crate) struct Commit {
     /// The scratch directory.
     dir: PathBuf,
 
-    /// Also where somebody else changed the same files; their changes are lost.
+    /// Commit even if others changed the same files; their changes are lost.
     #[arg(long)]
     overwrite: bool,
 }
 
-/// Throw the changes away.
+/// Discard the changes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -82,11 +82,11 @@ impl Scratch {
             let shown = environment.shown(&dir);
             Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
-        let overlay::Found { all, strange } =
+        let overlay::Found { all, foreign } =
             overlay::read(&dir, environment).map_err(|e| fail(Exit::Usage).because(e))?;
-        for directory in strange {
+        for directory in foreign {
             console.note(text!(
-                "changes of `{}` are left alone: no run of yours put them there",
+                "changes of `{}` are not touched: you did not make them with Toolcell",
                 environment.shown(&directory)
             ));
         }
@@ -94,7 +94,7 @@ impl Scratch {
             return print_json(&all);
         }
         if let Self::Commit(Commit { overwrite: false, .. }) = &self {
-            // Of several directories none is changed when one cannot be.
+            // All or nothing: a conflict in one directory stops the commit of all.
             refuse_conflicts(&all, environment)?;
         }
         let lines = matches!(self, Self::Diff(Diff { names: false, .. }));
@@ -112,15 +112,15 @@ impl Scratch {
                     } else {
                         OnConflict::Refuse
                     };
-                    // One that cannot be read at all is told above.
+                    // Unreadable overlays are reported above.
                     if changed.is_unreadable() {
                         skipped += 1;
                         continue;
                     }
                     let done = changed.commit(on_conflict).map_err(|e| {
-                        fail(Exit::Failed)
-                            .because(e)
-                            .hint("what is left is still there; doing it again is safe")
+                        fail(Exit::Failed).because(e).hint(
+                            "the remaining changes are still there; it is safe to run the command again",
+                        )
                     })?;
                     skipped += done.skipped.len();
                     console.write(|s| {
@@ -137,15 +137,15 @@ impl Scratch {
         }
         if skipped > 0 {
             return Err(
-                Failure::new(Exit::Failed, text!("{} entries were not carried out", skipped))
-                    .why("each is named above; everything else is carried out")
-                    .hint("what is left is still there; `toolcell scratch discard` throws it away"),
+                Failure::new(Exit::Failed, text!("{} entries were not committed", skipped))
+                    .why("each is listed above; all others were committed")
+                    .hint("the remaining changes are still there; `toolcell scratch discard` removes them"),
             );
         }
         let done = match &self {
-            Self::Diff(_) => "would be carried out",
-            Self::Commit(_) => "carried out",
-            Self::Discard(_) => "thrown away",
+            Self::Diff(_) => "pending",
+            Self::Commit(_) => "committed",
+            Self::Discard(_) => "discarded",
         };
         let changes = match overlay::count(&all) {
             1 => text!("1 change"),
@@ -167,11 +167,11 @@ fn refuse_conflicts(all: &[Changed], environment: &Environment) -> Result<(), Fa
     if conflicts.is_empty() {
         return Ok(());
     }
-    let mut failure = Failure::new(Exit::Failed, "nothing is carried out");
+    let mut failure = Failure::new(Exit::Failed, "nothing was committed");
     for path in conflicts {
         failure = failure.why(text!("`{}` changed in the meantime", path));
     }
-    Err(failure.hint("look with `toolcell scratch diff`; `--overwrite` carries the changes out all the same"))
+    Err(failure.hint("review with `toolcell scratch diff`; `--overwrite` commits the changes anyway"))
 }
 
 fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
@@ -180,7 +180,7 @@ fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
         .flat_map(|changed| {
             changed.changes.iter().map(|change| {
                 json!({
-                    // Names that are not UTF-8 are shown as well as they can be.
+                    // Names that are not UTF-8 are converted lossily.
                     "directory": changed.directory.to_string_lossy(),
                     "path": change.path.to_string_lossy(),
                     "kind": match change.kind {

@@ -1,4 +1,4 @@
-//! `toolcell secret`: values in the keyring of this system.
+//! `toolcell secret`: values in the system keyring.
 
 use std::io::{self, Read as _};
 
@@ -13,17 +13,17 @@ use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
-/// Store and delete values in the keyring of this system.
+/// Store and delete values in the system keyring.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Secret {
     Set(Set),
     Delete(Delete),
 }
 
-/// Store a value in the keyring, in the place of the one that was there.
+/// Store a value in the keyring, replacing the previous one.
 ///
-/// The value is asked for without showing it, or read from standard input; it is never an argument, which other programs
-/// and the history of the shell could see. White space around it is cut off.
+/// The value is read without echo, or from standard input. It is never an argument, which other programs and the shell
+/// history could expose. Surrounding white space is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,19 +31,19 @@ Examples:
   pass show github | toolcell secret set github
 
 In your own configuration, `[secrets.NAME] keyring = \"github\"` makes it a secret for tools, and \
-`[provider] api_key_keyring = \"openai\"` takes the key of a provider from there.
+`[provider] api_key_keyring = \"openai\"` reads the key of a provider from it.
 
 Exit codes:
-    0   it is stored
-    2   the value cannot be a secret, or was given as an argument
-    3   there is no keyring that can be used
+    0   stored
+    2   the value is not valid as a secret, or was given as an argument
+    3   the keyring cannot be used
   130   cancelled")]
 pub(crate) struct Set {
-    /// Name of the entry, as the configuration uses it.
+    /// Name of the entry, as used in the configuration.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     account: String,
 
-    /// Taken only to refuse it without showing it.
+    /// Accepted only to be refused without being printed.
     #[arg(hide = true)]
     rest: Vec<String>,
 }
@@ -55,9 +55,9 @@ Examples:
   toolcell secret delete github
 
 Exit codes:
-    0   it is deleted
+    0   deleted
     2   there is no such entry
-    3   there is no keyring that can be used")]
+    3   the keyring cannot be used")]
 pub(crate) struct Delete {
     /// Name of the entry.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
@@ -74,9 +74,9 @@ impl Secret {
                         Exit::Usage,
                         text!("the value of `{}` cannot be an argument", account),
                     )
-                    .why("other programs and the history of the shell can see arguments")
+                    .why("arguments are visible to other programs and in the shell history")
                     .hint(text!(
-                        "type it where `toolcell secret set {}` asks, or give it on standard input",
+                        "enter it at the prompt of `toolcell secret set {}`, or pipe it to standard input",
                         account
                     )));
                 }
@@ -95,19 +95,19 @@ impl Secret {
     }
 }
 
-/// The value without white space around it, when it can be a secret.
+/// Trims the value and checks that it is valid as a secret.
 fn checked(account: &str, value: &str) -> Result<String, Failure> {
     let value = value.trim();
     Secrets::default().insert(account, value).map_err(|e| {
-        Failure::new(Exit::Usage, text!("the value of `{}` cannot be stored", account)).because(e)
+        Failure::new(Exit::Usage, text!("the value of `{}` is not valid", account)).because(e)
     })?;
     Ok(value.to_owned())
 }
 
-/// The value, from a person who is asked, or from standard input.
+/// Reads the value from the terminal or from standard input.
 fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
     let fail = |e: io::Error| {
-        Failure::new(Exit::Usage, text!("the value of `{}` cannot be read", account)).because(e)
+        Failure::new(Exit::Usage, text!("could not read the value of `{}`", account)).because(e)
     };
     #[cfg(unix)]
     if environment.terminals.stdin {
@@ -117,7 +117,7 @@ fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
             Err(e) => Err(fail(e)),
         };
     }
-    // White space around a value is not part of it; a file that is much longer is no value.
+    // Surrounding white space is not part of a value; a much longer input is not a value.
     let most = 2 * SecretValue::MAX_LEN as u64;
     let mut text = String::new();
     io::stdin()
@@ -128,14 +128,14 @@ fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// A line from a terminal that does not show it.
+/// Reads a line from a terminal without echo.
 #[cfg(unix)]
 mod hidden {
     use std::io::{self, Read as _, Write as _};
 
     use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-    /// The terminal as it was, restored at the end, however that comes.
+    /// Previous terminal settings, restored on drop.
     struct Restore(Termios);
 
     impl Drop for Restore {
@@ -145,8 +145,8 @@ mod hidden {
         }
     }
 
-    /// Asks for a line; `None` when the person cancels. Signals from the keyboard are read as keys, so that Ctrl-C cannot
-    /// end the process before the terminal is as it was.
+    /// Prompts for a line; returns `None` if the user cancels. Signal keys are read as characters, so that Ctrl-C
+    /// cannot end the process before the terminal is restored.
     pub(super) fn line(prompt: &str) -> io::Result<Option<String>> {
         let before = tcgetattr(io::stdin())?;
         let mut silent = before.clone();
@@ -165,12 +165,12 @@ mod hidden {
             }
         }
         String::from_utf8(line).map(Some).map_err(|_| {
-            // The error of the standard library carries the bytes.
+            // The error of the standard library contains the bytes.
             io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8")
         })
     }
 
-    /// Takes the last character away.
+    /// Removes the last character.
     fn erase(line: &mut Vec<u8>) {
         while line.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
     }
@@ -178,7 +178,7 @@ mod hidden {
     #[cfg(test)]
     mod tests {
         #[test]
-        fn the_key_for_erasing_takes_a_whole_character() {
+        fn erase_key_removes_whole_character() {
             let mut line = "aé€".as_bytes().to_vec();
             super::erase(&mut line);
             assert_eq!(line, "aé".as_bytes());

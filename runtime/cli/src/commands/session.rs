@@ -1,4 +1,4 @@
-//! `toolcell session`: conversations that were kept.
+//! `toolcell session`: saved sessions.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::ui::render::json::{self, print_line};
 use crate::ui::render::turn::TurnView;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, inert_line, text};
 
-/// List, show, go on with, fork, export and delete sessions.
+/// List, show, continue, fork, export and delete sessions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
     List(List),
@@ -33,7 +33,7 @@ pub(crate) enum Session {
     Delete(Delete),
 }
 
-/// List all sessions, the one used last first.
+/// List all sessions, most recently used first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub(crate) struct List {
     json: bool,
 }
 
-/// Show what happened in a session.
+/// Show the events of a session.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,9 +55,9 @@ pub(crate) struct Show {
     which: Which,
 }
 
-/// Go on with a session: with its open turn, or with a message.
+/// Continue a session: resume its open turn, or send a message.
 ///
-/// Calls that have finished are not run again. Offer the same tools with the same grants as before.
+/// Finished calls are not repeated. Use the same tools and grants as before.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -69,18 +69,18 @@ pub(crate) struct Resume {
     #[command(flatten)]
     which: Which,
 
-    /// What to say; needed where no turn is open.
+    /// Message to send; required if no turn is open.
     message: Option<String>,
 
     #[command(flatten)]
     agent: AgentFlags,
 
-    /// Print every event as one line of JSON on standard output, as it is.
+    /// Print every event as one line of JSON on standard output.
     #[arg(long)]
     json: bool,
 }
 
-/// Make a new session that begins like another one.
+/// Create a session from the beginning of another one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -90,12 +90,12 @@ pub(crate) struct Fork {
     #[command(flatten)]
     which: Which,
 
-    /// Take only this many events from the beginning.
+    /// Copy only the first N events.
     #[arg(long, value_name = "N")]
     events: Option<u64>,
 }
 
-/// Print a session as JSON lines, one event a line.
+/// Print a session as JSON lines, one event per line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -115,23 +115,23 @@ pub(crate) struct Delete {
     which: Which,
 }
 
-/// A session as a person names it.
+/// Session argument.
 #[derive(Debug, Args)]
 struct Which {
-    /// Identifier of the session, the beginning or end of it, or `last`.
+    /// Identifier of the session, its beginning or end, or `last`.
     #[arg(value_name = "SESSION")]
     session: String,
 }
 
 impl Which {
-    /// The whole identifier.
+    /// Resolves the argument to a full identifier.
     async fn find(&self, store: &dyn SessionStore) -> Result<String, Failure> {
         let wanted = self.session.as_str();
         let all = store.list().await.map_err(store_failure)?;
         if wanted == "last" {
             return all.first().map(|info| info.id.clone()).ok_or_else(|| {
-                Failure::new(Exit::Usage, "there is no session yet")
-                    .hint("toolcell run \"…\" and toolcell chat make one")
+                Failure::new(Exit::Usage, "there are no sessions")
+                    .hint("toolcell run \"…\" and toolcell chat create one")
             });
         }
         if all.iter().any(|info| info.id == wanted) {
@@ -142,13 +142,13 @@ impl Which {
             [one] => Ok(one.id.clone()),
             [] => Err(
                 Failure::new(Exit::Usage, text!("there is no session `{}`", wanted))
-                    .hint("`toolcell session list` shows all"),
+                    .hint("`toolcell session list` lists them"),
             ),
             several => Err(Failure::new(
                 Exit::Usage,
-                text!("`{}` stands for {} sessions", wanted, several.len()),
+                text!("`{}` matches {} sessions", wanted, several.len()),
             )
-            .hint("write more of the identifier")),
+            .hint("use a longer part of the identifier")),
         }
     }
 }
@@ -198,7 +198,7 @@ impl List {
             s.out.flush()
         })?;
         if all.is_empty() {
-            console.note("there is no session yet");
+            console.note("there are no sessions");
         }
         Ok(Exit::Ok)
     }
@@ -208,11 +208,11 @@ impl Show {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?;
         let events = store.load(&id).await.map_err(store_failure)?;
-        let gone = CancellationToken::new();
-        let view = TurnView::of_the_past(console.clone(), Arc::new(AllowHints::default()), gone.clone());
+        let closed = CancellationToken::new();
+        let view = TurnView::of_recorded(console.clone(), Arc::new(AllowHints::default()), closed.clone());
         for event in &events {
             view.event(event);
-            if gone.is_cancelled() {
+            if closed.is_cancelled() {
                 break;
             }
         }
@@ -240,12 +240,12 @@ impl Resume {
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
         let ended = self.go_on(&mut turns, &mut session).await;
         if !self.json {
-            turns.tell_changes();
+            turns.print_changes();
         }
         ended
     }
 
-    /// Ends the open turn, and says what there is to say.
+    /// Runs the open turn or a new one, as the arguments require.
     async fn go_on(
         &self,
         turns: &mut TurnRunner,
@@ -253,7 +253,7 @@ impl Resume {
     ) -> Result<Exit, Failure> {
         if session.is_open() {
             let ended = turns.turn(session, None).await?;
-            if self.message.is_none() || turns.is_gone() {
+            if self.message.is_none() || turns.is_output_closed() {
                 return Ok(ended);
             }
         }
@@ -267,7 +267,7 @@ impl Resume {
                 text!("the session `{}` has no open turn", session.id()),
             )
             .hint(text!(
-                "say something: toolcell session resume {} \"…\"",
+                "to send a message: toolcell session resume {} \"…\"",
                 session.id()
             ))),
         }
@@ -301,7 +301,7 @@ impl Delete {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?;
         store.delete(&id).await.map_err(store_failure)?;
-        console.note(text!("`{}` is deleted", id));
+        console.note(text!("deleted `{}`", id));
         Ok(Exit::Ok)
     }
 }

@@ -1,4 +1,4 @@
-//! The person's buckets: one file, opened when the first tool asks for a bucket that is granted to it.
+//! The user's buckets: one SQLite file, opened when a tool first opens a bucket granted to it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// The store, which makes no file before it is used.
+/// Bucket store that creates its file on first use.
 pub(crate) struct Buckets {
     path: Option<PathBuf>,
     store: Mutex<Option<Arc<SqliteBuckets>>>,
@@ -47,20 +47,20 @@ impl KeyValueStore for Buckets {
     }
 }
 
-/// Where the buckets lie.
+/// Returns the path of the bucket store.
 pub(crate) fn path(environment: &Environment) -> Option<PathBuf> {
     let dir = environment.data_dir.as_ref();
     dir.map(|dir| dir.join("buckets.sqlite"))
 }
 
-/// Makes sure that buckets can be used, so that a person reads why not before a tool fails with less.
+/// Checks that buckets can be used, so that the user sees the cause before a tool fails without it.
 ///
 /// # Errors
-/// When there is no place for them, or the file cannot be used.
+/// Returns an error if there is no data directory or the file cannot be used.
 pub(crate) fn check(environment: &Environment) -> Result<(), Failure> {
     let checked = Buckets::new(environment).store();
     checked.map(drop).map_err(|error| {
-        let failure = Failure::new(Exit::Config, "buckets of tools cannot be kept");
+        let failure = Failure::new(Exit::Config, "the bucket store cannot be used");
         match path(environment) {
             Some(path) => failure
                 .why(text!("`{}`", environment.shown(&path)))

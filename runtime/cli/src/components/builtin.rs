@@ -1,18 +1,18 @@
-//! The components that ship with Toolcell. Their bytes are part of the binary.
+//! Built-in components, embedded in the binary.
 
-/// A component in this binary.
+/// A component embedded in this binary.
 #[derive(Debug)]
 pub(crate) struct Shipped {
-    /// Its name.
+    /// Name of the component.
     pub(crate) name: &'static str,
-    /// The component.
+    /// Its WebAssembly binary.
     pub(crate) bytes: &'static [u8],
 }
 
-/// All of them, by name.
+/// All built-in components, sorted by name.
 pub(crate) static ALL: &[Shipped] = include!(concat!(env!("OUT_DIR"), "/shipped.rs"));
 
-/// The names of their tools, by component. They are taken: nothing else is found under them.
+/// Names of the built-in tools, by component. They are reserved: no other component can use them.
 pub(crate) const TOOLS: [(&str, &[&str]); 6] = [
     ("clock", &["clock_add", "clock_diff", "clock_now"]),
     ("fetch", &["fetch"]),
@@ -41,16 +41,16 @@ pub(crate) const TOOLS: [(&str, &[&str]); 6] = [
     ("text", &["text_count", "text_diff", "text_hash"]),
 ];
 
-/// The shipped component that has a tool of this name.
+/// Returns the built-in component that has a tool of this name.
 pub(crate) fn component_with_tool(tool: &str) -> Option<&'static str> {
     let mut all = TOOLS.iter();
     all.find(|(_, tools)| tools.contains(&tool))
         .map(|(component, _)| *component)
 }
 
-/// The names of those that are offered only where the person's own configuration switches them on, or names them on the
-/// command line: what they offer is not needed in every conversation and takes room in each.
+/// Built-in components that are disabled unless the user's own configuration or command line names them: not every
+/// conversation needs them, and their descriptions take up context in each.
 pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["memory"];
 
-/// The names of those that were not built when this binary was.
+/// Built-in components that were not built together with this binary.
 pub(crate) static MISSING: &[&str] = include!(concat!(env!("OUT_DIR"), "/missing.rs"));

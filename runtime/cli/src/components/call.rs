@@ -1,4 +1,4 @@
-//! One call of one tool outside of the loop.
+//! A single call of a tool outside of the loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,18 +29,17 @@ pub(crate) fn pick<'a>(loaded: &'a Loaded, name: Option<&str>) -> Result<&'a Arc
     };
     match (name, loaded.tools.as_slice()) {
         (None, [only]) => Ok(only),
-        (None, _) => Err(Failure::new(
-            Exit::Usage,
-            text!("`{}` has {} tools, and one is called", component, names.len()),
-        )
-        .hint(text!("name one of {}", list()))),
+        (None, _) => Err(
+            Failure::new(Exit::Usage, text!("`{}` has {} tools", component, names.len()))
+                .hint(text!("name one of {}", list())),
+        ),
         (Some(name), _) if !loaded.settings.offers(name) && defines(loaded, name) => {
             let only = loaded.settings.only.as_ref();
             let failure = Failure::new(Exit::Config, text!("the tool `{}` is not offered", name));
             let failure = only
                 .into_iter()
                 .fold(failure, |failure, only| failure.why(only.origin.point_at()));
-            Err(failure.hint("name it there, or take the list away"))
+            Err(failure.hint("add it there, or remove the list"))
         }
         (Some(name), tools) => tools
             .iter()
@@ -102,7 +101,7 @@ pub(crate) async fn execute(
         values: std::collections::BTreeMap::new(),
         observer: watcher.clone(),
     };
-    tracing::debug!(tool = %name, "the call begins");
+    tracing::debug!(tool = %name, "the call starts");
     let running = tool.call(call, cx);
     let mut result = tokio::select! {
         // The call first: one that was cancelled before it began would leave no receipt.

@@ -1,6 +1,6 @@
-//! What the calls of a tool touch, by the nature of its grants and the imports of its component: private data, content
-//! of strangers, a way out. All three together are what an attack on a model needs (Simon Willison, "the lethal
-//! trifecta"); each alone is ordinary.
+//! Data-flow labels of a tool, derived from its grants and the imports of its component: private data, untrusted
+//! content, network egress. A prompt injection needs all three to exfiltrate data (Simon Willison, "the lethal
+//! trifecta"); each alone is harmless.
 
 use toolcell_core::Grant;
 use toolcell_core::event::Flow;
@@ -9,16 +9,16 @@ use toolcell_sandbox::Ability;
 use crate::components::loader::{Loaded, LoadedHook};
 use crate::config::ToolSettings;
 
-/// One reason for a label.
+/// A grant and the labels that follow from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reason {
-    /// The grant that gives it.
+    /// The grant.
     pub(crate) grant: String,
-    /// The labels that it gives.
+    /// The labels.
     pub(crate) flow: Flow,
 }
 
-/// What a call of each tool of these components touches, with hooks that touch `hooks`.
+/// Returns the labels of a call to each tool of these components, combined with the labels of the hooks.
 pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>, hooks: Flow) -> Vec<(String, Flow)> {
     loaded
         .into_iter()
@@ -33,8 +33,7 @@ pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>, hooks: 
         .collect()
 }
 
-/// What hooks touch by grants of their own. They are asked about every call, so that with each call the session touches it
-/// as well.
+/// Returns the labels of all hooks. Every call passes through the hooks, so each call has their labels too.
 pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> Flow {
     hooks
         .iter()
@@ -42,12 +41,12 @@ pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> Flow {
         .fold(Flow::default(), Flow::union)
 }
 
-/// What one hook touches.
+/// Returns the labels of one hook, by grant.
 pub(crate) fn of_hook(hook: &LoadedHook) -> Vec<Reason> {
     reasons(&hook.settings.component, &hook.component.identity().abilities())
 }
 
-/// The grants of a component that its imports let it use, with what each one touches.
+/// Returns the grants of a component that its imports can use, with the labels of each.
 pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Reason> {
     settings
         .grants
@@ -68,9 +67,9 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                         ..Flow::default()
                     },
                 ),
-                // A value that a person wrote into the grant is no secret of the environment.
+                // A value written into the grant is not a secret of the environment.
                 Grant::Env { value: Some(_), .. } => (Ability::Environment, Flow::default()),
-                // Even a GET sends: its path and query carry what the caller wants.
+                // Even a GET sends data: in its path and query.
                 Grant::Http(_) => (
                     Ability::Http,
                     Flow {
@@ -79,7 +78,7 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
                         ..Flow::default()
                     },
                 ),
-                // What is kept may come from any session, and from everything that was read in one.
+                // A stored value may come from any session, and from anything read in one.
                 Grant::Bucket(_) => (
                     Ability::KeyValue,
                     Flow {
@@ -99,7 +98,7 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
         .collect()
 }
 
-/// All labels together.
+/// Returns the union of all labels.
 pub(crate) fn total(reasons: &[Reason]) -> Flow {
     reasons
         .iter()
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_labels_a_tool_only_where_its_imports_can_use_it() {
+    fn grant_labels_tool_only_if_its_imports_use_it() {
         let all = [Ability::Files, Ability::Http, Ability::Environment];
         let private = Flow {
             reads_private: true,

@@ -1,8 +1,8 @@
 //! The keyring of the operating system: the keychain of macOS, the Secret Service of a Linux desktop.
 //!
-//! Nothing is opened before a value is asked for, so that a machine without a keyring runs everything that needs none.
-//! Each request runs on a thread of its own with a limit on its time: the stores block, and one that asks a person to
-//! unlock it may never answer. A value is in no error.
+//! The store is opened on first use, so that a machine without a keyring runs everything that does not need one. Each
+//! request runs on its own thread with a timeout: stores block, and one that asks the user to unlock it may never
+//! return. Errors never contain a value.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -13,31 +13,31 @@ use keyring_core::{CredentialStore, Entry, Error};
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// The service under which all entries stand, as programs for looking at keyrings show it.
+/// Service name of all entries, as shown by keyring applications.
 pub(crate) const SERVICE: &str = "toolcell";
 
-/// How long one request may take. Long enough for a person to type the password that unlocks the keyring.
+/// Timeout of one request. Long enough for the user to type the password of the keyring.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// What opens the store.
+/// Function that opens the store.
 type Open = Arc<dyn Fn() -> keyring_core::Result<Arc<CredentialStore>> + Send + Sync>;
 
-/// A keyring, not opened yet.
+/// Keyring that is opened on first use.
 pub(crate) struct Keyring {
     open: Open,
     wait: Duration,
 }
 
-/// Why a request came to nothing.
+/// Reason a request failed.
 enum Refused {
-    /// The store cannot be opened.
+    /// The store could not be opened.
     Closed(Error),
-    /// The store is open, and refuses.
+    /// The open store returned an error.
     Entry(Error),
 }
 
 impl Keyring {
-    /// The keyring of this system.
+    /// Creates the keyring of this system.
     pub(crate) fn of_system() -> Self {
         Self {
             open: Arc::new(open_system),
@@ -45,10 +45,10 @@ impl Keyring {
         }
     }
 
-    /// The value of an account; `None` when there is no such entry.
+    /// Returns the value of an account, or `None` if there is no such entry.
     ///
     /// # Errors
-    /// When there is no keyring, it stays locked, or it does not answer in time.
+    /// Returns an error if there is no keyring, it stays locked, or it does not respond in time.
     pub(crate) fn get(&self, account: &str) -> Result<Option<String>, Failure> {
         let fail = || {
             Failure::new(
@@ -59,10 +59,10 @@ impl Keyring {
         self.ask(account, fail, |entry| entry.get_password())
     }
 
-    /// Stores a value, in the place of the one that was there.
+    /// Stores a value and replaces the previous one.
     ///
     /// # Errors
-    /// As [`Keyring::get`].
+    /// Same as [`Keyring::get`].
     pub(crate) fn set(&self, account: &str, value: String) -> Result<(), Failure> {
         let fail = || {
             Failure::new(
@@ -72,14 +72,14 @@ impl Keyring {
         };
         match self.ask(account, fail, move |entry| entry.set_password(&value))? {
             Some(()) => Ok(()),
-            None => Err(fail().why("the keyring lost the entry while it was written")),
+            None => Err(fail().why("the keyring lost the entry during the write")),
         }
     }
 
-    /// Deletes an entry. Says whether there was one.
+    /// Deletes an entry. Returns true if it existed.
     ///
     /// # Errors
-    /// As [`Keyring::get`].
+    /// Same as [`Keyring::get`].
     pub(crate) fn delete(&self, account: &str) -> Result<bool, Failure> {
         let fail = || {
             Failure::new(
@@ -91,8 +91,8 @@ impl Keyring {
         Ok(deleted.is_some())
     }
 
-    /// Runs `request` on a thread outside the async runtime, in which the stores must not block. `None` means that there
-    /// is no such entry.
+    /// Runs `request` on a separate thread, because stores must not block the async runtime. Returns `None` if there is
+    /// no such entry.
     fn ask<T: Send + 'static>(
         &self,
         account: &str,
@@ -108,7 +108,7 @@ impl Keyring {
                     let entry = store.build(SERVICE, &name, None).map_err(Refused::Entry)?;
                     request(&entry).map_err(Refused::Entry)
                 });
-                // Nobody waits any more when the time was over.
+                // After a timeout the receiver is gone.
                 let _ = answer.send(result);
             })
             .map_err(|e| fail().because(e))?;
@@ -119,46 +119,48 @@ impl Keyring {
             Ok(Err(Refused::Closed(error))) => Err(fail().why(MISSING).why(reason(&error)).hint(ELSEWHERE)),
             Err(RecvTimeoutError::Timeout) => Err(fail()
                 .why(text!(
-                    "it did not answer within {} seconds; it may be locked",
+                    "it did not respond within {} seconds; it may be locked",
                     self.wait.as_secs()
                 ))
                 .hint("unlock it and try again")
                 .hint(ELSEWHERE)),
             Err(RecvTimeoutError::Disconnected) => Err(fail()
-                .why("the request to the keyring ended without an answer")
+                .why("the keyring thread ended without a response")
                 .hint(ELSEWHERE)),
         }
     }
 }
 
-/// The failure for an entry that is not there.
+/// Creates the failure for a missing entry.
 pub(crate) fn no_entry(exit: Exit, account: &str) -> Failure {
     Failure::new(exit, text!("the keyring has no account `{}`", account))
-        .why(text!("there is no entry for it under the service `{}`", SERVICE))
+        .why(text!("there is no entry for it in the service `{}`", SERVICE))
 }
 
-/// What is missing where the store cannot be opened.
+/// Reason shown if the store cannot be opened.
 const MISSING: &str = if cfg!(target_os = "linux") {
     "no keyring service (`org.freedesktop.secrets` on the D-Bus of the session) can be reached"
 } else {
     "this system has no keyring that can be used"
 };
 
-/// What works without a keyring.
+/// Hint shown if there is no keyring.
 const ELSEWHERE: &str = "without a keyring, name a variable or a file: `env` or `file` for a secret, `api_key_env` for a provider";
 
-/// The reason, without the data that some errors carry along.
+/// Describes an error without the data some variants carry, which may contain the value.
 fn reason(error: &Error) -> String {
     match error {
         Error::PlatformFailure(cause) | Error::NoStorageAccess(cause) => cause.to_string(),
         Error::BadEncoding(_) => "its value is not UTF-8".into(),
-        Error::BadDataFormat(..) => "its value has a form that the keyring does not know".into(),
+        Error::BadDataFormat(..) => "its value has an unsupported format".into(),
         Error::Ambiguous(entries) => format!("{} entries have this name", entries.len()),
         Error::TooLong(what, most) => format!("its {what} is longer than {most} characters"),
-        Error::Invalid(what, _) => format!("its {what} is not one that the keyring takes"),
+        Error::Invalid(what, _) => format!("its {what} is not accepted by the keyring"),
         Error::BadStoreFormat(_) => "the keyring itself is damaged".into(),
-        Error::NoDefaultStore | Error::NotSupportedByStore(_) => "the keyring cannot do that".into(),
-        _ => "the keyring refuses".into(),
+        Error::NoDefaultStore | Error::NotSupportedByStore(_) => {
+            "the keyring does not support this operation".into()
+        }
+        _ => "the keyring refused the request".into(),
     }
 }
 
@@ -179,7 +181,7 @@ fn open_system() -> keyring_core::Result<Arc<CredentialStore>> {
 
 #[cfg(test)]
 impl Keyring {
-    /// A keyring in memory, for tests.
+    /// Creates an in-memory keyring.
     pub(crate) fn in_memory() -> Self {
         let store: Arc<CredentialStore> = keyring_core::mock::Store::new().expect("it needs nothing");
         Self {
@@ -188,7 +190,7 @@ impl Keyring {
         }
     }
 
-    /// A keyring that cannot be opened.
+    /// Creates a keyring that cannot be opened.
     pub(crate) fn closed() -> Self {
         Self {
             open: Arc::new(|| Err(Error::NoStorageAccess("no such bus".into()))),
@@ -204,7 +206,7 @@ mod tests {
     const VALUE: &str = "planted-secret-value";
 
     #[test]
-    fn a_value_is_stored_read_replaced_and_deleted() {
+    fn value_is_stored_read_replaced_and_deleted() {
         let keyring = Keyring::in_memory();
         assert_eq!(keyring.get("token").unwrap(), None);
         keyring.set("token", VALUE.into()).unwrap();
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyring_that_is_not_there_is_named_and_the_value_is_not() {
+    fn missing_keyring_is_named_and_value_is_not() {
         let keyring = Keyring::closed();
         for failure in [
             keyring.get("token").unwrap_err(),
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyring_that_never_answers_is_given_up() {
+    fn keyring_that_never_answers_times_out() {
         let (held, never) = mpsc::channel::<()>();
         let never = std::sync::Mutex::new(never);
         let keyring = Keyring {
@@ -248,12 +250,12 @@ mod tests {
             wait: Duration::from_millis(10),
         };
         let text = keyring.get("token").unwrap_err().to_string();
-        assert!(text.contains("did not answer"), "{text}");
+        assert!(text.contains("did not respond"), "{text}");
         drop(held);
     }
 
     #[test]
-    fn a_value_that_an_error_carries_is_not_told() {
+    fn value_inside_error_is_not_shown() {
         let bytes = || VALUE.as_bytes().to_vec();
         for error in [
             Error::BadEncoding(bytes()),

@@ -1,4 +1,4 @@
-//! From the name of a component to tools that can be called: bytes, sandbox, policy.
+//! Component loader: resolves a name to bytes, sandbox and policy, and returns callable tools.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::ui::render::Console;
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
-/// Loads components for one run of the command line.
+/// Loads components for one command.
 pub(crate) struct ComponentLoader<'a> {
     pub(crate) environment: &'a Environment,
     pub(crate) settings: &'a Settings,
@@ -38,36 +38,36 @@ pub(crate) struct ComponentLoader<'a> {
     trust: Trust,
 }
 
-/// A component with its policy.
+/// Loaded component with its policy.
 pub(crate) struct Loaded {
-    /// What configuration says about it.
+    /// Settings of the component.
     pub(crate) settings: ToolSettings,
     /// The component.
     pub(crate) component: Component,
-    /// Its tools under that policy.
+    /// Its tools under this policy.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
 }
 
-/// A hook with its policy.
+/// Loaded hook with its policy.
 pub(crate) struct LoadedHook {
-    /// What configuration says about it.
+    /// Settings of the hook.
     pub(crate) settings: HookSettings,
-    /// The component.
+    /// Its component.
     pub(crate) component: HookComponent,
-    /// The hook under that policy, with the name, guard and order of its settings where they have them.
+    /// The hook under this policy, with the name, guard flag and order of its settings.
     pub(crate) hook: CellHook,
 }
 
-/// A component, whatever it is: tools, a hook, or both.
+/// Component loaded for inspection: tools, a hook, or both.
 pub(crate) struct Inspected {
-    /// Its tools.
+    /// Its tools, if any.
     pub(crate) tools: Option<Component>,
-    /// Its hook.
+    /// Its hook, if any.
     pub(crate) hook: Option<HookComponent>,
 }
 
 impl Inspected {
-    /// Which component it is.
+    /// Returns the identity of the component.
     pub(crate) fn identity(&self) -> &Identity {
         match (&self.tools, &self.hook) {
             (Some(tools), _) => tools.identity(),
@@ -77,29 +77,29 @@ impl Inspected {
     }
 }
 
-/// What a person named: a component, and perhaps one of its tools.
-pub(crate) struct Wanted {
+/// Component and tool that the user named.
+pub(crate) struct NamedTool {
     /// The component.
     pub(crate) settings: ToolSettings,
-    /// The tool; `None` means the only one that it has.
+    /// Name of the tool; `None` means its only tool.
     pub(crate) tool: Option<String>,
 }
 
-/// Largest component that is read from a file, in bytes; the sandbox accepts as much.
+/// Maximum size of a component file, in bytes; same as the limit of the sandbox.
 const MAX_COMPONENT_BYTES: u64 = 32 << 20;
 
-/// Most components that are searched for a tool that is named without its component. Each is read and hashed, and
-/// perhaps compiled.
+/// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
+/// compiled.
 const MAX_SEARCHED: usize = 100;
 
-/// Cells at one time. One person does not run more, and reserving few makes the start fast.
+/// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
 const SLOTS: u32 = 64;
 
 impl<'a> ComponentLoader<'a> {
     /// Starts the sandbox.
     ///
     /// # Errors
-    /// When the engine does not start on this machine.
+    /// Returns an error if the engine does not start on this machine.
     pub(crate) fn open(
         environment: &'a Environment,
         settings: &'a Settings,
@@ -110,10 +110,10 @@ impl<'a> ComponentLoader<'a> {
         Ok(toolbox)
     }
 
-    /// Uses a sandbox that was started already. The user is asked nothing.
+    /// Creates a loader for a sandbox that is already running. It does not ask the user.
     ///
     /// # Errors
-    /// When a secret has a value that cannot be kept secret.
+    /// Returns an error if a secret has a value that is not valid as a secret.
     pub(crate) fn with(
         environment: &'a Environment,
         settings: &'a Settings,
@@ -128,24 +128,24 @@ impl<'a> ComponentLoader<'a> {
         })
     }
 
-    /// Finds what a person named: `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. What a project
-    /// brings is found as `project:NAME` alone.
+    /// Finds a tool by `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. Components of a
+    /// project are found only as `project:NAME`.
     ///
     /// # Errors
-    /// When there is no such tool, with the names that come near.
-    pub(crate) async fn find(&self, text: &str) -> Result<Wanted, Failure> {
+    /// Returns an error with the nearest names if there is no such tool.
+    pub(crate) async fn find(&self, text: &str) -> Result<NamedTool, Failure> {
         let (component, tool) = match text.rsplit_once('#') {
             Some((component, tool)) => (component, Some(tool.to_owned())),
             None => (text, None),
         };
         if let Some(settings) = self.settings.tools.get(component) {
-            return Ok(Wanted {
+            return Ok(NamedTool {
                 settings: settings.clone(),
                 tool,
             });
         }
         if is_path(component) && !component.starts_with(PROJECT) {
-            return Ok(Wanted {
+            return Ok(NamedTool {
                 settings: self.file(component),
                 tool,
             });
@@ -153,7 +153,7 @@ impl<'a> ComponentLoader<'a> {
         if tool.is_none()
             && let Some(settings) = self.component_with_tool(text).await?
         {
-            return Ok(Wanted {
+            return Ok(NamedTool {
                 settings,
                 tool: Some(text.to_owned()),
             });
@@ -161,7 +161,7 @@ impl<'a> ComponentLoader<'a> {
         Err(self.unknown(component).await)
     }
 
-    /// The component that defines a tool of this name.
+    /// Returns the component that defines a tool of this name.
     async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
         for candidate in self.searched(tool) {
             let component = self.component(candidate).await?;
@@ -176,8 +176,9 @@ impl<'a> ComponentLoader<'a> {
         Ok(None)
     }
 
-    /// The components that are searched for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling it: what
-    /// ships has its names before anything else, then those whose names the tool's name begins with, then the rest by name.
+    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling
+    /// it: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
+    /// then the rest by name.
     fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
         let tools = &self.settings.tools;
         let shipped = builtin::component_with_tool(tool).and_then(|name| tools.get(name));
@@ -196,8 +197,8 @@ impl<'a> ComponentLoader<'a> {
         searched
     }
 
-    /// The names of the tools that are on offer; of components that cannot be loaded, and of those beyond [`MAX_SEARCHED`],
-    /// there are none.
+    /// Returns the names of all offered tools. Components that cannot be loaded, and those beyond [`MAX_SEARCHED`],
+    /// contribute none.
     pub(crate) async fn tool_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for candidate in self.searched("") {
@@ -212,8 +213,8 @@ impl<'a> ComponentLoader<'a> {
         let of_project = format!("{PROJECT}{name}");
         if self.settings.tools.contains_key(&of_project) {
             return Failure::new(Exit::Usage, text!("there is no tool `{}`", name))
-                .why("this project brings a component of that name, which is found by its origin only")
-                .hint(text!("name it so: {}", of_project));
+                .why("the project defines a component of that name, which needs the prefix `project:`")
+                .hint(text!("use its full name: {}", of_project));
         }
         let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
         names.extend(self.tool_names().await);
@@ -224,7 +225,7 @@ impl<'a> ComponentLoader<'a> {
         if self.settings.tools.len() > MAX_SEARCHED {
             failure = failure
                 .why(text!(
-                    "of {} components {} were searched for it",
+                    "{} components are configured, of which {} were searched",
                     self.settings.tools.len(),
                     MAX_SEARCHED
                 ))
@@ -238,7 +239,7 @@ impl<'a> ComponentLoader<'a> {
         }
     }
 
-    /// A component that is named by its path.
+    /// Returns the settings of a component named by its path.
     fn file(&self, written: &str) -> ToolSettings {
         let path = self.environment.path(written, &self.environment.cwd);
         let stem = path
@@ -251,18 +252,17 @@ impl<'a> ComponentLoader<'a> {
         settings
     }
 
-    /// Loads a component and puts its policy in place.
+    /// Loads a component and applies its policy.
     ///
     /// # Errors
-    /// When it is switched off, cannot be loaded, or a grant cannot be given.
+    /// Returns an error if it is disabled, cannot be loaded, or a grant is invalid.
     pub(crate) async fn load(&self, settings: &ToolSettings) -> Result<Loaded, Failure> {
         if !settings.is_usable() {
-            return Err(Failure::new(
-                Exit::Config,
-                text!("the tool `{}` is switched off", settings.name),
-            )
-            .why(settings.enabled.origin.point_at())
-            .hint("set `enabled = true` there"));
+            return Err(
+                Failure::new(Exit::Config, text!("the tool `{}` is disabled", settings.name))
+                    .why(settings.enabled.origin.point_at())
+                    .hint("set `enabled = true` there"),
+            );
         }
         let settings = &settings.denying(&self.settings.deny);
         let policy = self.policy(settings)?;
@@ -279,10 +279,10 @@ impl<'a> ComponentLoader<'a> {
         })
     }
 
-    /// Loads every hook that is configured and switched on.
+    /// Loads every enabled hook.
     ///
     /// # Errors
-    /// When one cannot be loaded, or a grant cannot be given. A hook that is missing would let everything pass.
+    /// Returns an error if a hook cannot be loaded or a grant is invalid. A missing hook would let everything pass.
     pub(crate) async fn hooks(&self) -> Result<Vec<LoadedHook>, Failure> {
         let mut loaded = Vec::new();
         let hooks = self.settings.hooks.values();
@@ -292,10 +292,10 @@ impl<'a> ComponentLoader<'a> {
         Ok(loaded)
     }
 
-    /// Loads a hook and puts its policy in place.
+    /// Loads a hook and applies its policy.
     ///
     /// # Errors
-    /// As [`ComponentLoader::hooks`].
+    /// Same as [`ComponentLoader::hooks`].
     pub(crate) async fn hook(&self, settings: &HookSettings) -> Result<LoadedHook, Failure> {
         let mut settings = settings.clone();
         settings.component = settings.component.denying(&self.settings.deny);
@@ -339,11 +339,11 @@ impl<'a> ComponentLoader<'a> {
         })
     }
 
-    /// Loads a component as whatever it is, also one of a project that is not trusted: to look at it is how trust begins,
-    /// and what runs of it are its definitions, in a bare cell.
+    /// Loads a component for inspection, also an untrusted one of a project: inspection comes before trust, and runs
+    /// only the definitions of the component, in a cell without grants.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// Returns an error if it cannot be loaded.
     pub(crate) async fn inspect(&self, settings: &ToolSettings) -> Result<Inspected, Failure> {
         let (label, bytes) = self.bytes(settings)?;
         let tools = match self.load_tools(settings, &label, &bytes).await {
@@ -360,7 +360,7 @@ impl<'a> ComponentLoader<'a> {
         Ok(Inspected { tools, hook })
     }
 
-    /// The policy of a component. With `--scratch` its changes go elsewhere.
+    /// Builds the policy of a component. With `--scratch`, its changes are redirected.
     fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
         let mut policy = settings.policy(self.settings, self.environment)?;
         if let Some(dir) = self.settings.scratch_of(settings) {
@@ -380,10 +380,11 @@ impl<'a> ComponentLoader<'a> {
         secrets::with_keyring(&self.secrets, self.settings, &settings.bindings, &keyring)
     }
 
-    /// Loads a component, whether it is switched on or not.
+    /// Loads a component, enabled or not.
     ///
     /// # Errors
-    /// When it cannot be loaded, or comes from a project and is not trusted or has tools whose names are taken.
+    /// Returns an error if it cannot be loaded, or if it is from a project and untrusted or has tools with reserved
+    /// names.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
         let (label, bytes) = self.bytes(settings)?;
         self.trust.check(settings, &bytes, self.environment).await?;
@@ -395,30 +396,30 @@ impl<'a> ComponentLoader<'a> {
         Ok(component)
     }
 
-    /// Whether a component may run: it is not of a project, or trusted. One that cannot be read is not.
+    /// True if a component may run: not from a project, or trusted. False if it cannot be read.
     pub(crate) fn is_trusted(&self, settings: &ToolSettings) -> bool {
         !settings.is_of_project()
             || (self.bytes(settings))
                 .is_ok_and(|(_, bytes)| self.trust.is_trusted(settings, &bytes).unwrap_or(false))
     }
 
-    /// The digest of a component.
+    /// Returns the digest of a component.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub(crate) fn digest(settings: &ToolSettings, environment: &Environment) -> Result<Digest, Failure> {
         bytes(settings, environment).map(|(_, bytes)| Digest::of(&bytes))
     }
 
-    /// Refuses a component of a project with a tool whose name means something else: rules, approvals and the model know
-    /// tools by their names.
+    /// Refuses a component of a project with a tool whose name is already in use: rules, approvals and the model
+    /// identify tools by name.
     async fn check_names(&self, settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
         let mut taken = TakenNames::of(self.settings);
-        let persons = self.settings.tools.values().filter(|tool| {
+        let user_components = self.settings.tools.values().filter(|tool| {
             !tool.is_of_project() && matches!(tool.component, ComponentSource::File(_)) && tool.is_usable()
         });
-        for tool in persons {
-            // One that cannot be loaded has no tools that could be meant.
+        for tool in user_components {
+            // A component that cannot be loaded defines no tools.
             if let Ok((label, bytes)) = self.bytes(tool)
                 && let Ok(component) = self.load_tools(tool, &label, &bytes).await
             {
@@ -433,9 +434,7 @@ impl<'a> ComponentLoader<'a> {
                     text!("a tool of `{}` cannot be called `{}`", settings.name, spec.name),
                 )
                 .why(text!("the name belongs to {}", owner))
-                .hint(
-                    "ask its author for another name; without the project's file you can use it by its path",
-                ));
+                .hint("ask its author to rename it; outside of the project it can be used by its path"));
             }
         }
         Ok(())
@@ -457,10 +456,10 @@ impl<'a> ComponentLoader<'a> {
         bytes(settings, self.environment)
     }
 
-    /// Refuses grants and limits of the command line that are for a component which takes no part.
+    /// Refuses `--grant` and `--limit` flags for a component that is not in use.
     ///
     /// # Errors
-    /// Names the flag and what was perhaps meant.
+    /// Returns an error with the flag and the nearest name.
     pub(crate) fn check_flags<'b>(
         &self,
         taking_part: impl IntoIterator<Item = &'b ToolSettings>,
@@ -481,20 +480,12 @@ impl<'a> ComponentLoader<'a> {
             {
                 let failure = Failure::new(
                     Exit::Usage,
-                    text!("`{} {}:…` is for no component that takes part", flag, component),
+                    text!("`{} {}:…` names a component that is not in use", flag, component),
                 )
-                .why(text!(
-                    "{} here: {}",
-                    if names.len() == 1 {
-                        "there is one"
-                    } else {
-                        "they are"
-                    },
-                    names.join(", ")
-                ));
+                .why(text!("components in use: {}", names.join(", ")));
                 return Err(match nearest(component, &names).first() {
                     Some(near) => failure.hint(text!("did you mean `{}:`?", near)),
-                    None => failure.hint("without a name in front it holds for every component"),
+                    None => failure.hint("without a name in front it applies to every component"),
                 });
             }
         }
@@ -502,7 +493,7 @@ impl<'a> ComponentLoader<'a> {
     }
 }
 
-/// What people call a component, and its bytes.
+/// Returns the label of a component and its bytes.
 fn bytes(
     settings: &ToolSettings,
     environment: &Environment,
@@ -517,12 +508,12 @@ fn bytes(
     })
 }
 
-/// Starts the sandbox with the person's cache.
+/// Starts the sandbox with the user's compile cache.
 pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
     let activities = Mutex::new(BTreeMap::new());
     let shown = console.clone();
     let compiler = match &environment.program {
-        // Components come from anybody: the compiler runs in a process of its own, with limits.
+        // Components are untrusted: the compiler runs in its own process, with limits.
         Some(program) => Compiler::Child(CompileCommand {
             program: program.clone(),
             args: vec![COMPILE_CHILD.into()],
@@ -550,17 +541,17 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
         ..SandboxOptions::default()
     };
     let sandbox = Sandbox::new(options).map_err(|e| {
-        Failure::new(Exit::Internal, "the sandbox does not start on this machine")
+        Failure::new(Exit::Internal, "the sandbox could not be started")
             .because(e)
             .hint("`toolcell doctor` shows what is missing")
     })?;
     if let Some(error) = sandbox.cache_error() {
-        console.note(text!("compiled code is not kept: {}", error));
+        console.note(text!("compiled code is not cached: {}", error));
     }
     Ok(sandbox)
 }
 
-/// Refuses a list of tools that names one which the component does not have.
+/// Refuses an `only` list that names a tool the component does not have.
 fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Failure> {
     let Some(only) = &settings.only else {
         return Ok(());
@@ -593,7 +584,7 @@ fn quoted(names: &[&str]) -> String {
     quoted.join(", ")
 }
 
-/// Whether a text names a file and not a tool.
+/// True if the text is a path rather than a name.
 fn is_path(text: &str) -> bool {
     text.contains(['/', '\\'])
         || Path::new(text)
@@ -657,14 +648,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_searched_in_few_components_however_many_there_are() {
+    fn tool_is_searched_in_at_most_100_components() {
         let many: Vec<String> = (0..25_000).map(|i| format!("t{i}")).collect();
         let all = searched(&many, "t20000_x");
         assert_eq!(all.len(), MAX_SEARCHED);
         assert_eq!(all[..3], ["t2", "t20", "t200"]);
         assert!(all.contains(&"t20000".to_owned()));
         assert_eq!(searched(&many, "text_count")[0], "text");
-        // All of them where there are few: five that ship are switched on, and `memory` is there when it is named.
+        // All of them if there are few: five built-in components are enabled, and `memory` can be named.
         let few: Vec<String> = (0..MAX_SEARCHED - 6).map(|i| format!("t{i}")).collect();
         assert_eq!(searched(&few, "x").len(), MAX_SEARCHED);
         assert_eq!(searched(&few[1..], "x").len(), MAX_SEARCHED - 1);

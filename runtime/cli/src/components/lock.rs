@@ -1,9 +1,9 @@
-//! `toolcell.lock`: what each tool was when a person approved of it.
+//! `toolcell.lock`: the tools and hooks as they were when the user approved them.
 //!
-//! It holds digests of the bytes, of what the model is told (name, title, description, schemas, of each tool), the
-//! imports, and the grants. A tool that changes afterwards, in its code or only in its words, is refused by `--locked`,
-//! and the person reads what changed. The same for hooks, of which the model reads nothing: bytes, moments, imports, grants,
-//! and whether they guard.
+//! It holds digests of the bytes and of everything a model reads about each tool (name, title, description, schemas),
+//! the imports, and the grants. `--locked` refuses a tool that has changed since, in code or in description only, and
+//! lists the differences. For a hook, which no model reads about, it holds the bytes, hook points, imports, grants, and
+//! the guard flag.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,20 +21,20 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// Name of the file, in the working directory.
+/// Name of the lock file, in the working directory.
 pub(crate) const FILE: &str = "toolcell.lock";
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// Largest lock file that is read, in bytes.
+/// Maximum size of a lock file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
 const HEADER: &str = "\
 # Written by `toolcell lock`. `toolcell run --locked` refuses tools and hooks that differ from it.
 ";
 
-/// The whole file.
+/// Contents of the lock file.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LockFile {
@@ -47,50 +47,51 @@ pub(crate) struct LockFile {
     hooks: BTreeMap<String, LockedHook>,
 }
 
-/// One component.
+/// Locked component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Locked {
     /// Digest of its bytes.
     digest: String,
-    /// What it imports.
+    /// Imports of the component.
     imports: Vec<String>,
-    /// What it was granted.
+    /// Grants of the component.
     grants: Vec<String>,
     /// Its tools by name.
     tools: BTreeMap<String, LockedTool>,
 }
 
-/// What the model is told about one tool, as digests.
+/// Digests of what a model reads about one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockedTool {
-    /// Of title, description, hints and annotations.
-    words: String,
-    /// Of the schema of the arguments.
+    /// Digest of title, description, hints and annotations.
+    description: String,
+    /// Digest of the input schema.
     input: String,
-    /// Of the schema of the answer.
+    /// Digest of the output schema.
     output: String,
 }
 
-/// One hook.
+/// Locked hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LockedHook {
     /// Digest of its bytes.
     digest: String,
-    /// What it imports.
+    /// Imports of the component.
     imports: Vec<String>,
-    /// What it was granted.
+    /// Grants of the hook.
     grants: Vec<String>,
-    /// When it is asked.
-    moments: Vec<String>,
-    /// Whether it guards.
+    /// Hook points that the component subscribes to.
+    #[serde(rename = "moments")]
+    points: Vec<String>,
+    /// True if the hook is a guard.
     guard: bool,
 }
 
 impl LockFile {
-    /// The lock of these components.
+    /// Creates the lock of these components and hooks.
     pub(crate) fn of<'a>(
         loaded: impl IntoIterator<Item = &'a Loaded>,
         hooks: impl IntoIterator<Item = &'a LoadedHook>,
@@ -108,10 +109,10 @@ impl LockFile {
         }
     }
 
-    /// Writes it.
+    /// Writes the lock file.
     ///
     /// # Errors
-    /// When the file cannot be written, or something else than a file of this user stands in its place.
+    /// Returns an error if the file cannot be written, or the path is something other than a file of this user.
     pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
         let fail = || Failure::new(Exit::Config, text!("`{}` cannot be written", FILE));
         let text = toml::to_string(self).map_err(|e| fail().because(e))?;
@@ -120,13 +121,13 @@ impl LockFile {
                 let hint = error
                     .refusal()
                     .is_none()
-                    .then(|| "change into a directory that you may write to".to_owned());
+                    .then(|| "change to a writable directory".to_owned());
                 user_files::because(fail(), error).hints(hint)
             },
         )
     }
 
-    /// What is in it, for a person.
+    /// Names of the locked components and hooks, for display.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         let hooks = self.hooks.keys().map(|name| format!("the hook {name}"));
         self.components.keys().cloned().chain(hooks)
@@ -150,8 +151,8 @@ impl Locked {
         }
     }
 
-    /// Every way in which `now` differs from this. A tool that `is_defined` and not offered any more is no difference:
-    /// less than was approved needs no approval.
+    /// Returns the differences of `now` from this lock. A tool that `is_defined` and no longer offered is not a
+    /// difference: fewer tools than approved need no approval.
     fn differences(&self, now: &Self, is_defined: impl Fn(&str) -> bool) -> Vec<String> {
         let mut found = Vec::new();
         for (name, tool) in &now.tools {
@@ -159,9 +160,9 @@ impl Locked {
                 None => found.push(format!("the tool `{name}` is new")),
                 Some(locked) => {
                     let changed = [
-                        (locked.words != tool.words, "the description"),
-                        (locked.input != tool.input, "the schema of the arguments"),
-                        (locked.output != tool.output, "the schema of the answer"),
+                        (locked.description != tool.description, "the description"),
+                        (locked.input != tool.input, "the input schema"),
+                        (locked.output != tool.output, "the output schema"),
                     ];
                     found.extend(
                         changed
@@ -180,7 +181,7 @@ impl Locked {
         ));
         if self.digest != now.digest {
             found.push(if found.is_empty() {
-                "its code changed, and nothing that the model reads".into()
+                "its code changed, but nothing that the model reads".into()
             } else {
                 "its code changed".into()
             });
@@ -198,23 +199,23 @@ impl LockedHook {
             digest: component.identity().digest().to_string(),
             imports,
             grants,
-            moments: points.map(|point| point.as_str().to_owned()).collect(),
+            points: points.map(|point| point.as_str().to_owned()).collect(),
             guard: loaded.hook.spec().guard,
         }
     }
 
-    /// Every way in which `now` differs from this.
+    /// Returns the differences of `now` from this lock.
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut found = Vec::new();
-        if self.moments != now.moments {
+        if self.points != now.points {
             found.push(format!(
-                "it is asked at {}, and was at {}",
-                now.moments.join(", "),
-                self.moments.join(", ")
+                "it is called at {}, and was at {}",
+                now.points.join(", "),
+                self.points.join(", ")
             ));
         }
         if self.guard && !now.guard {
-            found.push("it is no guard any more".into());
+            found.push("it is no longer a guard".into());
         }
         found.extend(reach_differences(
             (&self.imports, &self.grants),
@@ -227,7 +228,7 @@ impl LockedHook {
     }
 }
 
-/// The imports of a component and its grants, in a fixed order. Where its secrets go is a grant as well.
+/// Imports and grants of a component in a fixed order. Bindings of secrets count as grants.
 fn reach(identity: &Identity, settings: &ToolSettings) -> (Vec<String>, Vec<String>) {
     let imports = identity.imports().iter();
     let mut imports: Vec<String> = imports.map(|import| import.name.clone()).collect();
@@ -243,8 +244,7 @@ fn reach(identity: &Identity, settings: &ToolSettings) -> (Vec<String>, Vec<Stri
     (imports, grants)
 }
 
-/// What a component can ask for and could not before, and the other way round; and what it is granted beyond what was
-/// approved. Each side is imports and grants.
+/// Returns added and removed imports, and grants that exceed the approved ones. Each side is imports and grants.
 fn reach_differences(
     (imports, grants): (&[String], &[String]),
     (imports_now, grants_now): (&[String], &[String]),
@@ -254,7 +254,7 @@ fn reach_differences(
     found.extend(new_imports.map(|import| format!("it imports `{import}`, which is new")));
     let gone_imports = imports.iter().filter(|import| !imports_now.contains(import));
     found.extend(gone_imports.map(|import| format!("it no longer imports `{import}`")));
-    // A line that denies takes away: it may come, and may not go.
+    // A denial narrows: it may be added and must not be removed.
     let is_denial = |line: &&String| line.parse::<Grant>().is_ok_and(|grant| grant.is_denial());
     let new_grants = grants_now.iter().filter(|grant| !grants.contains(grant));
     found.extend(
@@ -265,7 +265,7 @@ fn reach_differences(
     let gone = grants.iter().filter(|grant| !grants_now.contains(grant));
     found.extend(
         gone.filter(is_denial)
-            .map(|line| format!("the denial `{line}` is locked and holds no more")),
+            .map(|line| format!("the denial `{line}` is locked and no longer applies")),
     );
     found
 }
@@ -274,7 +274,7 @@ impl LockedTool {
     fn of(spec: &ToolSpec) -> Self {
         let digest = |value: serde_json::Value| Digest::of(value.to_string().as_bytes()).to_string();
         Self {
-            words: digest(json!([
+            description: digest(json!([
                 spec.title,
                 spec.description,
                 spec.hints,
@@ -291,7 +291,7 @@ impl LockedTool {
     }
 }
 
-/// Where the lock file lies.
+/// Returns the path of the lock file.
 pub(crate) fn path(environment: &Environment) -> PathBuf {
     environment.cwd.join(FILE)
 }
@@ -299,14 +299,13 @@ pub(crate) fn path(environment: &Environment) -> PathBuf {
 /// Reads the lock file.
 ///
 /// # Errors
-/// When there is none, or it is none.
+/// Returns an error if the file is missing or invalid.
 pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     let path = path(environment);
     let fail = || Failure::new(Exit::Config, text!("`{}` cannot be used", FILE));
     let text = toolcell_fs::read_text(&path, &Rules::found(MAX_BYTES)).map_err(|error| {
         let hint = error.is_not_found().then(|| {
-            "`toolcell lock` writes it, once you have looked at the tools with `toolcell tool inspect`"
-                .to_owned()
+            "review the tools with `toolcell tool inspect`, then run `toolcell lock` to create it".to_owned()
         });
         user_files::because(fail(), error).hints(hint)
     })?;
@@ -314,20 +313,19 @@ pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
     if lock.version != VERSION {
         return Err(fail()
             .why(text!(
-                "it has version {}, and this Toolcell knows {}",
+                "it has version {}; this Toolcell supports version {}",
                 lock.version,
                 VERSION
             ))
-            .hint("write it anew with `toolcell lock`"));
+            .hint("run `toolcell lock` to write it again"));
     }
     Ok(lock)
 }
 
-/// Refuses components that are not what the lock file says. `hooks` is `None` for a call without a turn, in which no hook
-/// takes part.
+/// Refuses components that differ from the lock file. `hooks` is `None` for a call outside a turn, which uses no hooks.
 ///
 /// # Errors
-/// Says every difference.
+/// Returns an error that lists every difference.
 pub(crate) fn check(
     loaded: &[Loaded],
     hooks: Option<&[LoadedHook]>,
@@ -367,10 +365,11 @@ pub(crate) fn check(
     for difference in differing {
         failure = failure.why(difference);
     }
-    Err(failure.hint("look at what changed with `toolcell tool inspect`; `toolcell lock` approves of it"))
+    Err(failure
+        .hint("review the changes with `toolcell tool inspect`, then run `toolcell lock` to approve them"))
 }
 
-/// Every hook that is not what the lock file says, or not there.
+/// Returns hooks that differ from the lock file or are missing.
 fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<String> {
     let mut differing = Vec::new();
     let mut gone: Vec<&String> = lock.hooks.keys().collect();
@@ -385,9 +384,9 @@ fn hook_differences(lock: &LockFile, hooks: &[LoadedHook]) -> Vec<String> {
             }
         }
     }
-    // A tool that takes no part does nothing; a hook that takes none lets everything pass.
+    // A missing tool does nothing; a missing hook lets everything pass.
     let gone = gone.into_iter();
-    differing.extend(gone.map(|name| format!("the hook `{name}` is locked and takes no part")));
+    differing.extend(gone.map(|name| format!("the hook `{name}` is locked and not in use")));
     differing
 }
 
@@ -397,7 +396,7 @@ mod tests {
 
     fn locked() -> Locked {
         let tool = LockedTool {
-            words: "w".into(),
+            description: "w".into(),
             input: "i".into(),
             output: "o".into(),
         };
@@ -414,13 +413,13 @@ mod tests {
             digest: "sha256:1".into(),
             imports: vec!["a".into()],
             grants: vec!["read=.".into()],
-            moments: vec!["before_call".into()],
+            points: vec!["before_call".into()],
             guard: true,
         }
     }
 
     #[test]
-    fn every_difference_of_a_hook_is_named() {
+    fn every_difference_of_hook_is_named() {
         let differences = |change: &dyn Fn(&mut LockedHook)| {
             let mut now = locked_hook();
             change(&mut now);
@@ -432,10 +431,10 @@ mod tests {
             ["its code changed"]
         );
         assert_eq!(
-            differences(&|now| now.moments = vec!["after_call".into()]),
-            ["it is asked at after_call, and was at before_call"]
+            differences(&|now| now.points = vec!["after_call".into()]),
+            ["it is called at after_call, and was at before_call"]
         );
-        assert_eq!(differences(&|now| now.guard = false), ["it is no guard any more"]);
+        assert_eq!(differences(&|now| now.guard = false), ["it is no longer a guard"]);
         assert_eq!(
             differences(&|now| now.imports.push("b".into())),
             ["it imports `b`, which is new"]
@@ -444,7 +443,7 @@ mod tests {
             differences(&|now| now.grants = vec!["write=.".into()]),
             ["the grant `write=.` is not among those that are locked"]
         );
-        // Less reach than was approved needs no approval.
+        // Less access than approved needs no approval.
         assert_eq!(differences(&|now| now.grants.clear()), Vec::<String>::new());
         assert_eq!(
             differences(&|now| now.grants.push("deny=private".into())),
@@ -462,19 +461,19 @@ mod tests {
         assert_eq!(differences(&|_| {}), Vec::<String>::new());
         assert_eq!(
             differences(&|now| now.digest = "sha256:2".into()),
-            ["its code changed, and nothing that the model reads"]
+            ["its code changed, but nothing that the model reads"]
         );
         assert_eq!(
-            differences(&|now| now.tools.get_mut("t").unwrap().words = "x".into()),
+            differences(&|now| now.tools.get_mut("t").unwrap().description = "x".into()),
             ["the description of `t` changed"]
         );
         assert_eq!(
             differences(&|now| now.tools.get_mut("t").unwrap().input = "x".into()),
-            ["the schema of the arguments of `t` changed"]
+            ["the input schema of `t` changed"]
         );
         assert_eq!(
             differences(&|now| now.tools.get_mut("t").unwrap().output = "x".into()),
-            ["the schema of the answer of `t` changed"]
+            ["the output schema of `t` changed"]
         );
         assert_eq!(
             differences(&|now| now.imports.push("b".into())),
@@ -488,7 +487,7 @@ mod tests {
             differences(&|now| now.grants.push("http=*".into())),
             ["the grant `http=*` is not among those that are locked"]
         );
-        // Less than was approved needs no approval.
+        // Less access than approved needs no approval.
         assert_eq!(differences(&|now| now.grants.clear()), Vec::<String>::new());
         assert_eq!(differences(&|now| now.tools.clear()), ["the tool `t` is gone"]);
         let mut fewer = locked();
@@ -498,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_file_reads_back_as_it_was_written() {
+    fn lock_file_reads_back_as_it_was_written() {
         let dir = tempfile::tempdir().unwrap();
         let environment = Environment::for_tests(dir.path(), &[]);
         let lock = LockFile {

@@ -1,4 +1,4 @@
-//! Components: from a name to loaded tools and hooks, with their grants, secrets, buckets and lock.
+//! Components: resolving names and loading tools and hooks with their grants, secrets, buckets and lock.
 
 pub(crate) mod buckets;
 pub(crate) mod builtin;

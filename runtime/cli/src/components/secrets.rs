@@ -1,7 +1,6 @@
-//! The values of secrets, from where configuration says that they are.
+//! Values of secrets, read from the places the configuration names.
 //!
-//! They go from here to the host's side of the sandbox and nowhere else. A value that is missing is an error only for the
-//! tool that is bound to it.
+//! Values are passed only to the host side of the sandbox. A missing value is an error only for a tool bound to it.
 
 use toolcell_core::{SecretBinding, Secrets};
 use toolcell_fs::{FileError, Rules};
@@ -13,13 +12,14 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// Largest file that holds a secret, in bytes.
+/// Maximum size of a file that holds a secret, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Reads all values that are there, except those in the keyring.
+/// Reads all available values except those in the keyring.
 ///
 /// # Errors
-/// When a file cannot be read, or a value is too short or has characters that no secret has. The value is not shown.
+/// Returns an error if a file cannot be read, or a value is too short or contains characters that a secret cannot
+/// contain. The error does not contain the value.
 pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Secrets, Failure> {
     let mut secrets = Secrets::default();
     for (name, table) in &settings.secrets {
@@ -42,8 +42,8 @@ pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Sec
             } => None,
             _ => {
                 return Err(fail()
-                    .why("it has not one place")
-                    .hint("give one of `env`, `file` and `keyring`"));
+                    .why("it needs exactly one source")
+                    .hint("set one of `env`, `file` and `keyring`"));
             }
         };
         if let Some(value) = value {
@@ -55,11 +55,11 @@ pub(crate) fn read(settings: &Settings, environment: &Environment) -> Result<Sec
     Ok(secrets)
 }
 
-/// Adds the values in the keyring that `bindings` use. The keyring is asked for no other, and not at all where a tool is
-/// bound to none of its accounts.
+/// Adds the keyring values used by `bindings`. Only these accounts are read; without any, the keyring is not opened.
 ///
 /// # Errors
-/// When the keyring cannot be used or has no such account, or a value is one that no secret has. The value is not shown.
+/// Returns an error if the keyring cannot be used, has no such account, or a value is not valid as a secret. The error
+/// does not contain the value.
 pub(crate) fn with_keyring(
     secrets: &Secrets,
     settings: &Settings,
@@ -72,14 +72,14 @@ pub(crate) fn with_keyring(
         let Some(account) = table.and_then(|table| table.keyring.as_ref()) else {
             continue;
         };
-        let place = || format!("the configuration says that the secret `{name}` is in it");
+        let place = || format!("the configuration places the secret `{name}` there");
         let value = keyring
             .get(account)
             .map_err(|failure| failure.why(place()))?
             .ok_or_else(|| {
                 keyring::no_entry(Exit::Config, account)
                     .why(place())
-                    .hint(text!("store the value: toolcell secret set {}", account))
+                    .hint(text!("to store the value: toolcell secret set {}", account))
             })?;
         secrets.insert(name, value.trim()).map_err(|e| {
             Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name)).because(e)
@@ -129,7 +129,7 @@ mod tests {
     const BOTH: &str = "[secrets.a]\nkeyring = \"token\"\n[secrets.b]\nenv = \"MY_TOKEN\"\n";
 
     #[test]
-    fn a_secret_in_the_keyring_is_read_for_the_tool_that_is_bound_to_it() {
+    fn keyring_secret_is_read_for_bound_tool() {
         let dir = tempfile::tempdir().unwrap();
         let (settings, environment) = settings(dir.path(), BOTH);
         let secrets = read(&settings, &environment).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_not_bound_to_the_keyring_runs_without_one() {
+    fn unbound_tool_runs_without_keyring() {
         let dir = tempfile::tempdir().unwrap();
         let (settings, environment) = settings(dir.path(), BOTH);
         let secrets = read(&settings, &environment).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_one_place() {
+    fn secret_has_exactly_one_source() {
         let dir = tempfile::tempdir().unwrap();
         for table in [
             "",
@@ -167,7 +167,7 @@ mod tests {
         ] {
             let (settings, environment) = settings(dir.path(), &format!("[secrets.a]\n{table}\n"));
             let failure = read(&settings, &environment).unwrap_err();
-            assert!(failure.to_string().contains("not one place"), "{failure}");
+            assert!(failure.to_string().contains("exactly one source"), "{failure}");
         }
     }
 }

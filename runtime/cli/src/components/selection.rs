@@ -1,4 +1,4 @@
-//! Which components a command offers: those that flags name, or all that are switched on.
+//! Selection of the components that a command offers: those named by flags, or all enabled ones.
 
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::config::{ComponentSource, ToolSettings};
@@ -7,7 +7,7 @@ use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
-/// Loads the components that were named, or all that are switched on.
+/// Loads the components that were named, or all enabled ones.
 pub(crate) async fn load(
     toolbox: &ComponentLoader<'_>,
     named: &[String],
@@ -16,7 +16,7 @@ pub(crate) async fn load(
     Ok(load_with(toolbox, named, &[], console).await?.0)
 }
 
-/// The same, and after them those of `also` that are not among them; with the number of those before.
+/// Loads components as [`load`] does, then those of `also` that are missing; returns the number of the former as well.
 pub(crate) async fn load_with(
     toolbox: &ComponentLoader<'_>,
     named: &[String],
@@ -28,7 +28,7 @@ pub(crate) async fn load_with(
         for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
             if tool.is_of_project() {
                 console.note(text!(
-                    "this project brings the component `{}`; offer it with --tool {}",
+                    "the project defines the component `{}`; use --tool {} to offer it",
                     tool.name,
                     tool.name
                 ));
@@ -45,7 +45,7 @@ pub(crate) async fn load_with(
                 text!("`--tool {}` names one tool of a component", name),
             )
             .why(text!(
-                "`{}` comes with everything else in `{}`",
+                "`{}` is offered together with the other tools of `{}`",
                 tool,
                 found.settings.name
             ))

@@ -1,8 +1,8 @@
-//! Components that projects bring: which of them the user has trusted, and the question whether to.
+//! Trust in components that a project defines.
 //!
-//! A repository that was cloned brings code by its `toolcell.toml`. None of it runs before the user has seen where it comes
-//! from and trusts it; what is trusted is the digest of its bytes, so that other bytes are asked about again. The list lies in
-//! the user's own state directory, and no project, tool or model can add to it.
+//! A cloned repository can define components in its `toolcell.toml`. None of them runs before the user has seen its
+//! origin and trusts it. Trust is bound to the digest of the bytes, so a changed component needs a new decision. The
+//! list is a file in the user's state directory, which no project, tool or model can write to.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -17,31 +17,31 @@ use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::terminal::{Answer, Choice, Fact, Question, Text, text};
 
-/// Name of the file, in the state directory.
+/// Name of the trust list in the state directory.
 const FILE: &str = "trusted.json";
 
-/// A component that the user trusts.
+/// Trusted component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Trusted {
-    /// Digest of its bytes, which alone decides.
+    /// Digest of its bytes. Trust depends on the digest alone.
     pub(crate) digest: String,
-    /// Its name when it was trusted.
+    /// Name when it was trusted.
     pub(crate) component: String,
-    /// Where it was then.
+    /// Path when it was trusted.
     pub(crate) path: String,
 }
 
-/// What the user trusts, and how they are asked.
+/// Trust list, and the console for new decisions.
 pub(crate) struct Trust {
     file: Option<PathBuf>,
-    /// Where to ask; `None` where nobody is asked.
+    /// Console to ask on; `None` for a non-interactive process.
     console: Option<Console>,
-    /// One question at a time, and none twice.
+    /// Digests already asked about. The lock serializes questions.
     asked: Mutex<Vec<String>>,
 }
 
-/// Where the list lies; `None` where the user has no state directory.
+/// Returns the path of the list, or `None` without a state directory.
 pub(crate) fn file(environment: &Environment) -> Option<PathBuf> {
     environment.state_dir.as_ref().map(|dir| dir.join(FILE))
 }
@@ -49,7 +49,7 @@ pub(crate) fn file(environment: &Environment) -> Option<PathBuf> {
 /// Reads the list.
 ///
 /// # Errors
-/// When the file cannot be used.
+/// Returns an error if the file cannot be used.
 pub(crate) fn read(file: &Path) -> Result<Vec<Trusted>, Failure> {
     user_files::read_list(file).map_err(|error| unusable(file).because(error))
 }
@@ -57,7 +57,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Trusted>, Failure> {
 /// Writes the list.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub(crate) fn write(file: &Path, all: &[Trusted]) -> Result<(), Failure> {
     user_files::write_list(file, all).map_err(|error| unusable(file).because(error))
 }
@@ -70,11 +70,11 @@ fn unusable(file: &Path) -> Failure {
             file.display()
         ),
     )
-    .hint("delete it, and you will be asked again for everything")
+    .hint("delete it to be asked again about every component")
 }
 
 impl Trusted {
-    /// The entry for a component with these bytes.
+    /// Creates the entry for a component with this digest.
     pub(crate) fn new(settings: &ToolSettings, digest: &Digest, environment: &Environment) -> Self {
         Self {
             digest: digest.to_string(),
@@ -90,10 +90,10 @@ impl Trusted {
 /// Adds a component to the list.
 ///
 /// # Errors
-/// When there is no place for the list, or it cannot be written.
+/// Returns an error if there is no state directory or the list cannot be written.
 pub(crate) fn add(trusted: Trusted, environment: &Environment) -> Result<(), Failure> {
     let file = file(environment).ok_or_else(|| {
-        Failure::new(Exit::Config, "nothing can be trusted for longer").why("there is no home directory")
+        Failure::new(Exit::Config, "trust cannot be saved").why("there is no home directory")
     })?;
     let mut all = read(&file)?;
     all.retain(|known| known.digest != trusted.digest);
@@ -102,7 +102,7 @@ pub(crate) fn add(trusted: Trusted, environment: &Environment) -> Result<(), Fai
 }
 
 impl Trust {
-    /// What the user trusts. `console` is where they are asked about everything else.
+    /// Creates the trust of this user. `console` is used to ask about components that are not in the list.
     pub(crate) fn new(environment: &Environment, console: Option<&Console>) -> Self {
         let terminals = environment.terminals;
         Self {
@@ -112,10 +112,10 @@ impl Trust {
         }
     }
 
-    /// Whether a component may run: it does not come from a project, or its bytes are trusted.
+    /// True if a component may run: it is not from a project, or its bytes are trusted.
     ///
     /// # Errors
-    /// When the list cannot be used.
+    /// Returns an error if the list cannot be used.
     pub(crate) fn is_trusted(&self, settings: &ToolSettings, bytes: &[u8]) -> Result<bool, Failure> {
         if !settings.is_of_project() {
             return Ok(true);
@@ -127,10 +127,10 @@ impl Trust {
         Ok(read(file)?.iter().any(|known| known.digest == digest))
     }
 
-    /// Makes sure that a component may run, and asks the user where that is not known yet.
+    /// Checks that a component may run, and asks the user if it is not trusted yet.
     ///
     /// # Errors
-    /// When it is not trusted; says where it comes from.
+    /// Returns an error with the origin of the component if it is not trusted.
     pub(crate) async fn check(
         &self,
         settings: &ToolSettings,
@@ -157,7 +157,7 @@ impl Trust {
     }
 }
 
-/// Why a component of a project does not run, and what the user can do.
+/// Creates the failure for an untrusted project component.
 fn not_trusted(settings: &ToolSettings, digest: &Digest, environment: &Environment) -> Failure {
     let name = crate::ui::escape::shell(&settings.name);
     let mut failure = Failure::new(
@@ -177,11 +177,11 @@ fn not_trusted(settings: &ToolSettings, digest: &Digest, environment: &Environme
             .why(path.origin.point_at());
     }
     failure
-        .hint(text!("look at it: toolcell tool inspect {}", name))
-        .hint(text!("to let it run: toolcell tool trust {}", name))
+        .hint(text!("to review it: toolcell tool inspect {}", name))
+        .hint(text!("to trust it: toolcell tool trust {}", name))
 }
 
-/// Says where a component comes from, and asks whether it may run. Everything but `y` is no.
+/// Shows the origin of a component and asks whether it may run. Any answer but `y` means no.
 async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, environment: &Environment) -> bool {
     let ComponentSource::File(path) = &settings.component else {
         return false;
@@ -223,7 +223,7 @@ async fn ask(console: &Console, settings: &ToolSettings, digest: &Digest, enviro
     matches!(asked.await, Ok(Ok(Answer::Key('y'))))
 }
 
-/// File and line.
+/// Formats the file and line of an origin.
 fn place(origin: &Origin) -> String {
     match origin {
         Origin::File(source, span) => {
@@ -234,7 +234,7 @@ fn place(origin: &Origin) -> String {
     }
 }
 
-/// A path without symbolic links: a project can lead elsewhere with one.
+/// Resolves symbolic links: a project could use one to point elsewhere.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_trusted_is_kept_once_and_by_its_digest() {
+    fn trusted_component_is_kept_once_by_digest() {
         let dir = tempfile::tempdir().unwrap();
         let mut environment = Environment::for_tests(dir.path(), &[]);
         assert!(add(trusted("a", "1"), &environment).is_err());

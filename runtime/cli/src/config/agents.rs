@@ -1,4 +1,5 @@
-//! `[agents.NAME]`: agents that the main one can call as tools, each with its own task, tools, model and budget.
+//! `[agents.NAME]`: subagents that the main agent can call as tools, each with its own instructions, tools, model and
+//! budget.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,57 +15,57 @@ use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
-/// An agent that the main one can call as a tool.
+/// A subagent that the main agent can call as a tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentTable {
-    /// What it does and when to call it, for the model that calls it.
+    /// Description of its task and when to call it, for the model that calls it.
     #[schemars(with = "String")]
     pub(crate) description: Spanned<String>,
-    /// What it is told about its task.
+    /// Instructions for its own model.
     #[serde(default)]
     pub(crate) instructions: Option<String>,
-    /// Its components, by name; those of the main agent unless set. Their grants and limits are those of `[tools]`.
+    /// Names of its components. Defaults to those of the main agent. Grants and limits are those of `[tools]`.
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) tools: Option<Vec<Spanned<String>>>,
-    /// Requests to the model for one task (default 50).
+    /// Maximum number of model requests per task (default 50).
     #[serde(default)]
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(crate) max_steps: Option<Spanned<u32>>,
-    /// Its model. What is not set is as for the main agent, unless `name` or `base_url` is.
+    /// Model settings. Unset keys are inherited from the main agent, unless `name` or `base_url` is set.
     #[serde(default)]
     pub(crate) provider: ProviderTable,
-    /// What it may use for one task. All that it uses counts in the budget of the session as well.
+    /// Budget for one task. Its use also counts in the budget of the session.
     #[serde(default)]
     pub(crate) budget: BudgetTable,
 }
 
-/// An agent that the main one can call, with the places that decided it.
+/// Settings of a subagent, with their origins.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentSettings {
-    /// Its name, which is that of its tool.
+    /// Its name, also the name of its tool.
     pub(crate) name: String,
-    /// Where it is defined.
+    /// Location of its definition.
     pub(crate) origin: Origin,
-    /// For the model that calls it.
+    /// Description for the model that calls it.
     pub(crate) description: Sourced<String>,
-    /// What it is told about its task.
+    /// Instructions for its own model.
     pub(crate) instructions: String,
-    /// The names of its components; `None` means those of the main agent.
+    /// Names of its components; `None` means those of the main agent.
     pub(crate) tools: Option<Vec<Sourced<String>>>,
-    /// Requests to the model for one task.
+    /// Maximum number of model requests per task.
     pub(crate) max_steps: Option<Sourced<u32>>,
-    /// What its model has of its own.
+    /// Model settings of its own.
     pub(crate) provider: ProviderSettings,
-    /// What it may use for one task.
+    /// Budget for one task.
     pub(crate) budget: SourcedBudget,
 }
 
-/// The agents of a file.
+/// Reads the agents of a file.
 ///
 /// # Errors
-/// When a name is none of a tool, a component is not known, or a number cannot be used.
+/// Returns an error if a name is not valid for a tool, a component is unknown, or a number is out of range.
 pub(super) fn of_tables(
     tables: &BTreeMap<Spanned<String>, AgentTable>,
     known: &[&str],
@@ -87,15 +88,17 @@ fn of_table(
     let at = |span| Origin::File(source.clone(), span);
     let fail = |what: String, span| Failure::new(Exit::Config, what).why(at(span).point_at());
     if toolcell_core::ToolName::new(key.as_str()).is_err() {
-        return Err(fail(format!("`{key}` is no name of an agent"), name.span())
-            .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+        return Err(
+            fail(format!("`{key}` is not a valid name of an agent"), name.span())
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
+        );
     }
     if table.description.get_ref().trim().is_empty() {
         return Err(fail(
             format!("the agent `{key}` has an empty description"),
             table.description.span(),
         )
-        .hint("say what it does and when to call it; the model decides by it"));
+        .hint("describe what it does and when to call it; the model relies on the description"));
     }
     if let Some(unknown) = table
         .tools

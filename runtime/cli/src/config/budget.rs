@@ -1,4 +1,4 @@
-//! What a whole session may use, by name: what a file calls it, what it is measured in, and which field it sets.
+//! Session budgets by name: the configuration key, the unit, and the field of [`Budget`].
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -16,64 +16,63 @@ use super::units::{Bytes, Count, Span};
 use crate::ui::escape;
 use crate::ui::suggest::nearest;
 
-/// What a whole session may use, over all its turns. A turn ends when a part of it is used up; what is not set is not
-/// limited.
+/// Budget of a session, over all its turns. A turn ends when one of its parts is exhausted; unset parts are unlimited.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BudgetTable {
-    /// Fuel of all calls together.
+    /// Total fuel of all calls.
     #[schemars(with = "Option<Count>")]
     pub(crate) fuel: Option<Spanned<Count>>,
-    /// Wall time of all turns together, such as `10m`.
+    /// Total wall time of all turns, such as `10m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) wall: Option<Spanned<Span>>,
-    /// Wall time of all calls together, such as `1m`.
+    /// Total wall time of all calls, such as `1m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) call_wall: Option<Spanned<Span>>,
-    /// Size of the answers of all calls together.
+    /// Total size of the results of all calls.
     #[schemars(with = "Option<Bytes>")]
     pub(crate) bytes: Option<Spanned<Bytes>>,
-    /// Calls of tools.
+    /// Number of tool calls.
     #[schemars(with = "Option<Count>")]
     pub(crate) calls: Option<Spanned<Count>>,
-    /// Tokens, input and output together.
+    /// Number of tokens, input and output together.
     #[schemars(with = "Option<Count>")]
     pub(crate) tokens: Option<Spanned<Count>>,
-    /// Money, in the unit of `[prices]`, which must name the model.
+    /// Cost, in the unit of `[prices]`, which must name the model.
     #[schemars(with = "Option<Money>")]
     pub(crate) cost: Option<Spanned<Money>>,
 }
 
-/// What a million tokens of a model cost, in a unit of money of the person's choice.
+/// Prices of a million tokens of a model, in a currency of the user's choice.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PricesTable {
-    /// Input tokens that no cache held.
+    /// Price of input tokens without a cache hit.
     pub(crate) input: Money,
-    /// Output tokens, with those of reasoning.
+    /// Price of output tokens, including reasoning tokens.
     pub(crate) output: Money,
-    /// Input tokens read from a cache; as `input` unless said otherwise.
+    /// Price of input tokens read from a cache. Defaults to `input`.
     pub(crate) cache_read: Option<Money>,
-    /// Input tokens written to a cache; as `input` unless said otherwise.
+    /// Price of input tokens written to a cache. Defaults to `input`.
     pub(crate) cache_write: Option<Money>,
 }
 
-/// The names of all budgets, in the order in which the loop looks at them.
+/// Names of all budgets, in the order in which the loop checks them.
 pub(crate) const NAMES: [&str; 7] = ["fuel", "wall", "call_wall", "bytes", "calls", "tokens", "cost"];
 
-/// One budget with its value.
+/// A budget and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedBudget {
     /// One of [`NAMES`].
     pub(crate) name: &'static str,
-    /// Bytes, milliseconds, a count, or millionths of a unit of money.
+    /// Value in bytes, milliseconds, a count, or millionths of a unit of money.
     pub(crate) value: u64,
 }
 
 impl FromStr for NamedBudget {
     type Err = String;
 
-    /// Reads `NAME=VALUE`.
+    /// Parses `NAME=VALUE`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) = text
             .split_once('=')
@@ -94,23 +93,23 @@ impl FromStr for NamedBudget {
 }
 
 impl NamedBudget {
-    /// The flag that sets it.
+    /// Returns the flag that sets this budget.
     pub(crate) fn flag(self) -> String {
         let value = exactly(self.name, self.value).replace(' ', "");
         format!("--budget {}={value}", self.name)
     }
 
-    /// The line of a configuration file that sets it.
+    /// Returns the configuration line that sets this budget.
     pub(crate) fn line(self) -> String {
         let value = exactly(self.name, self.value);
-        // A number without a unit is a number of TOML, too.
+        // A number without a unit is also a TOML number.
         if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
             return format!("[budget] {} = {value}", self.name);
         }
         format!("[budget] {} = {}", self.name, escape::toml(&value))
     }
 
-    /// Sets it.
+    /// Sets the field of `budget`.
     fn set(self, budget: &mut Budget) {
         let field = match self.name {
             "fuel" => &mut budget.fuel,
@@ -120,7 +119,7 @@ impl NamedBudget {
             "calls" => &mut budget.calls,
             "tokens" => &mut budget.tokens,
             "cost" => &mut budget.cost_micros,
-            other => unreachable!("`{other}` is none of the names of budgets"),
+            other => unreachable!("`{other}` is not the name of a budget"),
         };
         *field = Some(self.value);
     }
@@ -135,28 +134,28 @@ fn unit_of(name: &str) -> Unit {
     }
 }
 
-/// A value in a form that reads back as exactly this value.
+/// Formats a value so that it parses back to exactly the same value.
 pub(crate) fn exactly(name: &str, value: u64) -> String {
     unit_of(name).exactly(value)
 }
 
-/// The budgets that somebody set, each with the place that decided it. What is missing is not limited.
+/// Budgets that are set, each with its origin. Missing budgets are unlimited.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourcedBudget(BTreeMap<&'static str, Sourced<u64>>);
 
 impl SourcedBudget {
-    /// Sets one.
+    /// Sets one budget.
     pub(crate) fn set(&mut self, budget: NamedBudget, origin: Origin) {
         let value = budget.value;
         self.0.insert(budget.name, Sourced { value, origin });
     }
 
-    /// One of them; `None` where it is not limited.
+    /// Returns one budget, or `None` if it is unlimited.
     pub(crate) fn get(&self, name: &str) -> Option<&Sourced<u64>> {
         self.0.get(name)
     }
 
-    /// Those that are set, in the order of [`NAMES`].
+    /// Returns the budgets that are set, in the order of [`NAMES`].
     pub(crate) fn all(&self) -> impl Iterator<Item = (NamedBudget, &Origin)> {
         NAMES.into_iter().filter_map(|name| {
             let Sourced { value, origin } = self.0.get(name)?;
@@ -164,7 +163,7 @@ impl SourcedBudget {
         })
     }
 
-    /// As the loop takes it.
+    /// Converts to the budget type of the loop.
     pub(crate) fn budget(&self, prices: Option<Prices>) -> Budget {
         let mut budget = Budget {
             prices,
@@ -177,7 +176,7 @@ impl SourcedBudget {
     }
 }
 
-/// The budgets that a table sets, each with its place.
+/// Returns the budgets that a table sets, each with its origin.
 pub(super) fn of_table(table: &BudgetTable, source: &Arc<Source>) -> Vec<(NamedBudget, Origin)> {
     fn entry<T: Copy>(
         name: &'static str,
@@ -214,7 +213,7 @@ pub(super) fn of_table(table: &BudgetTable, source: &Arc<Source>) -> Vec<(NamedB
     .collect()
 }
 
-/// The prices of a table. Tokens of a cache cost as much as others where nothing is said about them.
+/// Converts a table of prices. Cached tokens cost as much as input tokens unless set.
 pub(super) fn prices(table: &PricesTable) -> Prices {
     Prices {
         input: table.input.0,
@@ -229,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_budget_has_a_name_that_sets_it_alone() {
+    fn every_budget_has_name_that_sets_it_alone() {
         let fields = |budget: &Budget| {
             let value = serde_json::to_value(budget).unwrap();
             let fields = value.as_object().unwrap().clone();
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_read_in_its_own_unit_and_written_exactly() {
+    fn budget_is_read_in_its_own_unit_and_written_exactly() {
         for (text, value, written) in [
             ("calls=20", 20, "20"),
             ("tokens=200k", 200_000, "200 k"),
@@ -263,7 +262,7 @@ mod tests {
             error("cals=1"),
             "there is no budget `cals`; did you mean `calls`?"
         );
-        assert!(error("wall=60").contains("no duration"));
+        assert!(error("wall=60").contains("not a duration"));
         assert!(error("calls").contains("NAME=VALUE"));
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration file, `toolcell.toml` or `config.toml`, as it is written. Each value keeps its place in the text.
+//! File format of `toolcell.toml` and `config.toml`. Each value keeps its location in the text.
 
 use std::collections::BTreeMap;
 
@@ -16,45 +16,45 @@ use super::units::{Bytes, Count, Span};
 
 /// Configuration of Toolcell.
 ///
-/// A person's own file may say everything. A project's file may narrow what the person's file grants and limits, and
-/// never widen it.
+/// A user's own file may contain every key. A project's file can narrow the grants and limits of the user's file and
+/// never widen them.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "Toolcell configuration", rename = "Configuration")]
 pub(crate) struct File {
-    /// The model that `toolcell run` talks to. Not in a project's file.
+    /// Model provider of `toolcell run`. Not in a project's file.
     pub(crate) provider: ProviderTable,
-    /// How far one turn may go.
+    /// Limits of one turn.
     #[serde(rename = "loop")]
     pub(crate) turn: LoopTable,
-    /// What a whole session may use, over all its turns.
+    /// Budget of a session, over all its turns.
     pub(crate) budget: BudgetTable,
-    /// What the tokens of models cost, by name of the model. Not in a project's file.
+    /// Prices of tokens, by name of the model. Not in a project's file.
     #[schemars(with = "BTreeMap<String, PricesTable>")]
     pub(crate) prices: BTreeMap<Spanned<String>, PricesTable>,
-    /// Agents that the main one can call as tools, by name. Not in a project's file.
+    /// Subagents that the main agent can call as tools, by name. Not in a project's file.
     #[schemars(with = "BTreeMap<String, AgentTable>")]
     pub(crate) agents: BTreeMap<Spanned<String>, AgentTable>,
-    /// Files in which everything is written down that happens. Not in a project's file.
+    /// Log files of everything that happens. Not in a project's file.
     pub(crate) log: LogTable,
-    /// Which calls a person decides on.
+    /// Calls that need the user's approval.
     pub(crate) approval: ApprovalTable,
-    /// Values that the host adds to requests of tools, which never see them. Not in a project's file.
+    /// Secrets that the host adds to requests of tools. Tools never see them. Not in a project's file.
     pub(crate) secrets: BTreeMap<String, SecretTable>,
-    /// What no tool and no hook gets, whatever is granted to it: paths such as `private`, and lines such as
-    /// `deny-http=*.example.com` and `deny-keyvalue=NAME`. Relative paths start at the working directory in a person's file,
-    /// and at the file itself in a project's, which can only add to the list.
+    /// Denials for every tool and hook, whatever their grants: paths such as `private`, and lines such as
+    /// `deny-http=*.example.com` and `deny-keyvalue=NAME`. Relative paths start at the working directory in a user's
+    /// file, and at the directory of the file in a project's, which can only add denials.
     #[schemars(with = "Vec<String>")]
     pub(crate) deny: Vec<Spanned<DenyLine>>,
-    /// Tools by name: those that ship with Toolcell, and others with a `component`.
+    /// Tools by name: built-in ones, and others with a `component`.
     #[schemars(with = "BTreeMap<String, ToolTable>")]
     pub(crate) tools: BTreeMap<Spanned<String>, ToolTable>,
-    /// Hooks by name: components that are asked at fixed points of every turn. Not in a project's file.
+    /// Hooks by name: components called at fixed points of every turn. Not in a project's file.
     #[schemars(with = "BTreeMap<String, HookTable>")]
     pub(crate) hooks: BTreeMap<Spanned<String>, HookTable>,
 }
 
-/// Something that is denied to everything: the line of a denial, or a path alone.
+/// A denial for all tools and hooks: a denial line, or just a path.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct DenyLine(pub(crate) Grant);
@@ -75,181 +75,181 @@ impl TryFrom<String> for DenyLine {
     }
 }
 
-/// How far one turn may go.
+/// Limits of one turn.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LoopTable {
     /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient` or `stepwise`. Not in a project's file.
     #[schemars(with = "Option<String>")]
     pub(crate) preset: Option<Spanned<String>>,
-    /// Requests to the model in one turn; the last one is made without tools.
+    /// Maximum number of model requests in one turn; the last one is made without tools.
     #[schemars(with = "Option<u32>", range(min = 1))]
     pub(crate) max_steps: Option<Spanned<u32>>,
-    /// Wall time of one turn, such as `5m`.
+    /// Maximum wall time of one turn, such as `5m`.
     #[schemars(with = "Option<Span>")]
     pub(crate) deadline: Option<Spanned<Span>>,
 }
 
-/// Files in which everything is written down that happens: for each session one of all events, as JSON lines, and one of
-/// the model's reasoning. They hold whole conversations, and nothing is written unless a directory is named.
+/// Log files of everything that happens: for each session one of all events, as JSON lines, and one of the model's
+/// reasoning. They contain whole conversations. Nothing is written unless a directory is set.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogTable {
-    /// The directory, made where it does not exist. Relative paths start at the directory of this file.
+    /// Directory of the log files, created if missing. Relative paths start at the directory of this file.
     #[schemars(with = "Option<String>")]
     pub(crate) dir: Option<Spanned<String>>,
-    /// How long a log is kept that nobody writes to (default 7d). `0s` keeps all. Other files in the directory stay.
+    /// Time after the last write until a log file is deleted (default 7d). `0s` keeps all. Other files in the directory
+    /// are not touched.
     #[schemars(with = "Option<Span>")]
     pub(crate) retention: Option<Spanned<Span>>,
 }
 
-/// Which calls a person decides on. Where no rule matches, a call is allowed: what it can reach is the matter of the
-/// grants.
+/// Calls that need the user's approval. A call that matches no rule is allowed, within its grants.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ApprovalTable {
-    /// What happens to the call with which a session would have read private data, read what strangers can write, and be
-    /// able to send outside: `ask` (the default), `refuse` or `off`.
+    /// What to do with a call that would combine private data, untrusted content and network egress in one session:
+    /// `ask` (the default), `refuse` or `off`.
     #[schemars(with = "Option<FlowRule>")]
     pub(crate) flow: Option<Spanned<FlowRule>>,
-    /// Rules; where several match, the last one counts. Those of a project come before those of a person.
+    /// Approval rules. The last matching rule applies. Rules of a project come before those of the user.
     pub(crate) rules: Vec<RuleTable>,
 }
 
-/// What the flow guard does.
+/// Action of the data-flow guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FlowRule {
-    /// Nothing.
+    /// Allow the call.
     Off,
-    /// A person decides.
+    /// Ask the user.
     Ask,
-    /// The call does not run.
+    /// Refuse the call.
     Refuse,
 }
 
-/// One rule.
+/// An approval rule.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleTable {
-    /// Name of the tool, such as `files_write`; `*` stands for any characters.
+    /// Name of the tool, such as `files_write`; `*` matches any characters.
     pub(crate) tool: String,
-    /// Patterns for arguments by JSON Pointer, such as `"/path" = "/etc/*"`; all must match. A path matches a rule that asks
-    /// or denies in every spelling and wherever it really leads, seen from the working directory and from the root; a rule
-    /// that allows only by where it leads. What no tool shall open at all stands in `deny`.
+    /// Argument patterns by JSON Pointer, such as `"/path" = "/etc/*"`; all must match. In a rule that asks or denies,
+    /// a path matches in every spelling and by its real target, both relative to the working directory and absolute; in
+    /// a rule that allows, only by its real target. To keep tools from opening a path at all, use `deny`.
     #[serde(default)]
     pub(crate) arguments: BTreeMap<String, String>,
-    /// What happens to a call that matches.
+    /// Action for a matching call.
     pub(crate) verdict: VerdictWord,
 }
 
-/// What happens to a call.
+/// Action for a matching call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum VerdictWord {
-    /// It runs.
+    /// Run the call.
     Allow,
-    /// A person decides.
+    /// Ask the user.
     Ask,
-    /// It does not run.
+    /// Refuse the call.
     Deny,
 }
 
-/// One tool.
+/// A tool component.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ToolTable {
-    /// The component, a `.wasm` file, relative to the directory of this file. Not for tools that ship with Toolcell.
+    /// Path of the component, a `.wasm` file, relative to the directory of this file. Not for built-in tools.
     #[schemars(with = "Option<String>")]
     pub(crate) component: Option<Spanned<String>>,
-    /// Whether it is offered at all. `true` unless said otherwise, except for `memory`.
+    /// Offers the tool. Defaults to `true`, except for `memory`.
     #[schemars(with = "Option<bool>")]
     pub(crate) enabled: Option<Spanned<bool>>,
-    /// The names of those of its tools that are offered, such as `["memory_recall"]`: all of them unless this says
-    /// otherwise, and none where it is empty. A project's file may only leave out more.
+    /// Names of the tools of this component to offer, such as `["memory_recall"]`. All by default; none if empty. A
+    /// project's file can only remove names.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) only: Option<Spanned<Vec<String>>>,
-    /// What it may reach, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`, `keyvalue=memory`. Nothing
-    /// by default. `deny=private`, `deny-http=…` and `deny-keyvalue=…` take away, and beat every grant.
-    /// Relative paths start at the working directory in a person's file, and at the file itself in a project's.
+    /// Grants, one line each: `read=.`, `write=out`, `env=LANG`, `http=example.com`, `keyvalue=memory`. None by
+    /// default. `deny=private`, `deny-http=…` and `deny-keyvalue=…` override every grant. Relative paths start at the
+    /// working directory in a user's file, and at the directory of the file in a project's.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,
-    /// How much one call may use.
+    /// Limits of one call.
     pub(crate) limits: LimitsTable,
-    /// A directory for what it changes in its directories, to look at first (`toolcell scratch`), as with `--scratch`.
-    /// Not in a project's file.
+    /// Scratch directory for its file changes, to be reviewed with `toolcell scratch`, as with `--scratch`. Not in a
+    /// project's file.
     #[schemars(with = "Option<String>")]
     pub(crate) scratch: Option<Spanned<String>>,
-    /// Which secrets go with its requests, and where to. Not in a project's file.
+    /// Secrets added to its requests, and their destinations. Not in a project's file.
     pub(crate) secrets: Vec<BindingTable>,
 }
 
-/// One hook: a component that is asked before a prompt is sent, before and after each call, after a turn and on errors,
-/// as far as it wants, and may change or refuse what is about to happen.
+/// A hook: a component called before a prompt is sent, before and after each call, after a turn and on errors, as it
+/// subscribes to them. It can change or refuse the operation.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HookTable {
-    /// The component, a `.wasm` file, relative to the directory of this file.
+    /// Path of the component, a `.wasm` file, relative to the directory of this file.
     #[schemars(with = "String")]
     pub(crate) component: Option<Spanned<String>>,
-    /// Whether it is asked at all. `true` unless said otherwise.
+    /// Enables the hook. Defaults to `true`.
     #[schemars(with = "Option<bool>")]
     pub(crate) enabled: Option<Spanned<bool>>,
-    /// Whether what it looks at must not happen when it fails. As the component says of itself unless said otherwise.
+    /// Makes the hook a guard: if it fails, the operation is refused. Defaults to the component's own declaration.
     #[schemars(with = "Option<bool>")]
     pub(crate) guard: Option<Spanned<bool>>,
-    /// Among hooks without other wishes the higher number comes first. As the component says unless said otherwise.
+    /// Priority among hooks without other constraints; higher runs first. Defaults to the component's own declaration.
     #[schemars(with = "Option<i32>")]
     pub(crate) priority: Option<Spanned<i32>>,
-    /// Names of hooks that it runs before. As the component says unless said otherwise.
+    /// Names of hooks that run after it. Defaults to the component's own declaration.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) before: Option<Spanned<Vec<String>>>,
-    /// Names of hooks that it runs after. As the component says unless said otherwise.
+    /// Names of hooks that run before it. Defaults to the component's own declaration.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) after: Option<Spanned<Vec<String>>>,
-    /// What it may reach, as for a tool. Nothing by default; `--grant` gives it nothing.
+    /// Grants, as for a tool. None by default; `--grant` does not apply to hooks.
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) grants: Option<Vec<Spanned<Grant>>>,
-    /// How much it may use at one moment, as for a call of a tool; `wall` is 10s by default.
+    /// Limits at one hook point, as for a call of a tool; `wall` defaults to 10s.
     pub(crate) limits: LimitsTable,
-    /// Which secrets go with its requests, and where to.
+    /// Secrets added to its requests, and their destinations.
     pub(crate) secrets: Vec<BindingTable>,
 }
 
-/// Where the value of a secret is. It is never written in a configuration file itself.
+/// Source of the value of a secret. The value itself never appears in a configuration file.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SecretTable {
-    /// The environment variable that holds it.
+    /// Environment variable that contains it.
     pub(crate) env: Option<String>,
-    /// The file that holds it; white space around it is cut off.
+    /// File that contains it; surrounding white space is removed.
     pub(crate) file: Option<String>,
-    /// The account in the keyring of this system that holds it (`toolcell secret set ACCOUNT`).
+    /// Account in the system keyring that contains it (`toolcell secret set ACCOUNT`).
     pub(crate) keyring: Option<String>,
 }
 
-/// A secret that goes with requests of a tool: in a header, or in the place of a text that the tool writes.
+/// A secret added to requests of a tool: in a header, or in place of a placeholder that the tool writes.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BindingTable {
     /// Name of the secret, from `[secrets]`.
     pub(crate) secret: String,
-    /// Where it may go, such as `https://api.github.com`.
+    /// Allowed destinations, such as `https://api.github.com`.
     pub(crate) origins: Vec<String>,
-    /// The header that carries it, such as `authorization`.
+    /// Header that carries it, such as `authorization`.
     pub(crate) header: Option<String>,
     /// Value of the header, with `{}` for the secret, such as `Bearer {}`.
     pub(crate) template: Option<String>,
-    /// In the place of a header: a text in requests that is replaced by the secret.
+    /// Instead of a header: a placeholder in requests that is replaced by the secret.
     pub(crate) placeholder: Option<String>,
-    /// Methods of the requests that it goes with, in capitals. All unless said otherwise; other requests go without it.
+    /// Methods of requests that carry it, in capitals. All by default; other requests are sent without it.
     #[serde(default)]
     pub(crate) methods: Vec<String>,
-    /// Prefixes of the paths that it goes with, by whole segments, such as `/repos/me`. All unless said otherwise.
+    /// Path prefixes of requests that carry it, by whole segments, such as `/repos/me`. All by default.
     #[serde(default)]
     pub(crate) paths: Vec<String>,
-    /// What the tool gets of answers to requests with the secret: `any`, `withheld` (the status and two headers), or a list of media types
-    /// such as `application/json`. `any` unless said otherwise.
+    /// Part of a response to a request with the secret that reaches the tool: `any`, `withheld` (the status and two
+    /// headers), or a list of media types such as `application/json`. Defaults to `any`.
     #[serde(default)]
     #[schemars(schema_with = "responses_schema")]
     pub(crate) responses: SecretResponses,
@@ -264,32 +264,32 @@ fn responses_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// How much one call of a tool may use. What is not set keeps its default.
+/// Limits of one call. Unset limits keep their defaults.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsTable {
-    /// Memory: linear memories, tables, and what the host holds for the call (default 256 MiB).
+    /// Memory: linear memories, tables, and host memory held for the call (default 256 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) memory: Option<Spanned<Bytes>>,
-    /// Wall time, with everything that the call waits for (default 30s).
+    /// Wall time, including waiting (default 30s).
     #[schemars(with = "Option<Span>")]
     pub(crate) wall: Option<Spanned<Span>>,
-    /// Fuel, about one unit for each instruction (default 20 G).
+    /// Fuel, about one unit per instruction (default 20 G).
     #[schemars(with = "Option<Count>")]
     pub(crate) fuel: Option<Spanned<Count>>,
-    /// Size of the answer (default 4 MiB).
+    /// Size of the result (default 4 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) output: Option<Spanned<Bytes>>,
-    /// Standard output, standard error and log that are kept (default 64 KiB).
+    /// Kept standard output, standard error and log (default 64 KiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) log: Option<Spanned<Bytes>>,
-    /// Elements of all tables together (default 200 k).
+    /// Total elements of all tables (default 200 k).
     #[schemars(with = "Option<Count>")]
     pub(crate) table_elements: Option<Spanned<Count>>,
-    /// Files, streams and requests held at one time (default 1000).
+    /// Files, streams and requests held at a time (default 1000).
     #[schemars(with = "Option<Count>")]
     pub(crate) handles: Option<Spanned<Count>>,
-    /// HTTP requests (default 64).
+    /// Number of HTTP requests (default 64).
     #[schemars(with = "Option<Count>")]
     pub(crate) http_requests: Option<Spanned<Count>>,
     /// Size of one HTTP response (default 16 MiB).
@@ -298,10 +298,10 @@ pub(crate) struct LimitsTable {
     /// Bytes written to files (default 256 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) file_bytes: Option<Spanned<Bytes>>,
-    /// Files and directories made (default 10 k).
+    /// Files and directories created (default 10 k).
     #[schemars(with = "Option<Count>")]
     pub(crate) file_count: Option<Spanned<Count>>,
-    /// Bytes read from buckets and written to them (default 256 MiB).
+    /// Bytes read from and written to buckets (default 256 MiB).
     #[schemars(with = "Option<Bytes>")]
     pub(crate) keyvalue_bytes: Option<Spanned<Bytes>>,
 }

@@ -1,4 +1,4 @@
-//! Keys that a project's file must not have at all, each with the reason.
+//! Keys that a project's file must not contain, each with the reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Re
     };
     Err(refused("a project's file cannot choose the model provider")
         .why(source.point_at(&place))
-        .why("it decides who reads the conversation and with which key it is paid")
-        .hint("move `[provider]` to your own configuration (`toolcell config check` shows where it lies), or use --provider, --model and --base-url"))
+        .why("the provider receives the conversation, and its key is billed")
+        .hint("move `[provider]` to your own configuration (`toolcell config check` shows its path), or use --provider, --model and --base-url"))
 }
 
 pub(super) fn forbid_agents(
@@ -36,8 +36,8 @@ pub(super) fn forbid_agents(
     };
     Err(refused("a project's file cannot define agents")
         .why(source.point_at(&name.span()))
-        .why("what it tells them would be told in your name, and on your account")
-        .hint("put `[agents]` into your own configuration"))
+        .why("subagents would run its instructions in your name and on your account")
+        .hint("move `[agents]` to your own configuration"))
 }
 
 pub(super) fn forbid_log(table: &LogTable, source: &Arc<Source>) -> Result<(), Failure> {
@@ -46,10 +46,10 @@ pub(super) fn forbid_log(table: &LogTable, source: &Arc<Source>) -> Result<(), F
     let Some(place) = place.or_else(|| retention.as_ref().map(Spanned::span)) else {
         return Ok(());
     };
-    Err(refused("a project's file cannot say what is logged")
+    Err(refused("a project's file cannot configure logs")
         .why(source.point_at(&place))
-        .why("the log holds your conversations")
-        .hint("put `[log]` into your own configuration"))
+        .why("the log contains your conversations")
+        .hint("move `[log]` to your own configuration"))
 }
 
 pub(super) fn forbid_secrets(
@@ -66,15 +66,15 @@ pub(super) fn forbid_secrets(
         Some((name, _)) => failure.why(source.point_at(&name.span())),
         None => failure.why(text!("`{}` has a table `secrets`", source.shown)),
     }
-    .why("it could send them wherever it wants")
-    .hint("put them into your own configuration"))
+    .why("it could send them anywhere")
+    .hint("move them to your own configuration"))
 }
 
 pub(super) fn forbid_scratch(dir: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
     let Some(dir) = dir else { return Ok(()) };
     Err(refused("a project's file cannot name a scratch directory")
         .why(source.point_at(&dir.span()))
-        .why("it would decide where on this machine something is written")
+        .why("it would choose where files are written on this machine")
         .hint("use --scratch, or put it into your own configuration"))
 }
 
@@ -85,15 +85,15 @@ pub(super) fn forbid_hooks(
     let Some((hook, _)) = hooks.first_key_value() else {
         return Ok(());
     };
-    Err(refused("a project's file cannot bring or change a hook")
+    Err(refused("a project's file cannot add or change a hook")
         .why(source.point_at(&hook.span()))
-        .why("a hook sees every prompt and every call, and a guard that a project changes guards nothing")
-        .hint("look at the component with `toolcell tool inspect`; to use it, move the table to your own configuration"))
+        .why("a hook sees every prompt and every call, and a project could disable a guard")
+        .hint("review the component with `toolcell tool inspect`; to use it, move the table to your own configuration"))
 }
 
 pub(super) fn forbid_preset(preset: Option<&Spanned<String>>, source: &Arc<Source>) -> Result<(), Failure> {
     let Some(preset) = preset else { return Ok(()) };
-    Err(refused("a project's file cannot choose the style of the loop")
+    Err(refused("a project's file cannot choose the preset of the loop")
         .why(source.point_at(&preset.span()))
         .hint("use --preset, or put it into your own configuration"))
 }
@@ -105,10 +105,10 @@ pub(super) fn forbid_prices(
     let Some((model, _)) = prices.first_key_value() else {
         return Ok(());
     };
-    Err(refused("a project's file cannot say what a model costs")
+    Err(refused("a project's file cannot set the prices of a model")
         .why(source.point_at(&model.span()))
         .why("a low price would raise your budget `cost`")
-        .hint("put `[prices]` into your own configuration"))
+        .hint("move `[prices]` to your own configuration"))
 }
 
 #[cfg(test)]
@@ -118,7 +118,8 @@ mod tests {
     use crate::config::{self, Overrides, schema};
     use crate::environment::Environment;
 
-    /// Every key that a file can have, or a table of them, with a project's file that has it; and whether that is refused.
+    /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
+    /// refused.
     const DECIDED: [(&str, &str, bool); 32] = [
         ("agents", "[agents.a]\ndescription = \"d\"", true),
         ("approval.flow", "[approval]\nflow = \"ask\"", false),
@@ -167,7 +168,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_key_of_a_projects_file_is_refused_or_applied() {
+    fn every_project_key_is_refused_or_applied() {
         for (key, project, is_refused) in DECIDED {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_the_schema_is_decided_on() {
+    fn every_schema_key_has_a_project_rule() {
         let root = schema::json_schema();
         let mut open = vec![(String::new(), &root)];
         while let Some((path, schema)) = open.pop() {

@@ -1,5 +1,4 @@
-//! Grants as they hold here: paths made absolute and real, values of variables read, and the question whether one
-//! grant lies within another.
+//! Resolved grants: paths made absolute and real, values of variables read, and tests if one grant covers another.
 
 use std::path::Path;
 
@@ -13,29 +12,29 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// A grant as it holds here.
+/// A grant resolved on this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResolvedGrant {
-    /// A directory that exists, without symbolic links in its path.
+    /// An existing directory, without symbolic links in its path.
     Dir(DirGrant),
-    /// A variable; `None` means the host's own value.
+    /// An environment variable; `None` means the host's own value.
     Env(String, Option<String>),
     /// HTTP requests.
     Http(HttpGrant),
     /// A bucket.
     Bucket(BucketGrant),
-    /// A file or directory that is denied, whether it exists or not.
+    /// A denied file or directory, existing or not.
     Deny(PathDenial),
-    /// HTTP requests that are denied.
+    /// Denied HTTP requests.
     DenyHttp(HttpDenial),
-    /// A bucket that is denied.
+    /// A denied bucket.
     DenyBucket(BucketDenial),
 }
 
-/// A grant of the command line: for one component, or for all that take part.
+/// A grant flag: for one component, or for all in use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FlagGrant {
-    /// Name of the component; `None` means every one.
+    /// Name of the component; `None` means all.
     pub(crate) component: Option<String>,
     /// The grant.
     pub(crate) grant: Grant,
@@ -44,7 +43,8 @@ pub(crate) struct FlagGrant {
 impl std::str::FromStr for FlagGrant {
     type Err = InvalidGrant;
 
-    /// Reads `[COMPONENT:]GRANT`, where a component may be `project:NAME`. The name of a component has no `=`, and a grant has one before any colon.
+    /// Parses `[COMPONENT:]GRANT`, where the component may be `project:NAME`. A component name contains no `=`, and a
+    /// grant has one before any colon.
     fn from_str(text: &str) -> Result<Self, InvalidGrant> {
         // A component of a project has a colon in its name.
         let before_grant = |rest: &str| {
@@ -66,22 +66,23 @@ impl std::str::FromStr for FlagGrant {
     }
 }
 
-/// Makes a grant hold here. Relative paths start at `base`.
+/// Resolves a grant. Relative paths start at `base`.
 ///
 /// # Errors
-/// When a directory does not exist, is none, or cannot be reached.
-pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Result<ResolvedGrant, Failure> {
+/// Returns an error if a directory does not exist, is not a directory, or is inaccessible.
+pub(crate) fn resolve(
+    grant: &Grant,
+    base: &Path,
+    environment: &Environment,
+) -> Result<ResolvedGrant, Failure> {
     match grant {
         Grant::Dir { host, guest, access } => {
             let path = environment.path(host, base);
-            let fail = || Failure::new(Exit::Config, text!("the grant `{}` cannot be given", grant));
+            let fail = || Failure::new(Exit::Config, text!("cannot grant `{}`", grant));
             let real = path.canonicalize().map_err(|e| {
                 let fail = fail().because(e);
                 match path.parent().filter(|parent| parent.is_dir()) {
-                    Some(_) => fail.hint(text!(
-                        "make the directory first: mkdir {}",
-                        environment.shown(&path)
-                    )),
+                    Some(_) => fail.hint(text!("create it first: mkdir {}", environment.shown(&path))),
                     None => fail.hint(text!(
                         "`{}` does not exist; check the path",
                         environment.shown(&path)
@@ -90,7 +91,7 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
             })?;
             if !real.is_dir() {
                 return Err(fail()
-                    .why(text!("`{}` is no directory", environment.shown(&path)))
+                    .why(text!("`{}` is not a directory", environment.shown(&path)))
                     .hint("grant the directory that holds it"));
             }
             let guest = guest.clone().unwrap_or_else(|| {
@@ -124,12 +125,12 @@ pub(crate) fn place(grant: &Grant, base: &Path, environment: &Environment) -> Re
     }
 }
 
-/// All grants of one tool, as the sandbox takes them. A directory or bucket that was granted twice at one place has the
-/// rights of both grants.
+/// Combines all grants of one tool into a policy. A directory or bucket granted twice at one guest path has the rights
+/// of both grants.
 ///
 /// # Errors
-/// When two directories of the host would appear at one path of the guest, or two buckets under one name.
-pub(crate) fn gather<'a>(
+/// Returns an error if two host directories have the same guest path, or two buckets the same name.
+pub(crate) fn combine<'a>(
     grants: impl IntoIterator<Item = &'a ResolvedGrant>,
     environment: &Environment,
 ) -> Result<Grants, Failure> {
@@ -141,15 +142,15 @@ pub(crate) fn gather<'a>(
                 Some(known) => {
                     return Err(Failure::new(
                         Exit::Config,
-                        text!("two directories are granted at `{}`", dir.guest),
+                        text!("two directories are granted at the guest path `{}`", dir.guest),
                     )
                     .why(text!(
-                        "`{}` and `{}` cannot both be seen there",
+                        "`{}` and `{}` cannot both be mounted there",
                         environment.shown(&known.host),
                         environment.shown(&dir.host)
                     ))
                     .hint(text!(
-                        "say where the second one appears: `read={}:/other`",
+                        "give the second one another guest path: `read={}:/other`",
                         environment.shown(&dir.host)
                     )));
                 }
@@ -172,12 +173,12 @@ pub(crate) fn gather<'a>(
                         text!("two buckets are granted under the name `{}`", bucket.guest),
                     )
                     .why(text!(
-                        "`{}` and `{}` cannot both be seen there",
+                        "`{}` and `{}` cannot both be mounted there",
                         known.bucket,
                         bucket.bucket
                     ))
                     .hint(text!(
-                        "say under which name the second one appears: `keyvalue={}:other`",
+                        "give the second one another name: `keyvalue={}:other`",
                         bucket.bucket
                     )));
                 }
@@ -198,7 +199,7 @@ fn push_new<T: Clone + PartialEq>(list: &mut Vec<T>, item: &T) {
 }
 
 impl ResolvedGrant {
-    /// The same, with the place of its line where it is a denial, for the user who wonders what refused something.
+    /// Adds the location of the line to a denial, for messages about refused access.
     pub(crate) fn written_at(mut self, origin: &Origin) -> Self {
         let by = match &mut self {
             Self::Deny(PathDenial { by, .. })
@@ -212,13 +213,13 @@ impl ResolvedGrant {
         self
     }
 
-    /// Whether everything that `inner` grants is granted by this one, too.
+    /// True if this grant covers everything that `inner` grants.
     pub(crate) fn covers(&self, inner: &Self) -> bool {
         match (self, inner) {
             (Self::Dir(outer), Self::Dir(inner)) => {
                 inner.host.starts_with(&outer.host) && union(outer.access, inner.access) == outer.access
             }
-            // Another value of the same variable is another grant: whoever chooses the value steers the tool.
+            // Another value of the same variable is another grant: the value can control the tool.
             (Self::Env(..), Self::Env(..)) => self == inner,
             (Self::Http(outer), Self::Http(inner)) => http_covers(outer, inner),
             (Self::Bucket(outer), Self::Bucket(inner)) => {
@@ -250,7 +251,7 @@ fn http_covers(outer: &HttpGrant, inner: &HttpGrant) -> bool {
         let outer = or_default(outer);
         or_default(inner).iter().all(|item| outer.contains(item))
     };
-    // No port means the default port of each scheme, which is another one for another scheme.
+    // Without a port, a grant means the default port of each scheme, which differs by scheme.
     let ports = inner.ports == outer.ports
         || (!outer.ports.is_empty()
             && !inner.ports.is_empty()
@@ -285,12 +286,12 @@ fn path_covers(outer: &str, inner: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn placed(line: &str, base: &Path) -> ResolvedGrant {
-        place(&line.parse().unwrap(), base, &Environment::for_tests(base, &[])).unwrap()
+    fn resolved(line: &str, base: &Path) -> ResolvedGrant {
+        resolve(&line.parse().unwrap(), base, &Environment::for_tests(base, &[])).unwrap()
     }
 
     #[test]
-    fn a_grant_lies_within_another_when_everything_it_grants_is_granted() {
+    fn grant_is_within_another_that_covers_all_of_it() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("a/b")).unwrap();
@@ -332,24 +333,24 @@ mod tests {
             ("keyvalue=a", "keyvalue=b", false),
             ("keyvalue=a", "keyvalue=b:a", false),
         ] {
-            let is = placed(outer, &base).covers(&placed(inner, &base));
+            let is = resolved(outer, &base).covers(&resolved(inner, &base));
             assert_eq!(is, covered, "{outer} covers {inner}");
         }
     }
 
     #[cfg(unix)]
     #[test]
-    fn a_symbolic_link_leads_where_it_leads_and_not_where_it_lies() {
+    fn symlink_is_judged_by_target_not_location() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("project")).unwrap();
         std::fs::create_dir(base.join("secret")).unwrap();
         std::os::unix::fs::symlink(base.join("secret"), base.join("project/innocent")).unwrap();
-        assert!(!placed("read=project", &base).covers(&placed("read=project/innocent", &base)));
+        assert!(!resolved("read=project", &base).covers(&resolved("read=project/innocent", &base)));
     }
 
     #[test]
-    fn a_grant_of_the_command_line_may_name_its_component() {
+    fn grant_of_command_line_may_name_its_component() {
         let parse = |text: &str| {
             let FlagGrant { component, grant } = text.parse().unwrap();
             (component, grant.to_string())
@@ -365,46 +366,47 @@ mod tests {
         let named = |name: &str, grant: &str| (Some(name.to_owned()), grant.to_owned());
         assert_eq!(parse("project:x:read=."), named("project:x", "read=."));
         assert_eq!(parse("project:x:read=a:/b"), named("project:x", "read=a:/b"));
-        // A component of the user may be called so.
+        // A component of the user may have this name.
         assert_eq!(parse("project:read=."), named("project", "read=."));
         assert_eq!(parse("project:read=a:/b"), named("project", "read=a:/b"));
         assert!("files:.".parse::<FlagGrant>().is_err());
     }
 
     #[test]
-    fn a_directory_granted_twice_has_the_rights_of_both_and_two_at_one_place_are_refused() {
+    fn directory_granted_twice_has_union_of_rights() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("x")).unwrap();
         let environment = Environment::for_tests(&base, &[("A", "1")]);
         let both = [
-            placed("read=.", &base),
-            placed("read+create=.", &base),
-            placed("env=A", &base),
-            placed("env=B", &base),
+            resolved("read=.", &base),
+            resolved("read+create=.", &base),
+            resolved("env=A", &base),
+            resolved("env=B", &base),
         ];
-        let grants = gather(&both, &environment).unwrap();
+        let grants = combine(&both, &environment).unwrap();
         assert_eq!(grants.dirs.len(), 1);
         assert!(grants.dirs[0].access.create && !grants.dirs[0].access.delete);
         assert_eq!(grants.env, [("A".to_owned(), "1".to_owned())]);
-        let clash = [placed("read=.", &base), placed("read=x:/", &base)];
+        let clash = [resolved("read=.", &base), resolved("read=x:/", &base)];
         assert!(
-            gather(&clash, &environment)
+            combine(&clash, &environment)
                 .unwrap_err()
                 .to_string()
-                .contains("granted at `/`")
+                .contains("guest path `/`")
         );
     }
 
     #[test]
-    fn a_bucket_granted_twice_may_be_written_if_either_says_so_and_two_under_one_name_are_refused() {
+    fn bucket_granted_twice_is_writable_if_either_is() {
         let dir = tempfile::tempdir().unwrap();
         let environment = Environment::for_tests(dir.path(), &[]);
-        let gather = |lines: [&str; 2]| gather(&lines.map(|line| placed(line, dir.path())), &environment);
-        let grants = gather(["keyvalue-read=a", "keyvalue=a"]).unwrap();
+        let combined =
+            |lines: [&str; 2]| combine(&lines.map(|line| resolved(line, dir.path())), &environment);
+        let grants = combined(["keyvalue-read=a", "keyvalue=a"]).unwrap();
         assert_eq!(grants.buckets.len(), 1);
         assert!(grants.buckets[0].write);
-        let error = gather(["keyvalue=a", "keyvalue=b:a"]).unwrap_err().to_string();
+        let error = combined(["keyvalue=a", "keyvalue=b:a"]).unwrap_err().to_string();
         assert!(error.contains("under the name `a`"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The tables `[hooks.NAME]` of the person's file.
+//! Parsing of the `[hooks.NAME]` tables of the user's file.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::tool_table::{bindings, grant_lines, origin};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 
-/// Wall time of one moment in milliseconds, unless configuration says otherwise: a person waits for each of them.
+/// Default wall time at one hook point, in milliseconds. Short, because the user waits for each.
 const WALL_MS: u64 = 10_000;
 
-/// Reads one table.
+/// Parses one table.
 ///
 /// # Errors
-/// When the name is none, or something in the table is missing or cannot be used.
+/// Returns an error if the name is invalid, or a key is missing or invalid.
 pub(super) fn read(
     name: &Spanned<String>,
     table: &HookTable,
@@ -28,12 +28,14 @@ pub(super) fn read(
     let key = name.get_ref();
     let fail = |what: String| Failure::new(Exit::Config, what).why(source.point_at(&name.span()));
     if toolcell_core::ToolName::new(key.as_str()).is_err() {
-        return Err(fail(format!("`{}` is no name of a hook", key.escape_debug()))
-            .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+        return Err(
+            fail(format!("`{}` is not a valid name of a hook", key.escape_debug()))
+                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
+        );
     }
     let Some(component) = &table.component else {
         return Err(fail(format!("the hook `{key}` has no component"))
-            .hint("say which file it is: component = \"FILE.wasm\""));
+            .hint("set its file: component = \"FILE.wasm\""));
     };
     let base = source.path.parent().unwrap_or(&environment.cwd);
     let path = Sourced {
@@ -63,7 +65,7 @@ pub(super) fn read(
     })
 }
 
-/// Every setting with its value and who decided it. Defaults are left out.
+/// Returns every setting with its value and origin. Defaults are omitted.
 pub(crate) fn rows(hook: &HookSettings, environment: &Environment) -> Vec<(String, String, Origin)> {
     let of = &hook.component;
     let mut rows = Vec::new();

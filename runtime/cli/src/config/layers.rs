@@ -1,4 +1,4 @@
-//! Finds the files, reads the environment, and puts the layers together.
+//! Locates the files, reads the environment, and merges the layers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,10 +50,10 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Reads every layer.
+/// Loads every layer.
 ///
 /// # Errors
-/// When a file or a variable cannot be used, or the project's file widens what the person's file allows.
+/// Returns an error if a file or a variable is invalid, or the project's file widens what the user's file allows.
 pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Settings, Failure> {
     check_variables(environment)?;
     let mut settings = Settings {
@@ -104,12 +104,12 @@ fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Opti
                 text!("the configuration `{}` cannot be read", environment.shown(&path)),
             )
             .why("there is no such file")
-            .hint(text!("correct the path in `{}`", by))),
+            .hint(text!("check the path in `{}`", by))),
         };
     }
     match user_file(environment) {
         Some(path) => {
-            // Where files of configuration are kept elsewhere, a link leads there.
+            // Dotfile managers keep configuration elsewhere and link to it.
             let rules = Rules {
                 follow: true,
                 ..Rules::found(parse::MAX_BYTES)
@@ -120,10 +120,10 @@ fn read_user_file(environment: &Environment, flag: Option<&Path>) -> Result<Opti
     }
 }
 
-/// The nearest `toolcell.toml`, from the working directory upwards, not above the home directory.
+/// Reads the nearest `toolcell.toml`, from the working directory upwards, but not above the home directory.
 ///
-/// Anyone may have put it there. A link in its place could have any file of the user shown in an error; a file of another
-/// user, in a directory above such as `/tmp`, has no say here at all.
+/// The file is untrusted. A symbolic link could make an error show any file of the user, and a file of another user, in
+/// a parent directory such as `/tmp`, must have no effect.
 fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failure> {
     for dir in environment.cwd.ancestors() {
         let rules = Rules::found(parse::MAX_BYTES);
@@ -324,7 +324,7 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
     for tool in tools.values_mut() {
         tool.apply(overrides, environment);
     }
-    // Flags are about tools. That a person means a dangerous grant is said of all there are.
+    // Grants and limits of the command line are for tools; `--dangerous` and denials apply to hooks as well.
     for hook in hooks.values_mut() {
         hook.component.dangerous = overrides.dangerous;
         hook.component.apply_denials(overrides, environment);

@@ -1,4 +1,4 @@
-//! The limits of a tool by name: what a file calls them, what they are measured in, and which field they set.
+//! Limits of a tool by name: the configuration key, the unit, and the field of [`Limits`].
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::source::{Origin, Source};
 use super::units::{Bytes, Count, Span};
 use crate::ui::suggest::nearest;
 
-/// The names of all limits.
+/// Names of all limits.
 pub(crate) const NAMES: [&str; 12] = [
     "memory",
     "wall",
@@ -26,19 +26,19 @@ pub(crate) const NAMES: [&str; 12] = [
     "keyvalue_bytes",
 ];
 
-/// One limit with its value.
+/// A limit and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedLimit {
     /// One of [`NAMES`].
     pub(crate) name: &'static str,
-    /// In the unit of the field: bytes, milliseconds or a count.
+    /// Value in the unit of the field: bytes, milliseconds or a count.
     pub(crate) value: u64,
 }
 
-/// A limit of the command line: for one component, or for all that take part.
+/// A limit flag: for one component, or for all in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlagLimit {
-    /// Name of the component; `None` means every one.
+    /// Name of the component; `None` means all.
     pub(crate) component: Option<String>,
     /// The limit.
     pub(crate) limit: NamedLimit,
@@ -47,7 +47,7 @@ pub(crate) struct FlagLimit {
 impl std::str::FromStr for FlagLimit {
     type Err = String;
 
-    /// Reads `[COMPONENT:]NAME=VALUE`.
+    /// Parses `[COMPONENT:]NAME=VALUE`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (left, value) = text
             .split_once('=')
@@ -86,7 +86,7 @@ fn unit_of(name: &str) -> Unit {
 }
 
 impl NamedLimit {
-    /// Sets it.
+    /// Sets the field of `limits`.
     pub(crate) fn set(self, limits: &mut Limits) {
         let value = self.value;
         let small = u32::try_from(value).unwrap_or(u32::MAX);
@@ -103,12 +103,12 @@ impl NamedLimit {
             "file_bytes" => limits.file_bytes = value,
             "file_count" => limits.file_count = value,
             "keyvalue_bytes" => limits.keyvalue_bytes = value,
-            other => unreachable!("`{other}` is none of the names of limits"),
+            other => unreachable!("`{other}` is not the name of a limit"),
         }
     }
 }
 
-/// The value of a limit by its name, in the unit of the field; 0 for a name that is none.
+/// Returns the value of a limit by name, in the unit of the field; 0 for an unknown name.
 pub(crate) fn get(limits: &Limits, name: &str) -> u64 {
     match name {
         "memory" => limits.memory,
@@ -127,17 +127,17 @@ pub(crate) fn get(limits: &Limits, name: &str) -> u64 {
     }
 }
 
-/// A value as a person reads it.
+/// Formats a value for display.
 pub(crate) fn shown(name: &str, value: u64) -> String {
     unit_of(name).shown(value)
 }
 
-/// A value in a form that reads back as exactly this value, in the largest unit that divides it.
+/// Formats a value so that it parses back to exactly the same value, in the largest unit that divides it.
 pub(crate) fn exactly(name: &str, value: u64) -> String {
     unit_of(name).exactly(value)
 }
 
-/// The limits that a table sets, each with its place.
+/// Returns the limits that a table sets, each with its origin.
 pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> Vec<(NamedLimit, Origin)> {
     let bytes =
         |name, field: &Option<toml::Spanned<Bytes>>| field.as_ref().map(|f| (name, f.get_ref().0, f.span()));
@@ -180,12 +180,12 @@ pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> 
     .collect()
 }
 
-/// Limits and where each one that is not a default comes from.
+/// Limits, and the origin of each that is not a default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourcedLimits {
     /// The limits.
     pub(crate) limits: Limits,
-    /// Origins by name; a name that is missing has its default.
+    /// Origins by name; a missing name has its default value.
     pub(crate) origins: BTreeMap<&'static str, Origin>,
 }
 
@@ -196,7 +196,7 @@ impl SourcedLimits {
         self.origins.insert(limit.name, origin);
     }
 
-    /// Where a limit comes from.
+    /// Returns the origin of a limit.
     pub(crate) fn origin(&self, name: &str) -> Origin {
         self.origins.get(name).cloned().unwrap_or(Origin::Default)
     }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_limit_has_a_name_that_sets_it_and_gets_it() {
+    fn every_limit_name_sets_and_gets_its_limit() {
         for name in NAMES {
             let mut limits = Limits::default();
             NamedLimit { name, value: 7 }.set(&mut limits);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_written_exactly_reads_back_as_it_was() {
+    fn exactly_written_value_reads_back_unchanged() {
         for (name, value, written) in [
             ("memory", 12_800 << 10, "12800 KiB"),
             ("memory", 1 << 30, "1 GiB"),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_command_line_may_name_its_component() {
+    fn limit_of_command_line_may_name_its_component() {
         let parse = |text: &str| {
             text.parse::<FlagLimit>()
                 .map(|flag| (flag.component, flag.limit.name, flag.limit.value))
@@ -249,7 +249,7 @@ mod tests {
             parse("memroy=1").unwrap_err(),
             "there is no limit `memroy`; did you mean `memory`?"
         );
-        assert!(parse("wall=60").unwrap_err().contains("no duration"));
+        assert!(parse("wall=60").unwrap_err().contains("not a duration"));
         assert!(parse("wall").unwrap_err().contains("NAME=VALUE"));
     }
 }

@@ -1,17 +1,17 @@
-//! Configuration: the built-in defaults, the person's file, the project's file, the environment, the flags, in this
-//! order. Later ones win; a project's file, which may come from anybody, can only narrow.
+//! Configuration layers, in order: built-in defaults, the user's file, the project's file, the environment, the flags.
+//! Later layers win; a project's file is untrusted and can only narrow.
 //!
 //! | concept | module |
 //! |---|---|
-//! | the file as it is written, and its JSON Schema | [`mod@file`], [`schema`] |
+//! | the file format and its JSON Schema | [`mod@file`], [`schema`] |
 //! | sizes, durations, counts and money | [`units`], [`money`], [`quantity`] |
-//! | the model, and agents that are tools | [`provider`], [`agents`] |
+//! | the model provider, and subagents | [`provider`], [`agents`] |
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
-//! | reading one file, and pointing into it | [`parse`], [`source`] |
-//! | names, and who has them | [`names`] |
-//! | finding the files and putting the layers together | [`layers`], [`tool_table`], [`settings`] |
+//! | parsing one file, and locations in it | [`parse`], [`source`] |
+//! | reserved names | [`names`] |
+//! | locating the files and merging the layers | [`layers`], [`tool_table`], [`settings`] |
 //! | hooks | [`hooks`] |
-//! | what a project's file may narrow, and what it must not have | [`project`], [`forbid`] |
+//! | keys a project's file may narrow, and keys it must not contain | [`project`], [`forbid`] |
 
 pub(crate) mod agents;
 pub(crate) mod budget;

@@ -1,4 +1,4 @@
-//! Money as people write it: `2`, `0.15`. Its unit is that of the prices, whichever the person has chosen.
+//! Amounts of money, such as `2` or `0.15`. The currency is that of the prices, chosen by the user.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,11 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// Digits after the point: an amount is held in millionths, and anything finer is refused instead of rounded.
+/// Maximum number of digits after the decimal point. An amount is stored in millionths; anything finer is refused
+/// rather than rounded.
 const DIGITS: usize = 6;
 
-/// An amount of money, in millionths of its unit.
+/// Amount of money, in millionths of its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Money(pub(crate) u64);
 
@@ -20,7 +21,7 @@ impl FromStr for Money {
     fn from_str(text: &str) -> Result<Self, String> {
         exact(text.trim()).map(Self).ok_or_else(|| {
             format!(
-                "`{}` is no amount of money, such as `2` or `0.15`, with at most {DIGITS} digits after the point",
+                "`{}` is not an amount of money, such as `2` or `0.15`, with at most {DIGITS} digits after the point",
                 text.escape_debug()
             )
         })
@@ -67,7 +68,7 @@ impl Visitor<'_> for Written {
         text.parse().map_err(E::custom)
     }
 
-    // The shortest text that reads back as this number is what the person wrote.
+    // The shortest text that parses to this number is the one in the file.
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Money, E> {
         number.to_string().parse().map_err(E::custom)
     }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_is_held_exactly_and_prints_as_it_was_written() {
+    fn amount_is_exact_and_prints_as_written() {
         for (text, micros) in [
             ("0", 0),
             ("2", 2_000_000),
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_write_an_amount_as_a_number_or_as_a_text() {
+    fn amount_may_be_number_or_string() {
         #[derive(serde::Deserialize)]
         struct Table {
             a: Money,

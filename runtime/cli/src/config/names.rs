@@ -1,7 +1,7 @@
-//! Names that mean something: components, their tools, agents and hooks share one space, so that none passes for another.
+//! Reserved names. Components, their tools, agents and hooks share one namespace, so that none can impersonate another.
 //!
-//! What comes from a project has names of its own, which begin with [`PROJECT`]. A bare name never means it, nor does a grant,
-//! a limit or a rule that is written without that prefix.
+//! Names of project components begin with [`PROJECT`]. A name, grant, limit or rule without that prefix never applies
+//! to them.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +16,27 @@ pub(super) fn of_project(key: &str) -> String {
     format!("{PROJECT}{key}")
 }
 
-/// The names that are taken, whatever their case and however their words are joined.
+/// Names in use, compared without case and word separators.
 #[derive(Debug, Default)]
 pub(crate) struct TakenNames {
-    /// By folded name: what has it, for an error.
+    /// Owner of each folded name, for error messages.
     names: BTreeMap<String, String>,
-    /// Components in lower case, the names of whose tools begin with theirs.
+    /// Component names in lower case; the names of their tools begin with them.
     components: BTreeMap<String, String>,
 }
 
 impl TakenNames {
-    /// What is known without loading anything: what ships, what belongs to the loop, and what the user has configured.
+    /// Collects the names known without loading a component: built-in components, tools of the loop, and the user's
+    /// configuration.
     pub(crate) fn of(settings: &Settings) -> Self {
         let mut taken = Self::default();
         for (component, tools) in builtin::TOOLS {
             taken.add_component(
                 component,
-                &format!("the component `{component}`, which ships with Toolcell"),
+                &format!("the component `{component}`, which is built in"),
             );
             for tool in tools {
-                taken.add(
-                    tool,
-                    &format!("a tool of `{component}`, which ships with Toolcell"),
-                );
+                taken.add(tool, &format!("a tool of `{component}`, which is built in"));
             }
         }
         for control in Control::ALL {
@@ -59,7 +57,7 @@ impl TakenNames {
         taken
     }
 
-    /// Takes the names of the tools of a component of the user.
+    /// Adds the tool names of a component of the user.
     pub(crate) fn add_tools<'a>(
         &mut self,
         component: &ToolSettings,
@@ -70,7 +68,7 @@ impl TakenNames {
         }
     }
 
-    /// What has a name already, or all names that begin like this one; `None` if it is free.
+    /// Returns the owner of this name or of a prefix of it, or `None` if it is free.
     pub(crate) fn taken_by(&self, name: &str) -> Option<&str> {
         if let Some(owner) = self.names.get(&folded(name)) {
             return Some(owner);
@@ -93,7 +91,7 @@ impl TakenNames {
     }
 }
 
-/// A name without what readers overlook: case, and how its words are joined.
+/// Folds a name: lower case, without word separators.
 fn folded(name: &str) -> String {
     name.chars()
         .filter(|c| !matches!(c, '_' | '-'))
@@ -106,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_in_every_spelling_and_with_its_tools() {
+    fn name_is_reserved_in_every_spelling_and_with_its_tools() {
         let mut taken = TakenNames::default();
         taken.add_component("text", "text");
         taken.add("text_count", "count");

@@ -1,8 +1,8 @@
-//! Places that no tool gets, whatever is granted: what Toolcell itself reads, trusts and keeps.
+//! Paths that are denied to every tool: files that Toolcell itself reads, trusts and stores.
 //!
-//! A tool that could write there would write its own grants, approvals, or compiled code, and one that could read there
-//! would read the conversations of other sessions. They are denials of every policy, so that a grant of a directory above
-//! excludes them as well.
+//! With write access, a tool could change its own grants, approvals, or compiled code; with read access, it could read
+//! other sessions. These paths are denials in every policy, so that a grant of a parent directory does not include
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::config::source::Layer;
 use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 
-/// The denials that hold for every tool and hook.
+/// Returns the denials for every tool and hook.
 pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
     let mut places = Vec::new();
     let mut add = |path: &Path, uses, what: &str| {

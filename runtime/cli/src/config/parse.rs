@@ -1,4 +1,4 @@
-//! Reads one configuration file: size, encoding, TOML, unknown keys, types.
+//! Parser of one configuration file: size, encoding, TOML, unknown keys, types.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -16,23 +16,24 @@ use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
-/// Largest configuration file, in bytes. A thousand tools fit; a device or a mistake does not.
+/// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or
+/// a wrong file.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
-/// A file of the configuration, read.
+/// A parsed configuration file.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    /// Its text and place.
+    /// Path and text of the file.
     pub(crate) source: Arc<Source>,
-    /// What it says.
+    /// Contents of the file.
     pub(crate) file: File,
 }
 
-/// Reads and checks the file at `path`; `None` when there is none. `rules` say what it must be: lines of it are shown where
-/// it cannot be used.
+/// Reads and checks the file at `path`; returns `None` if there is none. `rules` are the requirements on the file,
+/// because error messages show lines of it.
 ///
 /// # Errors
-/// When it cannot be read, is not what `rules` ask for, is no TOML, or says something that Toolcell does not know.
+/// Returns an error if the file cannot be read, violates `rules`, is not valid TOML, or contains an unknown key.
 pub(crate) fn read(
     path: &Path,
     layer: Layer,
@@ -61,10 +62,10 @@ pub(crate) fn read(
     parse(source).map(Some)
 }
 
-/// Checks a text.
+/// Parses and checks a text.
 ///
 /// # Errors
-/// As [`read`].
+/// Same as [`read`].
 pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
     let fail = || {
         Failure::new(
@@ -114,8 +115,8 @@ struct Unknown {
     known: Vec<String>,
 }
 
-/// The first key that the schema does not know. The schema is made from the types that the file is read into, so that
-/// both always know the same keys.
+/// Returns the first key that is not in the schema. The schema is generated from the types the file is deserialized
+/// into, so that both know the same keys.
 fn unknown_key(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str) -> Option<Unknown> {
     let schema = resolve(schema, root);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -153,7 +154,7 @@ fn unknown_key(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str) ->
     None
 }
 
-/// Follows a `$ref` inside the document.
+/// Resolves a `$ref` within the document.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
         .get("$ref")
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
+    fn unknown_key_is_refused_with_location_and_suggestion() {
         insta::assert_snapshot!(failure("[tools.files]\ngrnts = [\"read=.\"]\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: there is no key `grnts` in `[tools.files]`
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
+    fn value_of_wrong_type_is_refused_with_location() {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
           why: invalid type: string "many", expected u32
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_refused_with_its_place() {
+    fn invalid_toml_is_refused_with_location() {
         insta::assert_snapshot!(failure("[tools\n"), @r"
         error: the user configuration `c.toml` cannot be used
           why: unclosed table, expected `]`

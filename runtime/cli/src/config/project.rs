@@ -1,12 +1,13 @@
-//! What a project's file may do. It comes with the files of the project, so anybody may have written it.
+//! Rules for a project's file, which is untrusted: it comes with the files of the project.
 //!
-//! It may switch tools off, take grants away, deny more (`deny`), and lower limits and budgets. It may bring components of
-//! its own, which are used only when the user names them as `project:NAME` and trusts them, and which reach nothing unless
-//! the user grants it by that name. It may not: choose to whom the conversation is sent, or with which key; grant what the
-//! person's file does not grant, or under another name than its own; raise a limit or a budget, or say
-//! what a model costs; switch on what the person has
-//! switched off; put another component behind a name that the person's file or Toolcell itself has given; say anything
-//! about hooks, which see every prompt and every call, and which guard only as long as nobody switches them off.
+//! It can disable tools, remove grants, add denials (`deny`), and lower limits and budgets. It can define components,
+//! which are used only if the user names them as `project:NAME` and trusts them, and which have only the grants that
+//! the user gives to that name.
+//!
+//! It cannot choose the provider or its key; add grants to those of the user's file, or map them to other guest paths;
+//! raise a limit or a budget, or set prices; enable anything the user has disabled; replace a component of the user's
+//! file or a built-in one; or configure hooks, because a hook sees every prompt and every call and a guard must stay
+//! enabled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,11 +35,11 @@ use crate::error::Failure;
 use crate::ui::escape;
 use crate::ui::terminal::text;
 
-/// Applies the project's file. Every key of every table is named here: one that is added to the file is refused, narrows,
-/// or does not compile.
+/// Applies the project's file. Every key of every table is destructured here: a new key is refused, narrows, or does
+/// not compile.
 ///
 /// # Errors
-/// When it does more than narrow.
+/// Returns an error if the file widens anything.
 pub(super) fn apply_project(
     settings: &mut Settings,
     project: &Parsed,
@@ -100,7 +101,7 @@ pub(super) fn apply_project(
             .name
             .clone();
         let Settings { tools, overrides, .. } = settings;
-        let tool = tools.get_mut(&tool).expect("it was just declared");
+        let tool = tools.get_mut(&tool).expect("it was declared above");
         if let Some(enabled) = enabled {
             narrow_enabled(tool, enabled, origin(source, enabled), &user_file)?;
         }
@@ -126,8 +127,8 @@ fn narrow_approval(
     source: &Arc<Source>,
 ) -> Result<(), Failure> {
     let ApprovalTable { flow, rules } = table;
-    // The person's rules come last, and the last rule that matches counts: a project can ask or deny where the person
-    // says nothing, and never allow what the person does not.
+    // The user's rules come last, and the last matching rule applies: a project can ask or deny where the user has no
+    // rule, and never allow what the user does not.
     settings.rules.splice(0..0, rules.iter().cloned());
     let Some(flow) = flow else { return Ok(()) };
     let narrowed = Sourced {
@@ -176,7 +177,7 @@ fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -
     Ok(())
 }
 
-/// A number that the project's file raises.
+/// Creates the failure for a number that the project's file raises.
 fn raised(name: &str, place: &Origin, allowed: &str, by: &Origin) -> Failure {
     refused(format!("the project's file raises `{name}`"))
         .why(place.point_at())
@@ -197,17 +198,16 @@ fn narrow_enabled(
     user_file: &str,
 ) -> Result<(), Failure> {
     if *enabled.get_ref() && !tool.enabled.value {
-        let failure =
-            refused(format!("the project's file switches `{}` on", tool.name)).why(place.point_at());
+        let failure = refused(format!("the project's file enables `{}`", tool.name)).why(place.point_at());
         return Err(match &tool.enabled.origin {
-            Origin::Default => failure.why("it is off unless you switch it on").hint(text!(
+            Origin::Default => failure.why("it is disabled by default").hint(text!(
                 "to use it, in {}: [tools.{}] enabled = true",
                 user_file,
                 tool.name
             )),
             by => failure
-                .why(text!("your own configuration switches it off\n{}", by.point_at()))
-                .hint("to use it, switch it on in your own configuration"),
+                .why(text!("your own configuration disables it\n{}", by.point_at()))
+                .hint("to use it, enable it in your own configuration"),
         });
     }
     tool.enabled = Sourced {
@@ -217,24 +217,24 @@ fn narrow_enabled(
     Ok(())
 }
 
-/// Leaves out those tools that the project's list does not have; it has none that the person's list has not.
+/// Removes tools that the project's list does not contain; the list cannot name tools that the user's does not.
 fn narrow_only(tool: &mut ToolSettings, only: Sourced<Vec<String>>) -> Result<(), Failure> {
-    if let Some(persons) = &tool.only
-        && let Some(more) = only.value.iter().find(|name| !persons.value.contains(name))
+    if let Some(user) = &tool.only
+        && let Some(more) = only.value.iter().find(|name| !user.value.contains(name))
     {
         return Err(refused(format!(
             "the project's file offers `{more}`, and your own configuration does not"
         ))
         .why(only.origin.point_at())
-        .why(persons.origin.point_at())
+        .why(user.origin.point_at())
         .hint("to offer it, name it in your own configuration"));
     }
     tool.only = Some(only);
     Ok(())
 }
 
-/// Puts the project's grants in the place of the person's, each of which must lie within one that the person's file or
-/// the command line gives.
+/// Replaces the user's grants with those of the project's file, each of which must be covered by a grant of the user's
+/// file or the command line.
 fn narrow_grants(
     tool: &mut ToolSettings,
     lines: Vec<GrantLine>,
@@ -244,20 +244,20 @@ fn narrow_grants(
 ) -> Result<(), Failure> {
     let (denials, lines): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.grant.is_denial());
     if lines.is_empty() && !denials.is_empty() {
-        // A list that only takes away takes nothing else away.
+        // A list of denials alone removes no grants.
         tool.grants.extend(denials);
         return Ok(());
     }
-    let mut persons = tool.clone();
-    persons.apply(overrides, environment);
-    // A grant of the person that cannot be given here covers nothing here.
-    let allowed: Vec<_> = persons
+    let mut user_grants = tool.clone();
+    user_grants.apply(overrides, environment);
+    // A grant of the user that cannot be resolved covers nothing.
+    let allowed: Vec<_> = user_grants
         .grants
         .iter()
-        .filter_map(|line| line.place(environment).ok())
+        .filter_map(|line| line.resolve(environment).ok())
         .collect();
     for line in &lines {
-        let placed = line.place(environment)?;
+        let placed = line.resolve(environment)?;
         check_guest(line, &placed, &allowed)?;
         if allowed.iter().any(|outer| outer.covers(&placed)) {
             continue;
@@ -293,8 +293,8 @@ fn narrow_grants(
     Ok(())
 }
 
-/// Refuses a guest path that the project chooses: what the user's rules, hooks and approvals know by one name would have
-/// another one.
+/// Refuses a guest path chosen by the project: the user's rules, hooks and approvals would know the same files by
+/// another path.
 fn check_guest(line: &GrantLine, placed: &ResolvedGrant, allowed: &[ResolvedGrant]) -> Result<(), Failure> {
     let chooses = match &line.grant {
         Grant::Dir { guest, .. } => guest.is_some(),
@@ -305,10 +305,10 @@ fn check_guest(line: &GrantLine, placed: &ResolvedGrant, allowed: &[ResolvedGran
         return Ok(());
     }
     Err(
-        refused("a project's file cannot choose under which name a tool sees a directory or bucket")
+        refused("a project's file cannot choose the guest path or name of a directory or bucket")
             .why(line.origin.point_at())
-            .why("your rules, hooks and remembered approvals know it by its own name")
-            .hint("leave out what stands after the colon, or put the very same line into your own configuration"),
+            .why("your rules, hooks and saved approvals use its own name")
+            .hint("remove the part after the colon, or add the same line to your own configuration"),
     )
 }
 

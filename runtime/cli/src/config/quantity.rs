@@ -1,25 +1,25 @@
-//! What a number of the configuration is measured in, and how a person writes and reads it in that unit.
+//! Units of configuration values, with parsing and formatting.
 
 use std::time::Duration;
 
 use super::money::Money;
 use super::units::{Bytes, Count, Span};
 
-/// What a number is measured in.
+/// Unit of a configuration value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Bytes.
+    /// Size in bytes.
     Bytes,
-    /// Milliseconds.
+    /// Duration in milliseconds.
     Time,
-    /// Things that are counted.
+    /// Plain count.
     Count,
-    /// Millionths of a unit of money.
+    /// Amount in millionths of a unit of money.
     Money,
 }
 
 impl Unit {
-    /// Reads a value as a person writes it.
+    /// Parses a value in this unit.
     pub(super) fn read(self, text: &str) -> Result<u64, String> {
         Ok(match self {
             Self::Bytes => text.parse::<Bytes>()?.0,
@@ -29,7 +29,7 @@ impl Unit {
         })
     }
 
-    /// A value as a person reads it, rounded.
+    /// Formats a value for display, rounded.
     pub(super) fn shown(self, value: u64) -> String {
         match self {
             Self::Bytes => Bytes(value).to_string(),
@@ -39,7 +39,7 @@ impl Unit {
         }
     }
 
-    /// A value in a form that reads back as exactly this value, in the largest unit that divides it.
+    /// Formats a value so that it parses back to exactly the same value, in the largest unit that divides it.
     pub(super) fn exactly(self, value: u64) -> String {
         let units: &[(&str, u64)] = match self {
             Self::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
@@ -59,7 +59,7 @@ impl Unit {
     }
 }
 
-/// Whole milliseconds.
+/// Converts to whole milliseconds.
 pub(super) fn millis(span: Span) -> u64 {
     u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
-//! The JSON Schema of the configuration file, made from its types.
+//! JSON Schema of the configuration file, generated from its types.
 
 use serde_json::Value;
 
 use super::file::File;
 
-/// The schema (JSON Schema 2020-12). `config.schema.json` beside `Cargo.toml` holds it for editors.
+/// Returns the schema (JSON Schema 2020-12). `config.schema.json` next to `Cargo.toml` is a copy for editors.
 pub(crate) fn json_schema() -> Value {
     schemars::schema_for!(File).to_value()
 }
@@ -13,9 +13,9 @@ pub(crate) fn json_schema() -> Value {
 mod tests {
     use super::*;
 
-    /// `UPDATE_SCHEMA=1 cargo test -p toolcell` writes the file anew.
+    /// `UPDATE_SCHEMA=1 cargo test -p toolcell` updates the file.
     #[test]
-    fn the_schema_that_is_checked_in_is_the_schema_of_the_types() {
+    fn checked_in_schema_matches_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config.schema.json");
         let schema = format!("{:#}\n", json_schema());
         if std::env::var_os("UPDATE_SCHEMA").is_some() {
@@ -24,7 +24,7 @@ mod tests {
         let checked_in = std::fs::read_to_string(path).unwrap();
         assert!(
             checked_in == schema,
-            "it differs; set UPDATE_SCHEMA=1 to renew it"
+            "the file is outdated; set UPDATE_SCHEMA=1 to update it"
         );
     }
 }

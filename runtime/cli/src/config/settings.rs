@@ -1,4 +1,4 @@
-//! What the layers come to: each setting with the place that decided it.
+//! Settings after merging all layers, each with its origin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,138 +24,138 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// Everything that configuration decides.
+/// Merged settings of all layers.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// The files that were read, in the order of their layers.
+    /// Files that were read, in the order of their layers.
     pub(crate) files: Vec<Arc<Source>>,
-    /// The variables that were read.
+    /// Environment variables that were read.
     pub(crate) variables: Vec<&'static str>,
-    /// The model.
+    /// Model provider.
     pub(crate) provider: ProviderSettings,
-    /// Requests to the model in one turn; `None` leaves it to the loop.
+    /// Maximum number of model requests in one turn; `None` means the default of the loop.
     pub(crate) max_steps: Option<Sourced<u32>>,
-    /// Wall time of one turn; `None` means none.
+    /// Maximum wall time of one turn; `None` means unlimited.
     pub(crate) deadline: Option<Sourced<Duration>>,
-    /// What a whole session may use.
+    /// Budget of a session.
     pub(crate) budget: SourcedBudget,
-    /// What a million tokens cost, by name of the model.
+    /// Prices of a million tokens, by name of the model.
     pub(crate) prices: BTreeMap<String, Prices>,
-    /// Agents that the main one can call as tools.
+    /// Subagents that the main agent can call as tools.
     pub(crate) agents: BTreeMap<String, AgentSettings>,
-    /// Where everything is written down; `None` means nowhere.
+    /// Log files; `None` means no log.
     pub(crate) log: Option<LogSettings>,
-    /// The style of the loop.
+    /// Preset of the loop.
     pub(crate) preset: Option<Sourced<String>>,
-    /// Which calls a person decides on: the rules, the project's first.
+    /// Approval rules, the project's first.
     pub(crate) rules: Vec<RuleTable>,
-    /// What the flow guard does.
+    /// Action of the data-flow guard.
     pub(crate) flow: Sourced<FlowRule>,
-    /// Where the values of secrets are.
+    /// Sources of the values of secrets.
     pub(crate) secrets: BTreeMap<String, SecretTable>,
-    /// Every component that is known by name, shipped and configured.
+    /// All components with a name, built-in and configured.
     pub(crate) tools: BTreeMap<String, ToolSettings>,
-    /// What is denied to every tool and hook.
+    /// Denials for every tool and hook.
     pub(crate) deny: Vec<GrantLine>,
-    /// The hooks that are configured, by name.
+    /// Configured hooks, by name.
     pub(crate) hooks: BTreeMap<String, HookSettings>,
-    /// Grants and limits of the command line, which also hold for components named by a path.
+    /// Values of flags. Grants and limits among them also apply to components named by a path.
     pub(crate) overrides: Overrides,
 }
 
-/// Where everything is written down that happens.
+/// Settings of the log files.
 #[derive(Debug, Clone)]
 pub(crate) struct LogSettings {
-    /// The directory.
+    /// Directory of the log files.
     pub(crate) dir: Sourced<PathBuf>,
-    /// How long files are kept; `None` means for ever.
+    /// Retention of the log files; `None` means unlimited.
     pub(crate) retention: Option<Duration>,
-    /// Who decided that.
+    /// Origin of the retention.
     pub(crate) retention_origin: Origin,
 }
 
-/// One component with everything that configuration says about it.
+/// Merged settings of one component.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolSettings {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub(crate) name: String,
-    /// Where its bytes are.
+    /// Source of its bytes.
     pub(crate) component: ComponentSource,
-    /// Whether it is offered at all.
+    /// False if the component is disabled.
     pub(crate) enabled: Sourced<bool>,
-    /// Which of its tools are offered, and that the person or the project said so; `None` means all.
+    /// Names of the tools that are offered, with the origin of the list; `None` means all.
     pub(crate) only: Option<Sourced<Vec<String>>>,
-    /// What it may reach.
+    /// Grants of the component.
     pub(crate) grants: Vec<GrantLine>,
-    /// How much one call may use.
+    /// Limits of one call.
     pub(crate) limits: SourcedLimits,
-    /// Which secrets go with its requests.
+    /// Secrets added to its requests.
     pub(crate) bindings: Vec<SecretBinding>,
-    /// Where its changes of files go, in the place of the files themselves.
+    /// Scratch directory for its file changes.
     pub(crate) scratch: Option<Sourced<String>>,
-    /// Whether a person allowed grants that give away more than one may think.
+    /// True if the user allowed overly broad grants (`--dangerous`).
     pub(crate) dangerous: bool,
 }
 
-/// One hook with everything that configuration says about it.
+/// Merged settings of one hook.
 #[derive(Debug, Clone)]
 pub(crate) struct HookSettings {
-    /// Its component, and what it may reach and use.
+    /// Its component, grants and limits.
     pub(crate) component: ToolSettings,
-    /// Whether it guards; `None` leaves it to what the component says.
+    /// Guard flag; `None` means the component's own declaration.
     pub(crate) guard: Option<Sourced<bool>>,
-    /// Its priority; `None` leaves it to what the component says.
+    /// Priority; `None` means the component's own declaration.
     pub(crate) priority: Option<Sourced<i32>>,
-    /// Hooks that it runs before; `None` leaves it to what the component says.
+    /// Hooks that run after this one; `None` means the component's own declaration.
     pub(crate) before: Option<Sourced<Vec<String>>>,
-    /// Hooks that it runs after; `None` leaves it to what the component says.
+    /// Hooks that run before this one; `None` means the component's own declaration.
     pub(crate) after: Option<Sourced<Vec<String>>>,
 }
 
-/// Where the bytes of a component are.
+/// Source of the bytes of a component.
 #[derive(Debug, Clone)]
 pub(crate) enum ComponentSource {
-    /// In this binary.
+    /// Built into this binary.
     Shipped(&'static Shipped),
-    /// In a file.
+    /// A file.
     File(Sourced<PathBuf>),
 }
 
-/// One grant as somebody wrote it.
+/// A grant as written, with its context.
 #[derive(Debug, Clone)]
 pub(crate) struct GrantLine {
     /// The grant.
     pub(crate) grant: Grant,
-    /// Where relative paths start.
+    /// Base of relative paths.
     pub(crate) base: PathBuf,
-    /// Who wrote it.
+    /// Origin of the line.
     pub(crate) origin: Origin,
 }
 
-/// What the command line decides.
+/// Values of command-line flags.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
-    /// `--config`
+    /// Path given by `--config`.
     pub(crate) config: Option<PathBuf>,
     /// `--provider`, `--model` and the other flags of the provider
     pub(crate) provider: ProviderSettings,
     /// `--max-steps`
     pub(crate) max_steps: Option<u32>,
-    /// `--deadline`
+    /// Deadline given by `--deadline`.
     pub(crate) deadline: Option<Duration>,
-    /// `--grant`
+    /// Grants given by `--grant`.
     pub(crate) grants: Vec<FlagGrant>,
-    /// `--preset`
+    /// Preset given by `--preset`.
     pub(crate) preset: Option<String>,
-    /// `--flow`
+    /// Flow guard action given by `--flow`.
     pub(crate) flow: Option<FlowRule>,
-    /// `--dangerous`
+    /// True if `--dangerous` is given.
     pub(crate) dangerous: bool,
-    /// `--scratch`
+    /// Directory given by `--scratch`.
     pub(crate) scratch: Option<PathBuf>,
-    /// `--limit`
+    /// Limits given by `--limit`.
     pub(crate) limits: Vec<FlagLimit>,
-    /// `--budget`
+    /// Budgets given by `--budget`.
     pub(crate) budget: Vec<NamedBudget>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn default_max_steps() -> u32 {
 }
 
 impl Settings {
-    /// Where the changes of files of a tool go: where the command line says, or its configuration.
+    /// Returns the scratch directory of a tool: from the command line, or from its configuration.
     pub(crate) fn scratch_of(&self, tool: &ToolSettings) -> Option<Sourced<String>> {
         let flag = self.overrides.scratch.as_ref();
         flag.map(|dir| Sourced::flag("--scratch", dir.to_string_lossy().into_owned()))
@@ -174,8 +174,8 @@ impl Settings {
 }
 
 impl Overrides {
-    /// The limits of the command line for one component. What is written without a name only lowers those of a component
-    /// of a project.
+    /// Returns the limits of the command line for one component. For a component of a project, a limit without a name
+    /// only lowers.
     pub(crate) fn limits_for<'a>(&'a self, tool: &'a ToolSettings) -> impl Iterator<Item = NamedLimit> + 'a {
         self.limits
             .iter()
@@ -189,8 +189,8 @@ impl Overrides {
             .map(|flag| flag.limit)
     }
 
-    /// The grants of the command line for one component. What is written without a name gives nothing to one of a project,
-    /// and denies it.
+    /// Returns the grants of the command line for one component. For a component of a project, only denials apply
+    /// without a name.
     pub(crate) fn grants_for<'a>(&'a self, tool: &'a ToolSettings) -> impl Iterator<Item = &'a Grant> + 'a {
         self.grants
             .iter()
@@ -203,13 +203,13 @@ impl Overrides {
 }
 
 impl GrantLine {
-    /// Makes the grant hold here.
+    /// Resolves the grant.
     ///
     /// # Errors
-    /// When a directory does not exist; the failure points at the line.
-    pub(crate) fn place(&self, environment: &Environment) -> Result<ResolvedGrant, Failure> {
+    /// Returns an error with the location of the line if a directory does not exist.
+    pub(crate) fn resolve(&self, environment: &Environment) -> Result<ResolvedGrant, Failure> {
         let placed =
-            grants::place(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
+            grants::resolve(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
                 Origin::Flag(_) => failure,
                 origin => failure.why(origin.point_at()),
             })?;
@@ -218,7 +218,7 @@ impl GrantLine {
 }
 
 impl GrantLine {
-    /// Refuses a directory that lies in a denied one: the tool would see a directory in which everything is refused.
+    /// Refuses a directory below a denied one: every access to it would be refused.
     fn check_denied(
         &self,
         dir: &DirGrant,
@@ -233,16 +233,14 @@ impl GrantLine {
         let Some(denial) = denied.iter().find(holds) else {
             return Ok(());
         };
-        Err(
-            Failure::new(Exit::Denied, text!("the grant `{}` cannot be given", self.grant))
-                .why(text!(
-                    "`{}` is denied by {}, whatever is granted",
-                    environment.shown(&dir.host),
-                    denial.by
-                ))
-                .why(self.origin.point_at())
-                .hint("grant another directory"),
-        )
+        Err(Failure::new(Exit::Denied, text!("cannot grant `{}`", self.grant))
+            .why(text!(
+                "`{}` is denied by {}, whatever is granted",
+                environment.shown(&dir.host),
+                denial.by
+            ))
+            .why(self.origin.point_at())
+            .hint("grant another directory"))
     }
 
     fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
@@ -253,13 +251,13 @@ impl GrantLine {
             Failure::new(Exit::Denied, text!("the grant `{}` is dangerous", self.grant))
                 .why(text!("`{}` {}", environment.shown(&dir.host), danger))
                 .why(self.origin.point_at())
-                .hint("grant a directory further down; if you mean it, add --dangerous"),
+                .hint("grant a narrower directory, or add --dangerous to allow it"),
         )
     }
 }
 
 impl ToolSettings {
-    /// A component that nobody configured: nothing granted, default limits.
+    /// Creates settings for a component without configuration: no grants, default limits.
     pub(crate) fn new(name: impl Into<String>, component: ComponentSource) -> Self {
         Self {
             name: name.into(),
@@ -274,7 +272,7 @@ impl ToolSettings {
         }
     }
 
-    /// A component that ships with Toolcell.
+    /// Creates settings for a built-in component.
     pub(crate) fn shipped(shipped: &'static Shipped) -> Self {
         let is_on = !builtin::OFF_BY_DEFAULT.contains(&shipped.name);
         Self {
@@ -283,18 +281,18 @@ impl ToolSettings {
         }
     }
 
-    /// Whether it is used when a person names it on the command line: not where somebody switched it off.
+    /// True if the component can be named on the command line: it is not explicitly disabled.
     pub(crate) fn is_usable(&self) -> bool {
         self.enabled.value || matches!(self.enabled.origin, Origin::Default)
     }
 
-    /// Whether one of its tools is offered.
+    /// True if the tool is offered.
     pub(crate) fn offers(&self, tool: &str) -> bool {
         let only = self.only.as_ref();
         only.is_none_or(|only| only.value.iter().any(|name| name == tool))
     }
 
-    /// Adds what the command line says for this component.
+    /// Applies the flags for this component.
     pub(crate) fn apply(&mut self, overrides: &Overrides, environment: &Environment) {
         let of_flag = |grant: &Grant| GrantLine {
             grant: grant.clone(),
@@ -310,7 +308,7 @@ impl ToolSettings {
         }
     }
 
-    /// Adds what the command line denies to everything. It gives hooks nothing.
+    /// Applies the denials of the command line. Hooks get nothing else from it.
     pub(crate) fn apply_denials(&mut self, overrides: &Overrides, environment: &Environment) {
         let flags = overrides.grants.iter().filter(|flag| flag.component.is_none());
         for flag in flags.filter(|flag| flag.grant.is_denial()) {
@@ -322,17 +320,17 @@ impl ToolSettings {
         }
     }
 
-    /// The same, with what is denied to every tool.
+    /// Returns a copy with additional denials.
     pub(crate) fn denying(&self, deny: &[GrantLine]) -> Self {
         let mut denying = self.clone();
         denying.grants.extend(deny.iter().cloned());
         denying
     }
 
-    /// The policy, as the sandbox takes it.
+    /// Builds the policy for the sandbox.
     ///
     /// # Errors
-    /// When a grant cannot be given, lies in a place that no tool gets, or is dangerous and nobody said that it is meant.
+    /// Returns an error if a grant is invalid, is within a path denied to every tool, or is dangerous and not allowed.
     pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
         let own = own_places(settings, environment);
         let placed: Vec<ResolvedGrant> = self
@@ -340,7 +338,7 @@ impl ToolSettings {
             .iter()
             .chain(&settings.deny)
             .map(|line| {
-                let placed = line.place(environment)?;
+                let placed = line.resolve(environment)?;
                 if let ResolvedGrant::Dir(dir) = &placed {
                     line.check_denied(dir, &own, environment)?;
                     if !self.dangerous {
@@ -350,7 +348,7 @@ impl ToolSettings {
                 Ok(placed)
             })
             .collect::<Result<_, Failure>>()?;
-        let mut grants = grants::gather(&placed, environment)?;
+        let mut grants = grants::combine(&placed, environment)?;
         for (line, placed) in self.grants.iter().zip(&placed) {
             if let ResolvedGrant::Dir(dir) = placed {
                 line.check_denied(dir, &grants.denied.paths, environment)?;
@@ -365,7 +363,7 @@ impl ToolSettings {
         })
     }
 
-    /// Whether the component itself comes from a project's file. It is used only when a person names it.
+    /// True if a project's file defines the component. It is used only if the user names it.
     pub(crate) fn is_of_project(&self) -> bool {
         matches!(&self.component, ComponentSource::File(path) if path.origin.layer() == Some(Layer::Project))
     }

@@ -1,64 +1,64 @@
-//! Where a value of the configuration comes from, and how to point at it.
+//! Origins of configuration values, and error locations in files.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// How the names of components begin that a project's file brings. No other name has a colon.
+/// Prefix of the names of project components. No other name contains a colon.
 pub(crate) const PROJECT: &str = "project:";
 
 /// One layer of the configuration. Later ones win.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Layer {
-    /// The person's own file.
+    /// The user's own file.
     User,
-    /// The file of the project in which the person works. It may come from anybody.
+    /// The file of the current project, which is untrusted.
     Project,
 }
 
 /// A configuration file and its text.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Which layer it is.
+    /// Layer of the file.
     pub(crate) layer: Layer,
-    /// Where it lies.
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// The path as a person reads it.
+    /// Path for display.
     pub(crate) shown: String,
-    /// Its text.
+    /// Contents of the file.
     pub(crate) text: String,
-    /// Where its lines begin, once somebody asked.
+    /// Byte offsets of its lines, computed on first use.
     pub(crate) line_starts: OnceLock<Vec<usize>>,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// Built in.
+    /// Built-in default.
     Default,
-    /// A place in a file: bytes of its text.
+    /// Location in a file: a byte range of its text.
     File(Arc<Source>, Range<usize>),
     /// An environment variable.
     Variable(&'static str),
-    /// A flag of the command line.
+    /// A command-line flag.
     Flag(&'static str),
 }
 
-/// A value and where it comes from.
+/// A value with its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Sourced<T> {
     /// The value.
     pub(crate) value: T,
-    /// Where it comes from.
+    /// The origin of the value.
     pub(crate) origin: Origin,
 }
 
 impl Source {
-    /// Line and column of a byte, both from 1. Columns count characters.
+    /// Returns line and column of a byte offset, both starting at 1. Columns count characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
         let at = self.text.floor_char_boundary(at);
-        // The lines are counted once: a file may be pointed into for each of its lines.
+        // Computed once: a file can be pointed into for each of its lines.
         let starts = self.line_starts.get_or_init(|| {
             let newlines = self.text.match_indices('\n').map(|(newline, _)| newline + 1);
             std::iter::once(0).chain(newlines).collect()
@@ -68,7 +68,7 @@ impl Source {
         (line, self.text[start..at].chars().count() + 1)
     }
 
-    /// Where `span` is, with its line and a mark below it.
+    /// Formats the location of `span`, with its line and a marker below it.
     ///
     /// ```text
     /// in toolcell.toml, line 3, column 1
@@ -78,7 +78,7 @@ impl Source {
     pub(crate) fn point_at(&self, span: &Range<usize>) -> String {
         let (line, column) = self.position(span.start);
         let text = self.text.lines().nth(line - 1).unwrap_or_default();
-        // Tabs become single spaces, so that the mark stands where it should.
+        // Tabs are replaced by single spaces to keep the marker aligned.
         let text: String = text.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
         let marked = self.text.get(span.clone()).unwrap_or_default();
         let width = marked.lines().next().unwrap_or_default().chars().count();
@@ -94,7 +94,7 @@ impl Source {
 }
 
 impl Origin {
-    /// The place in a file with its line and a mark, or the name of the origin.
+    /// Formats the location in a file with its line and a marker, or the name of the origin.
     pub(crate) fn point_at(&self) -> String {
         match self {
             Self::File(source, span) => source.point_at(span),
@@ -102,7 +102,7 @@ impl Origin {
         }
     }
 
-    /// Whether a file decided it, and which layer.
+    /// Returns the layer if the origin is a file.
     pub(crate) fn layer(&self) -> Option<Layer> {
         match self {
             Self::File(source, _) => Some(source.layer),
@@ -112,7 +112,7 @@ impl Origin {
 }
 
 impl<T> Sourced<T> {
-    /// A value that is built in.
+    /// Creates a value with the default origin.
     pub(crate) fn default(value: T) -> Self {
         Self {
             value,
@@ -120,7 +120,7 @@ impl<T> Sourced<T> {
         }
     }
 
-    /// A value of a flag.
+    /// Creates a value from a flag.
     pub(crate) fn flag(flag: &'static str, value: T) -> Self {
         Self {
             value,
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_shown_with_its_line_and_a_mark() {
+    fn location_is_shown_with_line_and_marker() {
         let source = source("a = 1\n\té = \"x\"\n");
         let at = source.text.find("\"x\"").unwrap();
         assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_at_the_end_of_the_text_is_no_panic() {
+    fn location_at_end_of_text_does_not_panic() {
         let source = source("a = ");
         for at in 0..10 {
             assert!(source.point_at(&(at.min(4)..at)).contains("line 1"));

@@ -1,4 +1,4 @@
-//! Tables of tools and hooks, turned into settings: declaration, grants, denials, bindings of secrets.
+//! Converts tables of tools and hooks to settings: declaration, grants, denials, secret bindings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
-/// The tool that a table is about; a table with a component makes a new one. That of a project has a name of its own
-/// ([`PROJECT`](super::source::PROJECT)).
+/// Returns the tool that a table configures; a table with a component defines a new one. Tools of a project have a
+/// prefix ([`PROJECT`](super::source::PROJECT)).
 pub(super) fn declare<'a>(
     settings: &'a mut Settings,
     taken: &TakenNames,
@@ -31,8 +31,10 @@ pub(super) fn declare<'a>(
     let well_formed = toolcell_core::ToolName::new(key.as_str()).is_ok();
     let declared = match (&table.component, settings.tools.get(key)) {
         (Some(_), None) if !well_formed => {
-            return Err(fail(format!("`{}` is no name of a tool", key.escape_debug()))
-                .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"));
+            return Err(
+                fail(format!("`{}` is not a valid name of a tool", key.escape_debug()))
+                    .hint("use 1 to 64 characters of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"),
+            );
         }
         (Some(component), None) => {
             let declared = match source.layer {
@@ -42,7 +44,7 @@ pub(super) fn declare<'a>(
                     Some(owner) => {
                         return Err(fail(format!("a component of a project cannot be called `{key}`"))
                             .why(text!("the name belongs to {}", owner))
-                            .hint("give it a name that means nothing else"));
+                            .hint("give it a name that is not in use"));
                     }
                 },
             };
@@ -59,9 +61,9 @@ pub(super) fn declare<'a>(
             let why = source.point_at(&component.span());
             let fail = Failure::new(Exit::Config, text!("`{}` cannot have another component", key)).why(why);
             return Err(match &known.component {
-                ComponentSource::Shipped(_) => fail.why("it ships with Toolcell"),
+                ComponentSource::Shipped(_) => fail.why("it is built in"),
                 ComponentSource::File(path) => {
-                    fail.why(text!("it is defined already\n{}", path.origin.point_at()))
+                    fail.why(text!("it is already defined\n{}", path.origin.point_at()))
                 }
             }
             .hint("give it another name"));
@@ -72,19 +74,14 @@ pub(super) fn declare<'a>(
             let fail = fail(format!("there is no tool `{key}`"));
             return Err(match nearest(key, &names).first() {
                 Some(near) => fail.hint(text!("did you mean `{}`?", near)),
-                None => {
-                    fail.hint("a tool that does not ship with Toolcell needs a `component = \"FILE.wasm\"`")
-                }
+                None => fail.hint("a tool that is not built in needs a `component = \"FILE.wasm\"`"),
             });
         }
     };
-    Ok(settings
-        .tools
-        .get_mut(&declared)
-        .expect("it was there, or it was just put there"))
+    Ok(settings.tools.get_mut(&declared).expect("it was declared above"))
 }
 
-/// Which tools a table offers, if it says so.
+/// Returns the tools a table offers, if it lists any.
 pub(super) fn only(table: &ToolTable, source: &Arc<Source>) -> Option<Sourced<Vec<String>>> {
     table.only.as_ref().map(|only| Sourced {
         value: only.get_ref().clone(),
@@ -92,7 +89,7 @@ pub(super) fn only(table: &ToolTable, source: &Arc<Source>) -> Option<Sourced<Ve
     })
 }
 
-/// The grants of a table; relative paths start at `base`.
+/// Returns the grants of a table; relative paths start at `base`.
 pub(super) fn grant_lines(
     grants: Option<&[Spanned<Grant>]>,
     source: &Arc<Source>,
@@ -109,7 +106,7 @@ pub(super) fn grant_lines(
         .collect()
 }
 
-/// What a file denies to every tool and hook; relative paths start at `base`.
+/// Returns the denials of a file for all tools and hooks; relative paths start at `base`.
 pub(super) fn deny_lines(lines: &[Spanned<DenyLine>], source: &Arc<Source>, base: &Path) -> Vec<GrantLine> {
     lines
         .iter()
@@ -121,7 +118,7 @@ pub(super) fn deny_lines(lines: &[Spanned<DenyLine>], source: &Arc<Source>, base
         .collect()
 }
 
-/// The secrets of a table, as a policy has them.
+/// Returns the secret bindings of a table.
 pub(super) fn bindings(
     name: &Spanned<String>,
     tables: &[BindingTable],
@@ -140,13 +137,13 @@ pub(super) fn bindings(
                 return Err(Failure::new(
                     Exit::Config,
                     text!(
-                        "it is not said where the secret `{}` goes in a request of `{}`",
+                        "the secret `{}` has no position in the requests of `{}`",
                         binding.secret,
                         name.get_ref()
                     ),
                 )
                 .why(source.point_at(&name.span()))
-                .hint("give either a `header`, perhaps with a `template`, or a `placeholder`"));
+                .hint("set either `header`, optionally with `template`, or `placeholder`"));
             }
         };
         Ok(SecretBinding {

@@ -1,4 +1,4 @@
-//! Sizes, durations and counts as people write them: `256 MiB`, `1m 30s`, `20 G`.
+//! Parsing and formatting of sizes, durations and counts: `256 MiB`, `1m 30s`, `20 G`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +13,8 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// A duration: numbers with `ms`, `s`, `m`, `h` or `d`, such as `30s` or `1m 30s`. A number without a unit is refused,
-/// because nobody agrees on what it would mean.
+/// A duration: numbers with `ms`, `s`, `m`, `h` or `d`, such as `30s` or `1m 30s`. A number without a unit is ambiguous
+/// and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -56,7 +56,7 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, String> {
         scaled(text.trim(), &BYTE_UNITS).map(Self).ok_or_else(|| {
             format!(
-                "`{}` is no size, such as `512 KiB`, `256 MiB` or `1 GB`",
+                "`{}` is not a size, such as `512 KiB`, `256 MiB` or `1 GB`",
                 text.escape_debug()
             )
         })
@@ -67,9 +67,12 @@ impl FromStr for Count {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        scaled(text.trim(), &COUNT_UNITS)
-            .map(Self)
-            .ok_or_else(|| format!("`{}` is no count, such as `500 M` or `20 G`", text.escape_debug()))
+        scaled(text.trim(), &COUNT_UNITS).map(Self).ok_or_else(|| {
+            format!(
+                "`{}` is not a count, such as `500 M` or `20 G`",
+                text.escape_debug()
+            )
+        })
     }
 }
 
@@ -79,7 +82,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, String> {
         let fail = || {
             format!(
-                "`{}` is no duration with a unit, such as `500ms`, `30s` or `1m 30s`",
+                "`{}` is not a duration with a unit, such as `500ms`, `30s` or `1m 30s`",
                 text.escape_debug()
             )
         };
@@ -101,7 +104,7 @@ impl FromStr for Span {
     }
 }
 
-/// Reads `12`, `1.5 MiB` and the like exactly: a fraction counts only where it gives a whole number of units.
+/// Parses `12`, `1.5 MiB` and the like exactly: a fraction is accepted only if the result is a whole number.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let split = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
@@ -166,7 +169,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// One decimal below ten, none above and none where it is zero.
+/// Formats with one decimal below ten; none above, and none if it is zero.
 fn write_rounded(f: &mut fmt::Formatter<'_>, value: u64, size: u64, unit: &str) -> fmt::Result {
     let tenths = u128::from(value) * 10 / u128::from(size);
     if tenths >= 100 || tenths % 10 == 0 {
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_a_unit_and_may_have_several_parts() {
+    fn durations_have_unit_and_may_have_several_parts() {
         for (text, ms) in [
             ("2 min", 120_000),
             ("500ms", 500),
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_print_short_and_with_a_unit() {
+    fn quantities_print_short_and_with_unit() {
         let shown = |text: &dyn fmt::Display| text.to_string();
         for (quantity, text) in [
             (shown(&Bytes(0)), "0 B"),

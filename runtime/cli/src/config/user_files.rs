@@ -1,4 +1,4 @@
-//! Files of the user and of projects: lists of the state directory, and why a file is not used.
+//! Files of the user and of projects: lists in the state directory, and reasons for refusing a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use toolcell_fs::{FileError, Refusal, Rules};
 use crate::environment::Environment;
 use crate::error::Failure;
 
-/// Largest list of the state directory that is read, in bytes.
+/// Maximum size of a list in the state directory, in bytes.
 const MAX_LIST_BYTES: u64 = 4 << 20;
 
 /// Name of the user's configuration file, in the directory for configuration.
 pub(crate) const USER_FILE: &str = "config.toml";
 
-/// Where the person's file lies, whether it exists or not.
+/// Returns the path of the user's file, existing or not.
 pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
     environment.config_dir.as_ref().map(|dir| dir.join(USER_FILE))
 }
 
-/// Where the person's file lies, as a person reads it.
+/// Returns the path of the user's file, for display.
 pub(crate) fn user_file_shown(environment: &Environment) -> String {
     user_file(environment).map_or_else(
         || "your own configuration".into(),
@@ -29,10 +29,10 @@ pub(crate) fn user_file_shown(environment: &Environment) -> String {
     )
 }
 
-/// Reads a list that is kept in the state directory; a file that does not exist holds none.
+/// Reads a list from the state directory. A missing file is an empty list.
 ///
 /// # Errors
-/// When the file cannot be used, or holds something else.
+/// Returns an error if the file cannot be used or is not a valid list.
 pub(crate) fn read_list<T: DeserializeOwned>(file: &Path) -> io::Result<Vec<T>> {
     match toolcell_fs::read(file, &Rules::own(MAX_LIST_BYTES)) {
         Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other),
@@ -41,10 +41,10 @@ pub(crate) fn read_list<T: DeserializeOwned>(file: &Path) -> io::Result<Vec<T>> 
     }
 }
 
-/// Puts a whole list in the place of the old one, so that no reader sees half of it. Nobody else reads it.
+/// Replaces a list atomically. The file is readable only by the user.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Returns an error if the file cannot be written.
 pub(crate) fn write_list<T: Serialize>(file: &Path, list: &[T]) -> io::Result<()> {
     if let Some(dir) = file.parent() {
         toolcell_fs::private_dir(dir)?;
@@ -53,22 +53,22 @@ pub(crate) fn write_list<T: Serialize>(file: &Path, list: &[T]) -> io::Result<()
     Ok(toolcell_fs::replace(file, &text, toolcell_fs::PRIVATE)?)
 }
 
-/// Adds the reason and, where there is one, the way out.
+/// Adds the reason and, if there is one, a hint.
 pub(crate) fn because(failure: Failure, error: FileError) -> Failure {
     let refusal = match error {
         FileError::Refused { reason, .. } => reason,
-        // What failed is said already, with the path as the user knows it.
+        // The failure already names the file, by the path the user knows.
         FileError::Io { source, .. } => return failure.because(source),
         error => return failure.because(error),
     };
     let failure = failure.why(refusal.to_string());
     match refusal {
-        Refusal::Link => failure.hint("it could lead anywhere: put the file itself in its place"),
+        Refusal::Link => failure.hint("a link could point anywhere: replace it with the file itself"),
         Refusal::OtherOwner(_) => failure.hint(
-            "only your own files and those of root are used here: make it your own (`chown`), or work in another directory",
+            "only files owned by you or root are used here: change its owner (`chown`), or work in another directory",
         ),
-        Refusal::WritableByAll => failure.hint("close it to other users: chmod o-w"),
-        Refusal::HardLink(_) => failure.hint("copy it, and put the copy in its place"),
+        Refusal::WritableByAll => failure.hint("remove write access for others: chmod o-w"),
+        Refusal::HardLink(_) => failure.hint("replace it with a copy"),
         Refusal::NotUtf8(_) => failure.hint("save it as UTF-8"),
         _ => failure,
     }

@@ -1,4 +1,4 @@
-//! The lines that a scratch directory would change.
+//! Line-by-line differences of a scratch directory.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,16 +9,16 @@ use toolcell_sandbox::overlay::{Change, Version, versions};
 use crate::config::units::Bytes;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Screen, Text, text};
 
-/// Longest file whose lines are compared, in bytes: more is not read by people, and takes long to compare.
+/// Maximum size of a file that is compared, in bytes: longer diffs are not readable and take long to compute.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Lines around a change that are shown with it, as `diff -u` does.
+/// Number of unchanged lines shown around a change, as in `diff -u`.
 const CONTEXT: usize = 3;
 
-/// Time after which a comparison is finished coarsely instead of finely.
+/// Time limit of an exact comparison; after it, the diff is approximate.
 const TIME: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Shows what a change does to the contents, in the unified form of POSIX `diff`; of what is no text, what it is.
+/// Writes the change of a file as a unified diff (POSIX `diff -u`); for binary files, a description.
 pub(crate) fn lines<W: Write>(
     screen: &mut Screen<W>,
     directory: &Path,
@@ -31,7 +31,7 @@ pub(crate) fn lines<W: Write>(
     };
     match (text_of(&old), text_of(&new)) {
         (Some(old), Some(new)) => unified(screen, old, new),
-        _ => match (in_words(&old), in_words(&new)) {
+        _ => match (describe(&old), describe(&new)) {
             (None, None) => Ok(()),
             (None, Some(new)) => screen.line(text!("    is {}", new)),
             (Some(old), None) => screen.line(text!("    was {}", old)),
@@ -40,7 +40,7 @@ pub(crate) fn lines<W: Write>(
     }
 }
 
-/// The text of a file; nothing and nothing else are the empty text.
+/// Returns the text of a file. Anything but a regular file counts as empty.
 fn text_of(version: &Version) -> Option<&str> {
     match version {
         Version::Nothing => Some(""),
@@ -51,13 +51,13 @@ fn text_of(version: &Version) -> Option<&str> {
     }
 }
 
-fn in_words(version: &Version) -> Option<Text> {
+fn describe(version: &Version) -> Option<Text> {
     match version {
         Version::Nothing => None,
         Version::Directory => Some("a directory".into()),
         Version::Link(target) => Some(text!("a link to `{}`", target)),
         Version::File { len, .. } if text_of(version).is_some() => Some(text!("a text of {}", Bytes(*len))),
-        Version::File { len, .. } => Some(text!("{} that are no text or too long to show", Bytes(*len))),
+        Version::File { len, .. } => Some(text!("{} of binary data, or too long to show", Bytes(*len))),
         _ => Some("something else".into()),
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_lines_are_shown_with_the_lines_around_them_and_are_inert() {
+    fn diff_shows_context_lines_and_is_inert() {
         insta::assert_snapshot!(shown("1\n2\n3\n4\n5\n", "1\n2\n3\n4\nfünf\u{1b}[2J"), @r"
             @@ -2,4 +2,4 @@
             │  2

@@ -1,4 +1,4 @@
-//! Scratch overlays: where changes of tools go, and their differences.
+//! Scratch overlays: redirected changes of tools, and their diffs.
 
 pub(crate) mod diff;
 pub(crate) mod overlay;

@@ -1,10 +1,10 @@
-//! `--scratch DIR`: what tools change goes to DIR, and a person looks at it before anything is carried out.
+//! `--scratch DIR`: redirects the changes of tools to DIR, for review before they are committed.
 //!
 //! A tool can also have a scratch directory in the configuration (`scratch = "DIR"`).
 //!
-//! DIR holds for each granted directory an overlay, named by a digest of the directory's path, and beside it a file with
-//! that path. Anybody can make such files, also a repository that was cloned or a tool; so the state directory has a record
-//! of each overlay, and what it has none of is neither carried out nor removed.
+//! DIR contains an overlay for each granted directory, named by a digest of the directory's path, and next to it a file
+//! with that path. Such files can also come from a cloned repository or a tool, so the state directory has a record of
+//! each overlay; an overlay without a record is neither committed nor removed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -28,46 +28,47 @@ use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Own, Screen, WARN, inert_line, text};
 
-/// Ending of the files that hold the path of a granted directory.
+/// Extension of files that hold the path of a granted directory.
 const ENDING: &str = "path";
 
-/// Name of the directory with the records of overlays, in the state directory.
+/// Name of the directory of records, in the state directory.
 const RECORDS: &str = "scratch";
 
-/// Characters of a digest that name an overlay.
+/// Length of an overlay's name, in characters of a digest.
 const NAME_LENGTH: usize = 16;
 
-/// Longest path of a granted directory, in bytes: `PATH_MAX` of Linux.
+/// Maximum length of the path of a granted directory, in bytes: `PATH_MAX` of Linux.
 const MAX_PATH: u64 = 4096;
 
-/// Most changes that are listed when a command ends; `toolcell scratch diff` lists all.
-const MAX_TOLD: usize = 20;
+/// Maximum number of changes listed when a command ends; `toolcell scratch diff` lists all.
+const MAX_LISTED: usize = 20;
 
-/// The scratch directory of a command.
+/// Scratch directory of a command.
 pub(crate) struct Scratch {
-    /// As the person wrote it.
+    /// Path as the user wrote it.
     written: String,
     path: PathBuf,
     environment: Environment,
 }
 
-/// The changes of one granted directory.
+/// Changes in one granted directory.
 pub(crate) struct Changed {
-    /// The directory.
+    /// The granted directory.
     pub(crate) directory: PathBuf,
     overlay: PathBuf,
-    /// What would change in it.
+    /// Pending changes.
     pub(crate) changes: Vec<Change>,
-    /// What somebody else changed in the meantime.
+    /// Paths that were changed by others in the meantime.
     pub(crate) conflicts: Vec<PathBuf>,
-    /// What cannot be looked at or carried out, and is left where it is.
+    /// Entries that cannot be compared or committed, and stay in the overlay.
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Sends the changes of a granted directory to `scratch`.
+/// Redirects the changes of a granted directory to `scratch`.
 ///
 /// # Errors
-/// When `scratch` lies in the directory itself, holds changes of it that Toolcell did not put there, or cannot be written.
+/// Returns an error if `scratch` is within the directory, contains changes of it that Toolcell did not make, or is not
+/// writable.
 pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environment) -> Result<(), Failure> {
     if !grant.access.can_change() {
         return Ok(());
@@ -78,7 +79,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
             text!("`{}` cannot be the scratch directory", scratch.display()),
         )
     };
-    // A new one is for its owner alone: copies of files lie in it. One that is there stays as the user made it.
+    // A new directory is private, because it holds copies of files. An existing one keeps its mode.
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -87,7 +88,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
     let scratch = scratch.canonicalize().map_err(|e| fail().because(e))?;
     if scratch.starts_with(&grant.host) {
         return Err(fail()
-            .why(text!("it lies in `{}`, which is granted", grant.host.display()))
+            .why(text!("it is within `{}`, which is granted", grant.host.display()))
             .hint("name a directory outside, such as /tmp/scratch"));
     }
     let overlay = scratch.join(overlay_name(&grant.host));
@@ -103,7 +104,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
     Ok(())
 }
 
-/// Remembers in the state directory that Toolcell made an overlay.
+/// Records in the state directory that Toolcell made an overlay.
 fn keep_record(
     overlay: &Path,
     directory: &Path,
@@ -113,18 +114,18 @@ fn keep_record(
     if is_recorded(overlay, directory, environment) {
         return Ok(());
     }
-    let found = looked_at(directory.to_owned(), overlay.to_owned());
+    let found = read_overlay(directory.to_owned(), overlay.to_owned());
     if !found.changes.is_empty() || !found.skipped.is_empty() {
         return Err(fail()
             .why(text!(
-                "it holds changes of `{}` that no run of yours put there",
+                "it contains changes of `{}` that you did not make with Toolcell",
                 directory.display()
             ))
             .hint("name another directory"));
     }
     let record = record(overlay, directory, environment).ok_or_else(|| {
         fail()
-            .why("there is no home directory, in which to remember that it is yours")
+            .why("there is no home directory, which is needed to record that the overlay is yours")
             .hint("set HOME")
     })?;
     if let Some(dir) = record.parent() {
@@ -134,7 +135,7 @@ fn keep_record(
         .map_err(|e| user_files::because(fail(), e))
 }
 
-/// The file that says that Toolcell made an overlay; `None` where the user has no state directory.
+/// Returns the path of the record of an overlay, or `None` without a state directory.
 fn record(overlay: &Path, directory: &Path, environment: &Environment) -> Option<PathBuf> {
     let state = environment.state_dir.as_ref()?;
     let name = [overlay.as_os_str().as_bytes(), directory.as_os_str().as_bytes()].join(&0);
@@ -147,14 +148,14 @@ fn is_recorded(overlay: &Path, directory: &Path, environment: &Environment) -> b
         .is_some_and(|content| content == directory.as_os_str().as_bytes())
 }
 
-/// The name of the overlay of a granted directory.
+/// Returns the name of the overlay of a granted directory.
 fn overlay_name(directory: &Path) -> String {
     let digest = Digest::of(directory.as_os_str().as_bytes());
     digest.hex().chars().take(NAME_LENGTH).collect()
 }
 
-/// The granted directory whose overlay has its path in this file; `None` for a file that [`divert`] did not write: what
-/// lies beside it is nobody's overlay, and is neither carried out nor removed.
+/// Returns the granted directory that this file names, or `None` if [`divert`] did not write it; the overlay next to
+/// such a file is neither committed nor removed.
 fn directory_of(path: &Path) -> Option<PathBuf> {
     let bytes = toolcell_fs::read(path, &Rules::own(MAX_PATH)).ok()?;
     let directory = PathBuf::from(OsString::from_vec(bytes));
@@ -162,7 +163,7 @@ fn directory_of(path: &Path) -> Option<PathBuf> {
     (is_ours && directory.is_absolute()).then_some(directory)
 }
 
-/// Lists at most `most` changes, with the lines that they change if `lines`, and says how many more there are.
+/// Lists at most `most` changes, with their diffs if `lines` is true, and the number of further ones.
 pub(crate) fn list<W: Write>(
     screen: &mut Screen<W>,
     all: &[Changed],
@@ -185,7 +186,7 @@ pub(crate) fn list<W: Write>(
             screen.styled(style, mark)?;
             screen.text(inert_line(&change.path.to_string_lossy()))?;
             if changed.is_conflict(&change.path) {
-                screen.styled(BAD, "  (changed by somebody else in the meantime)")?;
+                screen.styled(BAD, "  (changed by others in the meantime)")?;
             }
             screen.end_line()?;
             if lines {
@@ -203,25 +204,25 @@ pub(crate) fn list<W: Write>(
     Ok(())
 }
 
-/// How many changes there are.
+/// Returns the total number of changes.
 pub(crate) fn count(all: &[Changed]) -> usize {
     all.iter().map(|changed| changed.changes.len()).sum()
 }
 
-/// What lies in a scratch directory.
+/// Contents of a scratch directory.
 pub(crate) struct Found {
-    /// The changes that Toolcell put there.
+    /// Changes that Toolcell recorded.
     pub(crate) all: Vec<Changed>,
-    /// Directories of which it holds changes that somebody else put there.
-    pub(crate) strange: Vec<PathBuf>,
+    /// Directories with overlays that Toolcell did not make.
+    pub(crate) foreign: Vec<PathBuf>,
 }
 
-/// All changes that lie in a scratch directory.
+/// Reads all changes in a scratch directory.
 ///
 /// # Errors
-/// When they cannot be read.
+/// Returns an error if they cannot be read.
 pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Found> {
-    let (mut all, mut strange) = (Vec::new(), Vec::new());
+    let (mut all, mut foreign) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(scratch.canonicalize()?)? {
         let path = entry?.path();
         if path.extension().is_none_or(|ending| ending != ENDING) {
@@ -232,18 +233,18 @@ pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Foun
         };
         let overlay = path.with_extension("");
         if is_recorded(&overlay, &directory, environment) && !overlay.is_symlink() {
-            all.push(looked_at(directory, overlay));
+            all.push(read_overlay(directory, overlay));
         } else {
-            strange.push(directory);
+            foreign.push(directory);
         }
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
-    strange.sort();
-    Ok(Found { all, strange })
+    foreign.sort();
+    Ok(Found { all, foreign })
 }
 
-/// What an overlay holds. One that cannot be read at all is skipped as a whole.
-fn looked_at(directory: PathBuf, overlay: PathBuf) -> Changed {
+/// Reads one overlay. An unreadable one is skipped as a whole.
+fn read_overlay(directory: PathBuf, overlay: PathBuf) -> Changed {
     let found = overlay::changes(&directory, &overlay)
         .and_then(|changes| Ok((changes, overlay::conflicts(&directory, &overlay)?)));
     let (changes, skipped, conflicts) = match found {
@@ -259,19 +260,19 @@ fn looked_at(directory: PathBuf, overlay: PathBuf) -> Changed {
     }
 }
 
-/// Lists what is left out, at most [`MAX_TOLD`] for each directory.
+/// Lists skipped entries, at most [`MAX_LISTED`] per directory.
 pub(crate) fn list_skipped<W: Write>(
     screen: &mut Screen<W>,
     directory: &Path,
     skipped: &[&Skipped],
     environment: &Environment,
 ) -> io::Result<()> {
-    for one in skipped.iter().take(MAX_TOLD) {
+    for one in skipped.iter().take(MAX_LISTED) {
         let path = environment.shown(&directory.join(&one.path));
         screen.styled(WARN, "  ! ")?;
         screen.line(text!("`{}` is skipped: {}", path, one.reason))?;
     }
-    let more = skipped.len().saturating_sub(MAX_TOLD);
+    let more = skipped.len().saturating_sub(MAX_LISTED);
     if more > 0 {
         screen.styled(WARN, "  ! ")?;
         screen.line(text!("and {} more are skipped", more))?;
@@ -280,7 +281,7 @@ pub(crate) fn list_skipped<W: Write>(
 }
 
 impl Scratch {
-    /// Those that the command line or the configuration of these tools name.
+    /// Returns the scratch directories named by the command line or the configuration of these tools.
     pub(crate) fn of<'a>(
         tools: impl IntoIterator<Item = &'a ToolSettings>,
         settings: &Settings,
@@ -299,18 +300,18 @@ impl Scratch {
         written.into_iter().map(of).collect()
     }
 
-    /// Tells a person what lies in it and what can be done with it, also if that is nothing.
-    pub(crate) fn tell(&self, console: &Console) {
-        if !self.tell_changes(console) {
-            console.note(text!("no file is changed in `{}`", self.written));
+    /// Prints the pending changes and the commands to handle them, or that there are none.
+    pub(crate) fn print_summary(&self, console: &Console) {
+        if !self.print_changes(console) {
+            console.note(text!("there are no changes in `{}`", self.written));
         }
     }
 
-    /// Tells a person what lies in it and what can be done with it; `false` if that is nothing.
-    pub(crate) fn tell_changes(&self, console: &Console) -> bool {
+    /// Prints the pending changes and the commands to handle them; returns false if there are none.
+    pub(crate) fn print_changes(&self, console: &Console) -> bool {
         let all = match read(&self.path, &self.environment) {
             Ok(found) => found.all,
-            // It is made when a tool gets a directory that it may change.
+            // The directory is created when a tool gets a writable directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => {
                 console.note(text!(
@@ -324,19 +325,19 @@ impl Scratch {
         let is_skipped = all.iter().any(|changed| !changed.skipped.is_empty());
         let changes = match count(&all) {
             0 if !is_skipped => return false,
-            1 => text!("1 change waits"),
-            many => text!("{} changes wait", many),
+            1 => text!("1 change is pending"),
+            many => text!("{} changes are pending", many),
         };
-        // Where standard error is closed nobody listens, and nothing fails.
+        // A closed standard error is not an error.
         let _ = console.write(|streams| {
             streams.end_open_line()?;
             let err = &mut streams.err;
-            err.line(text!("{} in `{}`, not carried out yet", changes, self.written))?;
-            list(err, &all, &self.environment, MAX_TOLD, false)?;
+            err.line(text!("{} in `{}`, not committed yet", changes, self.written))?;
+            list(err, &all, &self.environment, MAX_LISTED, false)?;
             for (what, command) in [
-                ("      look: ", "diff"),
-                (" carry out: ", "commit"),
-                ("throw away: ", "discard"),
+                ("    review: ", "diff"),
+                ("    commit: ", "commit"),
+                ("   discard: ", "discard"),
             ] {
                 err.styled(FAINT, what)?;
                 err.line(text!(
@@ -352,34 +353,34 @@ impl Scratch {
 }
 
 impl Changed {
-    /// Whether somebody else changed something at this path or below it.
+    /// True if others changed this path or something below it.
     pub(crate) fn is_conflict(&self, path: &Path) -> bool {
         self.conflicts.iter().any(|conflict| conflict.starts_with(path))
     }
 
-    /// Whether it cannot be read at all.
+    /// True if the overlay is unreadable as a whole.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.skipped.iter().any(|one| one.path == Path::new(""))
     }
 
-    /// Whether an entry was skipped already when it was looked at.
+    /// True if an entry was already skipped while reading.
     pub(crate) fn knows(&self, skipped: &Skipped) -> bool {
         self.skipped.iter().any(|one| one.path == skipped.path)
     }
 
-    /// Carries the changes out.
+    /// Commits the changes.
     ///
     /// # Errors
-    /// When somebody else changed the same in the meantime, or the directory cannot be used. What cannot be carried out
-    /// is skipped and stays where it is.
+    /// Returns an error if others changed the same files in the meantime, or the directory cannot be used. Entries that
+    /// cannot be committed are skipped and stay in the overlay.
     pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<Changes, CommitError> {
         overlay::commit(&self.directory, &self.overlay, on_conflict)
     }
 
-    /// Throws the changes away.
+    /// Discards the changes.
     ///
     /// # Errors
-    /// When something cannot be removed.
+    /// Returns an error if something cannot be removed.
     pub(crate) fn discard(&self) -> io::Result<()> {
         overlay::discard(&self.overlay)
     }
@@ -390,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_overlays_that_divert_made_are_read() {
+    fn only_overlays_made_by_divert_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let granted = tempfile::tempdir().unwrap();
@@ -408,7 +409,7 @@ mod tests {
         let overlay = grant.overlay.clone().unwrap();
         std::fs::create_dir_all(overlay.join("upper")).unwrap();
         std::fs::write(overlay.join("upper/new"), "x").unwrap();
-        // Somebody else's directory, with names like ours.
+        // A foreign directory that uses our names.
         for name in ["project", "0123456789abcdef"] {
             std::fs::create_dir_all(at(name).join("upper")).unwrap();
             std::fs::write(at(name).join("upper/precious"), "mine").unwrap();
@@ -417,7 +418,7 @@ mod tests {
         let linked = overlay_name(Path::new("/elsewhere"));
         std::fs::write(at("target"), "/elsewhere").unwrap();
         std::os::unix::fs::symlink(at("target"), at(&format!("{linked}.path"))).unwrap();
-        // One that is named as ours are.
+        // A foreign overlay with a correct name.
         let planted = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
         let name = overlay_name(&planted);
         std::fs::create_dir_all(at(&name).join("upper")).unwrap();
@@ -425,7 +426,7 @@ mod tests {
         std::fs::write(at(&format!("{name}.path")), planted.as_os_str().as_bytes()).unwrap();
 
         let found = read(dir.path(), &environment).unwrap();
-        assert_eq!(found.strange, std::slice::from_ref(&planted));
+        assert_eq!(found.foreign, std::slice::from_ref(&planted));
         let all = found.all;
         assert_eq!(all.len(), 1);
         assert_eq!((&all[0].directory, count(&all)), (&host, 1));
@@ -433,11 +434,11 @@ mod tests {
         assert!(!overlay.join("upper").exists());
         assert!(at("project/upper/precious").exists());
 
-        // It does not become ours by being used.
+        // Using it does not make it ours.
         grant.host = planted.clone();
         assert!(divert(&mut grant, dir.path(), &environment).is_err());
         assert_eq!(
-            read(dir.path(), &environment).unwrap().strange,
+            read(dir.path(), &environment).unwrap().foreign,
             std::slice::from_ref(&planted)
         );
         std::fs::remove_dir(planted).unwrap();

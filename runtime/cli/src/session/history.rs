@@ -1,42 +1,43 @@
-//! What a user typed in `toolcell chat`, kept for the next time.
+//! Input history of `toolcell chat`, shared by all sessions of the user.
 //!
-//! One entry a line, with line ends and backslashes written as `\\n` and `\\\\`. The file is read and replaced as a whole, so that
-//! nothing is ever written through a link, and two chats at a time lose an entry at most.
+//! One entry per line; line ends and backslashes are written as `\
+//! ` and `\\\\`. The file is read and replaced as a whole, so that nothing is written through a link. Two concurrent
+//! chats can lose one entry.
 
 use std::path::{Path, PathBuf};
 
 use toolcell_fs::{FileError, Rules};
 
-/// Name of the file, in the state directory.
+/// Name of the file in the state directory.
 const FILE: &str = "history";
 
-/// Most entries that are kept.
+/// Maximum number of entries.
 pub(crate) const MAX_ENTRIES: usize = 1_000;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Longest entry that is kept, in bytes: as many as fit of the longest ones.
+/// Maximum length of an entry, in bytes; longer entries are not saved.
 const MAX_ENTRY: usize = 4 << 10;
 
-/// The history of one user.
+/// Input history of one user.
 #[derive(Debug)]
 pub(crate) struct History {
     file: PathBuf,
 }
 
 impl History {
-    /// The history in a state directory.
+    /// Creates the history of a state directory.
     pub(crate) fn new(state_dir: &Path) -> Self {
         Self {
             file: state_dir.join(FILE),
         }
     }
 
-    /// All entries, the oldest first.
+    /// Reads all entries, oldest first.
     ///
     /// # Errors
-    /// When something else than a file of this user stands in its place, or it cannot be read.
+    /// Returns an error if the file cannot be read or is not a regular file of this user.
     pub(crate) fn read(&self) -> Result<Vec<String>, FileError> {
         match toolcell_fs::read_text(&self.file, &Rules::own(MAX_BYTES)) {
             Ok(text) => Ok(text.lines().map(unescape).collect()),
@@ -45,10 +46,10 @@ impl History {
         }
     }
 
-    /// Adds an entry, unless it is the last one already or longer than is kept.
+    /// Appends an entry, unless it repeats the last one or is too long.
     ///
     /// # Errors
-    /// As [`History::read`], and when it cannot be written.
+    /// Same as [`History::read`], or an error if the file cannot be written.
     pub(crate) fn add(&self, entry: &str) -> Result<(), FileError> {
         let mut all = self.read()?;
         if entry.is_empty() || entry.len() > MAX_ENTRY || all.last().is_some_and(|last| last == entry) {
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_leads_elsewhere_is_not_used() {
+    fn symlinked_history_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("precious");
         std::fs::write(&target, "mine").unwrap();

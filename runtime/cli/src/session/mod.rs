@@ -1,4 +1,4 @@
-//! Sessions as commands run them: turns, and what the user typed before.
+//! Sessions as commands run them: turns and input history.
 
 pub(crate) mod history;
 pub(crate) mod store;

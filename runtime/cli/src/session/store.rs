@@ -1,4 +1,4 @@
-//! The file in which sessions are kept.
+//! The session store of the user.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// Where sessions are kept.
+/// Returns the path of the session store.
 fn path_of(environment: &Environment) -> Option<PathBuf> {
     environment
         .state_dir
@@ -18,12 +18,12 @@ fn path_of(environment: &Environment) -> Option<PathBuf> {
         .map(|dir| dir.join("sessions.sqlite"))
 }
 
-/// Opens the person's sessions.
+/// Opens the user's session store.
 ///
 /// # Errors
-/// When there is no place for them, or the file cannot be used.
+/// Returns an error if there is no state directory or the file cannot be used.
 pub(crate) fn open(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
-    let fail = || Failure::new(Exit::Config, "sessions cannot be kept");
+    let fail = || Failure::new(Exit::Config, "the session store cannot be used");
     let path = path_of(environment).ok_or_else(|| fail().why("there is no home directory"))?;
     let open = || -> anyhow::Result<SqliteStore> {
         if let Some(dir) = path.parent() {

@@ -1,4 +1,4 @@
-//! Runs turns of a session and shows them.
+//! Runs the turns of a session and renders them.
 
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::TurnStart;
@@ -15,25 +15,27 @@ use crate::ui::render::turn::TurnView;
 use crate::ui::render::{Console, failure};
 use crate::ui::terminal::text;
 
-/// Runs turns, one after the other.
+/// Runs turns one after the other.
 pub(crate) struct TurnRunner {
     assembled: AgentSetup,
     console: Console,
     sink: Box<dyn EventSink>,
-    /// Cancelled when nobody reads the output any more.
-    gone: CancellationToken,
+    /// Cancelled when the output pipe is closed.
+    closed: CancellationToken,
     interrupts: Interrupts,
 }
 
 impl TurnRunner {
-    /// Shows turns for people, or as JSON lines.
+    /// Creates a runner that renders turns as text, or as JSON lines.
     pub(crate) fn new(assembled: AgentSetup, console: &Console, json: bool) -> Self {
-        let gone = CancellationToken::new();
+        let closed = CancellationToken::new();
         let sink: Box<dyn EventSink> = if json {
-            Box::new(JsonLines { gone: gone.clone() })
+            Box::new(JsonLines {
+                closed: closed.clone(),
+            })
         } else {
             Box::new(
-                TurnView::new(console.clone(), assembled.hints.clone(), gone.clone())
+                TurnView::new(console.clone(), assembled.hints.clone(), closed.clone())
                     .attended(assembled.is_attended),
             )
         };
@@ -41,28 +43,28 @@ impl TurnRunner {
             assembled,
             console: console.clone(),
             sink,
-            gone,
+            closed,
             interrupts: Interrupts::watch(console.clone()),
         }
     }
 
-    /// The agent.
+    /// Returns the agent.
     pub(crate) fn agent(&self) -> &Agent {
         &self.assembled.agent
     }
 
-    /// Runs one turn of a session, and nothing more.
+    /// Runs one turn of a new session.
     ///
     /// # Errors
-    /// When it did not end with an answer.
+    /// Returns an error if the turn did not end with an answer.
     pub(crate) async fn begin(&mut self, mut session: Session, prompt: String) -> Result<Exit, Failure> {
         self.turn(&mut session, Some(prompt)).await
     }
 
-    /// Runs one turn: with a message, or going on with the one that is open.
+    /// Runs one turn: with a message, or resuming the open one.
     ///
     /// # Errors
-    /// When it did not end with an answer.
+    /// Returns an error if the turn did not end with an answer.
     pub(crate) async fn turn(
         &mut self,
         session: &mut Session,
@@ -70,7 +72,7 @@ impl TurnRunner {
     ) -> Result<Exit, Failure> {
         let logs = self.assembled.logs.as_mut();
         let log = logs.map(|logs| logs.of(session.id())).transpose()?;
-        let cancel = self.gone.child_token();
+        let cancel = self.closed.child_token();
         let _interrupts = self.interrupts.cancel_next(cancel.clone());
         let sink = |event: &Event| {
             self.sink.event(event);
@@ -83,26 +85,26 @@ impl TurnRunner {
             None => session.run(TurnStart::Resume, &sink, cancel).await,
         };
         if let Some(error) = log.and_then(|log| log.error()) {
-            self.console.note(text!("the log is not complete: {}", error));
+            self.console.note(text!("the log is incomplete: {}", error));
         }
-        if self.gone.is_cancelled() {
+        if self.closed.is_cancelled() {
             return Ok(Exit::Ok);
         }
         self.ended(session, report)
     }
 
-    /// Tells what tools have changed aside, where they were told to.
-    pub(crate) fn tell_changes(&self) {
+    /// Prints the changes that tools made in scratch directories.
+    pub(crate) fn print_changes(&self) {
         for scratch in &self.assembled.scratch {
-            if !self.is_gone() {
-                scratch.tell(&self.console);
+            if !self.is_output_closed() {
+                scratch.print_summary(&self.console);
             }
         }
     }
 
-    /// Whether nobody reads the output any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.gone.is_cancelled()
+    /// True if the output pipe is closed.
+    pub(crate) fn is_output_closed(&self) -> bool {
+        self.closed.is_cancelled()
     }
 
     fn ended(&self, session: &Session, report: Result<TurnReport, AgentError>) -> Result<Exit, Failure> {
@@ -119,23 +121,21 @@ impl TurnRunner {
         match (&report.outcome, ended) {
             (TurnOutcome::Asked { .. }, Ok(exit)) => {
                 self.console
-                    .note(text!("answer with: toolcell session resume {} \"…\"", id));
+                    .note(text!("to answer: toolcell session resume {} \"…\"", id));
                 Ok(exit)
             }
             (TurnOutcome::AwaitingApproval { .. }, Err(failure)) => {
-                Err(failure.hint(text!("decide with: toolcell session resume {}", id)))
+                Err(failure.hint(text!("to decide: toolcell session resume {}", id)))
             }
             (_, ended) => ended,
         }
     }
 }
 
-/// Refuses a prompt that says nothing.
+/// Refuses an empty prompt.
 pub(crate) fn check_prompt(prompt: &str) -> Result<(), Failure> {
     if prompt.trim().is_empty() {
-        return Err(
-            Failure::new(Exit::Usage, "the prompt is empty").hint("say what to do: toolcell run \"…\"")
-        );
+        return Err(Failure::new(Exit::Usage, "the prompt is empty").hint("give a task: toolcell run \"…\""));
     }
     Ok(())
 }
@@ -143,18 +143,17 @@ pub(crate) fn check_prompt(prompt: &str) -> Result<(), Failure> {
 fn cannot_go_on(id: &str, error: AgentError) -> Failure {
     if let AgentError::Store { source, .. } = error {
         return match source {
-            StoreError::NotFound { .. } => Failure::new(
-                Exit::Conflict,
-                "the session was deleted elsewhere in the meantime",
-            )
-            .because(source)
-            .hint("begin a new one"),
+            StoreError::NotFound { .. } => {
+                Failure::new(Exit::Conflict, "the session was deleted by another process")
+                    .because(source)
+                    .hint("start a new session")
+            }
             source => store_failure(source),
         };
     }
     let hint = match &error {
-        AgentError::TurnOpen { .. } => Some(format!("go on with it first: toolcell session resume {id}")),
-        AgentError::NoTurn { .. } => Some(format!("say something: toolcell session resume {id} \"…\"")),
+        AgentError::TurnOpen { .. } => Some(format!("to resume it first: toolcell session resume {id}")),
+        AgentError::NoTurn { .. } => Some(format!("to send a message: toolcell session resume {id} \"…\"")),
         _ => None,
     };
     let exit = match &error {
@@ -166,22 +165,22 @@ fn cannot_go_on(id: &str, error: AgentError) -> Failure {
         .hints(hint)
 }
 
-/// What a person is told when the store refuses.
+/// Creates the failure for an error of the session store.
 pub(crate) fn store_failure(error: StoreError) -> Failure {
     let (exit, what, hint) = match &error {
-        // Nothing of this turn was kept, and nothing of the other one is lost.
+        // Nothing of this turn was saved, and nothing of the other one is lost.
         StoreError::InUse { id } => {
             let id = escape::shell(id);
             let hint = format!(
-                "see what it is now: toolcell session show {id}\nthen say it again: toolcell session resume {id} \"…\""
+                "to see its current state: toolcell session show {id}\nto send the message again: toolcell session resume {id} \"…\""
             );
-            let what = "the session was continued elsewhere in the meantime";
+            let what = "the session was continued by another process";
             (Exit::Conflict, what, Some(hint))
         }
         StoreError::NotFound { .. } => (
             Exit::Usage,
             "the session cannot be used",
-            Some("`toolcell session list` shows all".to_owned()),
+            Some("`toolcell session list` lists them".to_owned()),
         ),
         StoreError::Exists { .. } => (Exit::Usage, "the session cannot be used", None),
         _ => (Exit::Internal, "the session cannot be used", None),

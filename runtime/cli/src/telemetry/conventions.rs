@@ -1,4 +1,5 @@
-//! What `tracing` cannot say and the conventions ask for: lists, the status of a span that failed, and metrics.
+//! Parts of the GenAI conventions that `tracing` cannot express: list attributes, the status of failed spans, and
+//! metrics.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanProcessor};
 
-/// Bounds of `gen_ai.client.token.usage`, in tokens, as the conventions give them.
+/// Bucket bounds of `gen_ai.client.token.usage`, in tokens, as in the conventions.
 const TOKENS: [f64; 14] = [
     1.0,
     4.0,
@@ -28,12 +29,12 @@ const TOKENS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// Bounds of `gen_ai.client.operation.duration`, in seconds, as the conventions give them.
+/// Bucket bounds of `gen_ai.client.operation.duration`, in seconds, as in the conventions.
 const SECONDS: [f64; 14] = [
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 ];
 
-/// Attributes of a request that its metrics carry, too.
+/// Request attributes that are also metric attributes.
 const DIMENSIONS: [&str; 4] = [
     "gen_ai.operation.name",
     "gen_ai.provider.name",
@@ -41,7 +42,7 @@ const DIMENSIONS: [&str; 4] = [
     "error.type",
 ];
 
-/// Completes each span, measures those of requests, and passes all on.
+/// Span processor that completes each span, measures request spans, and forwards all of them.
 #[derive(Debug)]
 pub(super) struct Conventions {
     next: Option<BatchSpanProcessor>,

@@ -1,4 +1,4 @@
-//! Starts the export, and ends it in bounded time.
+//! Starts the exporter, and shuts it down within a timeout.
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{
@@ -17,28 +17,28 @@ use crate::environment::Environment;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
-/// Name of the instrumentation.
+/// Name of the instrumentation scope.
 const SCOPE: &str = "toolcell";
 
-/// Name of the service, where no variable says another.
+/// Default service name; a variable can override it.
 const SERVICE: &str = "toolcell";
 
-/// Spans of other crates are theirs to explain; what their events say may be what a person said.
+/// Only spans of this crate are exported; events of other crates may contain what the user said.
 const TARGET: &str = "toolcell_agent";
 
-/// What sends traces and metrics.
+/// Exporter of traces and metrics.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     traces: Option<SdkTracerProvider>,
     metrics: Option<SdkMeterProvider>,
     sender: Sender,
-    /// Why it did not start.
+    /// Reason the exporter did not start.
     failure: Option<String>,
 }
 
 impl Telemetry {
-    /// Starts what is wanted. Endpoint, headers, protocol and resource are as the standard variables say. Needs a tokio
-    /// runtime, which sends.
+    /// Starts the requested exporters. Endpoint, headers, protocol and resource come from the standard variables.
+    /// Requires a tokio runtime.
     pub(crate) fn start(
         environment: &Environment,
     ) -> (Self, Option<Box<dyn Layer<Registry> + Send + Sync + 'static>>) {
@@ -85,7 +85,7 @@ impl Telemetry {
                 .build();
             self.metrics = Some(provider);
         }
-        // Metrics are made of the spans of requests, so that one without the other is possible.
+        // Metrics are derived from request spans, so that either can be exported alone.
         let mut spans = None;
         if signals.traces {
             let exporter = SpanExporter::builder()
@@ -103,7 +103,7 @@ impl Telemetry {
         Ok(())
     }
 
-    /// Sends what is left, and says once what could not be sent.
+    /// Flushes pending data, and reports the first failure once.
     pub(crate) async fn end(self, console: &Console) {
         let Self {
             traces,
@@ -112,7 +112,7 @@ impl Telemetry {
             failure,
         } = self;
         if let Some(failure) = failure {
-            console.note(text!("telemetry is not sent: {}", failure));
+            console.note(text!("telemetry is disabled: {}", failure));
         }
         let traces = tokio::task::spawn_blocking(move || traces.map(|p| p.shutdown_with_timeout(PATIENCE)));
         let metrics = tokio::task::spawn_blocking(move || metrics.map(|p| p.shutdown_with_timeout(PATIENCE)));
@@ -125,32 +125,32 @@ impl Telemetry {
             Some(failure) => console.note(text!("telemetry could not be sent: {}", failure)),
             None if in_time => {}
             None => console.note(text!(
-                "telemetry could not be sent: the collector did not answer within {} s",
+                "telemetry could not be sent: the collector did not respond within {} s",
                 PATIENCE.as_secs()
             )),
         }
     }
 }
 
-/// How requests are written: protobuf, unless a variable says otherwise (the specification of OTLP exporters).
+/// Returns the OTLP encoding: protobuf, unless a variable overrides it (OTLP exporter specification).
 ///
 /// # Errors
-/// When it says what this build has not.
+/// Returns an error if the encoding is not supported by this build.
 fn protocol(environment: &Environment, of_signal: &'static str) -> anyhow::Result<Protocol> {
     let of_all = "OTEL_EXPORTER_OTLP_PROTOCOL";
-    let said = [of_signal, of_all]
+    let value = [of_signal, of_all]
         .into_iter()
         .find_map(|name| Some((name, environment.var(name)?)));
-    match said {
+    match value {
         None | Some((_, "http/protobuf")) => Ok(Protocol::HttpBinary),
         Some((_, "http/json")) => Ok(Protocol::HttpJson),
         Some((name, other)) => Err(anyhow::anyhow!(
-            "`{name}={other}` is not part of this build; use `http/protobuf` or `http/json`"
+            "`{name}={other}` is not supported by this build; use `http/protobuf` or `http/json`"
         )),
     }
 }
 
-/// What is said of this program: the standard variables first.
+/// Returns the resource attributes. The standard variables have priority.
 fn resource(environment: &Environment) -> Resource {
     let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let attributes = environment.var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The log of Toolcell itself, for those who look for an error in it: standard error, off unless `TOOLCELL_LOG` names a
-//! filter, such as `debug` or `toolcell_sandbox=trace`.
+//! Diagnostic log of Toolcell itself, on standard error; off unless `TOOLCELL_LOG` contains a filter, such as `debug`
+//! or `toolcell_sandbox=trace`.
 //!
-//! An entry is one line, whatever it holds: nothing in it is obeyed by a terminal or looks like an entry of its own, and
-//! none is longer than [`MAX_ENTRY`]. It has no colours, which would have to be let through.
+//! Each entry is one line of at most [`MAX_ENTRY`] bytes. Control characters are escaped, so that an entry can neither
+//! control the terminal nor forge another entry. There are no colours, because they need control characters.
 
 use std::io::{self, Write};
 
@@ -18,13 +18,13 @@ use crate::error::{Exit, Failure};
 use crate::telemetry::Telemetry;
 use crate::ui::terminal::{inert_line, text};
 
-/// Longest entry, in bytes; the rest is cut off with a mark.
+/// Maximum length of an entry, in bytes; longer ones are truncated with a marker.
 const MAX_ENTRY: usize = 16 << 10;
 
-/// Starts the log, and what sends spans to a collector.
+/// Starts the log and the exporter.
 ///
 /// # Errors
-/// When the filter of the log cannot be read.
+/// Returns an error if the log filter is invalid.
 pub(crate) fn start(environment: &Environment) -> Result<Telemetry, Failure> {
     let log = filter(environment)?.map(|filter| lines(filter, io::stderr));
     let (telemetry, spans) = Telemetry::start(environment);
@@ -48,7 +48,7 @@ fn filter(environment: &Environment) -> Result<Option<EnvFilter>, Failure> {
     Ok(Some(filter))
 }
 
-/// Writes what passes the filter, a line for each entry.
+/// Creates a layer that writes entries that match the filter, one per line.
 fn lines<S, M, W>(filter: EnvFilter, out: M) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -61,7 +61,7 @@ where
         .with_filter(filter)
 }
 
-/// Makes a writer for each entry.
+/// Creates a writer for each entry.
 struct Lines<M>(M);
 
 impl<'a, M: Fn() -> W, W: Write> MakeWriter<'a> for Lines<M> {
@@ -72,7 +72,7 @@ impl<'a, M: Fn() -> W, W: Write> MakeWriter<'a> for Lines<M> {
     }
 }
 
-/// Writes each entry, which comes in one piece, as one line.
+/// Writes each entry, which arrives in one call, as one line.
 struct Line<W>(W);
 
 impl<W: Write> Write for Line<W> {
@@ -82,7 +82,7 @@ impl<W: Write> Write for Line<W> {
         let kept = text.floor_char_boundary(MAX_ENTRY);
         let mut line = inert_line(&text[..kept]);
         if kept < text.len() {
-            line.push_str(&format!(" [{} bytes cut]", text.len() - kept));
+            line.push_str(&format!(" [{} bytes truncated]", text.len() - kept));
         }
         line.push('\n');
         self.0.write_all(line.as_bytes())?;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_one_inert_line_whatever_it_holds() {
+    fn entry_is_one_inert_line() {
         let evil = "a\n2026-01-01T00:00:00Z ERROR forged\r\u{1b}[2K\u{9b}31m\u{1b}]52;c;eA==\u{7}\u{202e}z";
         let log = logged(|| {
             tracing::warn!(field = evil, shown = %evil, debugged = ?evil, "the name {evil} is odd");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_written_up_to_its_limit_and_cut_with_a_mark_beyond() {
+    fn entry_beyond_its_limit_is_truncated_with_marker() {
         let entry = |length: usize| {
             let mut line = Line(Vec::new());
             line.write_all(format!("{}\n", "é".repeat(length / 2)).as_bytes())
@@ -143,7 +143,7 @@ mod tests {
             String::from_utf8(line.0).unwrap()
         };
         assert_eq!(entry(MAX_ENTRY), format!("{}\n", "é".repeat(MAX_ENTRY / 2)));
-        assert!(entry(MAX_ENTRY + 2).ends_with("é [2 bytes cut]\n"));
+        assert!(entry(MAX_ENTRY + 2).ends_with("é [2 bytes truncated]\n"));
         assert!(logged(|| tracing::info!("{}", "x".repeat(1 << 20))).len() < MAX_ENTRY + 100);
     }
 }

@@ -1,4 +1,4 @@
-//! Log files of sessions, where `[log]` names a directory: one of all events, one of the model's reasoning.
+//! Log files of sessions, if `[log]` names a directory: one of all events, one of the model's reasoning.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// The directory, and the files of the session that is under way.
+/// Log directory, and the open files of the current session.
 #[derive(Debug)]
 pub(crate) struct Logs {
     dir: PathBuf,
@@ -19,10 +19,10 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// Makes the directory, and removes files from it that are older than they shall be.
+    /// Creates the directory, and removes expired log files from it.
     ///
     /// # Errors
-    /// When it cannot be made or read.
+    /// Returns an error if it cannot be created or read.
     pub(crate) fn open(
         settings: Option<&LogSettings>,
         environment: &Environment,
@@ -47,14 +47,14 @@ impl Logs {
             )
             .because(error)
             .why(dir.origin.point_at())
-            .hint("name a directory that you can write to, or take `[log]` out")),
+            .hint("name a writable directory, or remove `[log]`")),
         }
     }
 
-    /// The files of a session.
+    /// Returns the log files of a session.
     ///
     /// # Errors
-    /// When they cannot be opened.
+    /// Returns an error if they cannot be opened.
     pub(crate) fn of(&mut self, session: &str) -> Result<Arc<LogFiles>, Failure> {
         if let Some((open, files)) = &self.open
             && open == session
@@ -78,7 +78,7 @@ impl Logs {
     }
 }
 
-/// Makes a directory for its owner alone: the files hold conversations.
+/// Creates a directory with private access: the files contain conversations.
 fn make(dir: &std::path::Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);

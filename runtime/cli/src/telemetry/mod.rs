@@ -1,9 +1,9 @@
 //! Traces and metrics for an OpenTelemetry collector, with the conventions for generative AI
 //! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/>), over OTLP/HTTP.
 //!
-//! Only in a build with the feature `otel`, and only where a standard variable names a collector
-//! (<https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). What a person, a model or a tool said is never sent.
-//! A collector that does not answer costs a run nothing but [`PATIENCE`] at its end, and is reported once.
+//! Available in builds with the feature `otel`, and active only if a standard variable names a collector
+//! (<https://opentelemetry.io/docs/specs/otel/protocol/exporter/>). Texts of the user, the model and tools are never
+//! exported. An unresponsive collector delays the end of a run by [`PATIENCE`] at most, and is reported once.
 
 #[cfg(not(feature = "otel"))]
 mod absent;
@@ -25,20 +25,20 @@ use std::time::Duration;
 
 use crate::environment::Environment;
 
-/// Longest time that the end of a process waits for what is left to be sent.
+/// Maximum time to wait for pending exports at exit.
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "nothing is sent"))]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Names a collector for all signals.
+/// Variable with the collector of all signals.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Names one for traces alone.
+/// Variable with the collector of traces.
 const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
-/// Names one for metrics alone.
+/// Variable with the collector of metrics.
 const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
 
-/// What is sent, as the standard variables say.
+/// Signals to export, from the standard variables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
     pub(crate) traces: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// What the environment asks for.
+    /// Reads the signals from the environment.
     pub(crate) fn wanted(environment: &Environment) -> Self {
         let disabled = environment.var("OTEL_SDK_DISABLED");
         if disabled.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -59,13 +59,13 @@ impl Signals {
         }
     }
 
-    /// Whether nothing is sent.
+    /// True if no signal is exported.
     pub(crate) fn is_empty(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What there is of it, on one line, and whether that is what the environment asks for.
+/// Returns the state of the exporter on one line, and true if it matches the environment.
 pub(crate) fn state(environment: &Environment) -> (String, bool) {
     let signals = Signals::wanted(environment);
     let names: Vec<&str> = [(signals.traces, "traces"), (signals.metrics, "metrics")]
@@ -73,14 +73,14 @@ pub(crate) fn state(environment: &Environment) -> (String, bool) {
         .filter_map(|(wanted, name)| wanted.then_some(name))
         .collect();
     match (cfg!(feature = "otel"), signals.is_empty()) {
-        (true, true) => (format!("nothing is sent; {ENDPOINT} names a collector"), true),
-        (true, false) => (format!("{} go to a collector", names.join(" and ")), true),
+        (true, true) => (format!("disabled; set {ENDPOINT} to enable it"), true),
+        (true, false) => (format!("{} are sent to a collector", names.join(" and ")), true),
         (false, true) => (
-            "not part of this build; `cargo build --features otel` has it".into(),
+            "not included in this build; `cargo build --features otel` includes it".into(),
             true,
         ),
         (false, false) => (
-            format!("{ENDPOINT} is set, and this build sends nothing; build it with `--features otel`"),
+            format!("{ENDPOINT} is set, but this build has no exporter; build it with `--features otel`"),
             false,
         ),
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standard_variables_say_what_is_sent() {
+    fn standard_variables_choose_exported_signals() {
         let wanted = |vars: &[(&str, &str)]| {
             let signals = Signals::wanted(&Environment::for_tests("/".as_ref(), vars));
             (signals.traces, signals.metrics)

@@ -1,4 +1,5 @@
-//! How requests get to the collector: on the runtime of the process, though the exporters have threads of their own.
+//! HTTP client of the exporters. Requests run on the runtime of the process, although the exporters have their own
+//! threads.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,13 +10,13 @@ use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
 
-/// Longest time of one request.
+/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of an answer that are read; a collector says little.
+/// Maximum number of bytes read from a response.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Sends requests, and remembers the first failure. Clones share everything.
+/// HTTP client that keeps the first failure. Clones share their state.
 #[derive(Debug, Clone)]
 pub(super) struct Sender {
     runtime: Handle,
@@ -32,13 +33,13 @@ impl Sender {
         }
     }
 
-    /// What went wrong first.
+    /// Returns the first failure.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        // Reading the certificates takes some milliseconds, and only who sends needs them.
+        // Loading the certificates takes some milliseconds, so it is done on first use.
         let client = self.client.get_or_init(|| client().map_err(|e| e.to_string()));
         let client = client.clone()?;
         let request = reqwest::Request::try_from(request).map_err(reqwest::Error::without_url)?;
@@ -75,7 +76,7 @@ impl HttpClient for Sender {
             Ok(response) if !response.status().is_success() => {
                 let _ = self
                     .failure
-                    .set(format!("the collector answered {}", response.status()));
+                    .set(format!("the collector responded with {}", response.status()));
             }
             Ok(_) => {}
             Err(error) => {
@@ -86,7 +87,7 @@ impl HttpClient for Sender {
     }
 }
 
-/// A client that trusts the roots of Mozilla and of the system, follows no redirect and uses no proxy: headers may hold a
+/// Creates a client with the Mozilla and system root certificates, without redirects or proxies: headers may contain a
 /// key.
 fn client() -> Result<reqwest::Client, HttpError> {
     let mut roots = rustls::RootCertStore {
@@ -108,7 +109,7 @@ fn client() -> Result<reqwest::Client, HttpError> {
         .build()?)
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

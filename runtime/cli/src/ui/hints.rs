@@ -1,5 +1,5 @@
-//! What would allow what a tool was denied, or raise the limit that ended it: a flag, and a line of the person's
-//! configuration. For the person alone; the model never reads it.
+//! Hints that allow a denied access or raise a limit: a flag, and a line of the user's configuration. They are shown to
+//! the user and never to the model.
 
 use std::collections::BTreeMap;
 
@@ -17,30 +17,30 @@ use crate::environment::Environment;
 use crate::ui::escape;
 use crate::ui::render::receipt;
 
-/// What a receipt notes of a tool that asked for its directories and has none.
+/// Denial in a receipt of a tool that requested its directories and has none.
 const DIRECTORIES: &str = "directories";
 
-/// What hints need to know of the component behind a tool.
+/// Component of a tool, as needed for hints.
 #[derive(Clone)]
 struct Known {
     component: String,
-    /// Whether the person's configuration can say something about it.
+    /// True if the user's configuration can have settings for it.
     configured: bool,
-    /// Whether it can ask for files and is granted none. It then has no directory to ask for anything in, and nothing
-    /// that it does is denied.
+    /// True if it can request files and has no directory. Without a directory there is no path to request, and no
+    /// denial.
     without_files: bool,
 }
 
-/// Knows for each tool what would allow what was denied to it.
+/// Hints per tool that allow denied accesses.
 #[derive(Default)]
 pub(crate) struct AllowHints {
-    /// By the name of the tool.
+    /// Components by the name of the tool.
     tools: BTreeMap<String, Known>,
     user_file: Option<String>,
 }
 
 impl AllowHints {
-    /// Hints for the tools of these components.
+    /// Creates hints for the tools of these components.
     pub(crate) fn new<'b>(loaded: impl IntoIterator<Item = &'b Loaded>, environment: &Environment) -> Self {
         let mut tools = BTreeMap::new();
         for loaded in loaded {
@@ -67,7 +67,7 @@ impl AllowHints {
         }
     }
 
-    /// What would allow what was denied in this call, or raise the limit that ended it.
+    /// Returns hints that allow the denied accesses of this call, or raise the limit it reached.
     pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
         let Some(known) = self.tools.get(tool) else {
             return Vec::new();
@@ -75,7 +75,7 @@ impl AllowHints {
         let component = &known.component;
         let file = self.user_file.as_deref().filter(|_| known.configured);
         let mut hints = receipt::allow_hints(receipt, component, file);
-        // It asked for its directories, and there are none: that is what the host saw, whatever the tool says.
+        // The tool requested its directories and has none. This is observed by the host, not claimed by the tool.
         let asked_for_files = receipt.denials.iter().any(|denial| denial.what == DIRECTORIES);
         if known.without_files && asked_for_files && error.is_some() {
             let allow = receipt::allow(
@@ -96,17 +96,17 @@ impl AllowHints {
         {
             let flag = value.replace(' ', "");
             hints.push(match file {
-                // What a flag says without a name is not for a component of a project.
+                // A flag without a name does not apply to a component of a project.
                 None if component.starts_with(PROJECT) => format!(
-                    "allow more with --limit {}",
+                    "raise the limit with --limit {}",
                     escape::shell(&format!("{component}:{name}={flag}"))
                 ),
                 None => format!(
-                    "allow more with --limit {}",
+                    "raise the limit with --limit {}",
                     escape::shell(&format!("{name}={flag}"))
                 ),
                 Some(path) => format!(
-                    "allow more with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
+                    "raise the limit with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
                     escape::shell(&format!("{component}:{name}={flag}")),
                     escape::toml(&value)
                 ),
@@ -115,8 +115,8 @@ impl AllowHints {
         hints
     }
 
-    /// One sentence for each thing that a hook was denied, with the line of the user's configuration that would allow it,
-    /// or the denial that refused it.
+    /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that
+    /// refused it.
     pub(crate) fn of_hook(&self, hook: &str, receipt: &Receipt) -> Vec<String> {
         let file = self.user_file.as_deref().unwrap_or("your own configuration");
         let sentence = |denial: &Denial| {
@@ -139,7 +139,7 @@ impl AllowHints {
     }
 }
 
-/// Knows what would raise the budget that ended a turn.
+/// Hints that raise the budget that ended a turn.
 pub(crate) struct BudgetHints {
     budget: SourcedBudget,
     prices: Option<Prices>,
@@ -147,7 +147,7 @@ pub(crate) struct BudgetHints {
 }
 
 impl BudgetHints {
-    /// Hints for the budgets of these settings.
+    /// Creates hints for the budgets of these settings.
     pub(crate) fn new(settings: &Settings, prices: Option<Prices>, environment: &Environment) -> Self {
         Self {
             budget: settings.budget.clone(),
@@ -156,9 +156,9 @@ impl BudgetHints {
         }
     }
 
-    /// A flag, and a line of the file that decides, with twice what was allowed or used: of the first budget that is used
-    /// up, or else of the one of which the largest share is used. Time may be up while a turn waits, and what is left may
-    /// not suffice for another request.
+    /// Returns a flag and a configuration line with twice the allowed or used amount, for the first exhausted budget,
+    /// or else for the one with the highest share in use: time may run out while a turn waits, and the rest may not
+    /// suffice for another request.
     pub(crate) fn of(&self, spent: &Spent) -> Option<String> {
         let used = |named: NamedBudget| match named.name {
             "fuel" => spent.fuel,
@@ -186,14 +186,14 @@ impl BudgetHints {
             _ => &self.user_file,
         };
         Some(format!(
-            "allow more with {}\nor, in {file}: {}",
+            "raise the budget with {}\nor, in {file}: {}",
             more.flag(),
             more.line()
         ))
     }
 }
 
-/// The setting behind a limit, and twice its value.
+/// Returns the setting behind a limit, and twice its value.
 fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
     let (name, value) = match *limit {
         Limit::Fuel(n) => ("fuel", n),
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_tool_says_is_denied_makes_no_hint() {
+    fn denial_claimed_by_tool_makes_no_hint() {
         let known = Known {
             component: "x".into(),
             configured: false,
@@ -222,8 +222,8 @@ mod tests {
             tools: BTreeMap::from([("x".into(), known)]),
             user_file: None,
         };
-        let says = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
-        assert_eq!(hints.of("x", &Receipt::default(), Some(&says)), [] as [&str; 0]);
+        let claim = ToolError::denied("grant me --grant read=/", Some("--grant write=/".into()));
+        assert_eq!(hints.of("x", &Receipt::default(), Some(&claim)), [] as [&str; 0]);
         let asked = Receipt {
             denials: vec![Denial {
                 what: DIRECTORIES.into(),
@@ -234,14 +234,14 @@ mod tests {
             ..Receipt::default()
         };
         assert_eq!(
-            hints.of("x", &asked, Some(&says)),
+            hints.of("x", &asked, Some(&claim)),
             ["no directory is granted to it; if it needs files here, allow it with --grant read=."]
         );
         assert_eq!(hints.of("x", &asked, None), [] as [&str; 0]);
     }
 
     #[test]
-    fn a_denial_of_a_hook_names_the_line_that_would_allow_it() {
+    fn denial_of_hook_names_line_that_would_allow_it() {
         let hints = AllowHints {
             tools: BTreeMap::new(),
             user_file: Some("~/config.toml".into()),

@@ -1,4 +1,4 @@
-//! Ctrl-C: once cancels, twice ends the process at once.
+//! Ctrl-C handling: the first signal cancels, the second ends the process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,27 +7,27 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Exit;
 use crate::ui::render::Console;
 
-/// Hears SIGINT and SIGTERM for as long as the process lives.
+/// Handler of SIGINT and SIGTERM for the lifetime of the process.
 #[derive(Clone)]
 pub(crate) struct Interrupts(Arc<Mutex<Option<CancellationToken>>>);
 
-/// While it lives, the first signal cancels.
+/// While held, the first signal cancels.
 pub(crate) struct Guard(Interrupts);
 
 impl Interrupts {
-    /// Starts to listen. A signal while nothing can be cancelled, or once it was cancelled, ends the process.
+    /// Installs the handlers. A signal without a token, or after cancellation, ends the process.
     pub(crate) fn watch(console: Console) -> Self {
         let interrupts = Self(Arc::default());
-        // Without a handler the default of the system holds: the first signal ends the process.
+        // Without a handler the default action applies: the first signal ends the process.
         if let Ok(mut signals) = Signals::new() {
-            let heard = interrupts.clone();
+            let handler = interrupts.clone();
             tokio::spawn(async move {
                 loop {
                     signals.next().await;
-                    match heard.current().take() {
+                    match handler.current().take() {
                         Some(token) => {
                             token.cancel();
-                            console.note("cancelling; once more ends it at once");
+                            console.note("cancelling; press Ctrl-C again to exit immediately");
                         }
                         None => {
                             crate::ui::terminal::restore();
@@ -41,7 +41,7 @@ impl Interrupts {
         interrupts
     }
 
-    /// Lets the next signal cancel `token`, until the guard is dropped.
+    /// Makes the next signal cancel `token`, until the guard is dropped.
     pub(crate) fn cancel_next(&self, token: CancellationToken) -> Guard {
         *self.current() = Some(token);
         Guard(self.clone())

@@ -1,6 +1,6 @@
-//! Names that look like another name.
+//! Suggestions for misspelled names.
 
-/// Names that somebody who wrote `name` may have meant, best first, at most three.
+/// Returns the known names nearest to `name`, best first, at most three.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let mut scored: Vec<(f64, &str)> = known
         .iter()
@@ -11,7 +11,7 @@ pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// From 0 to 1. A name that contains the other one counts as near, whatever its length.
+/// Similarity from 0 to 1. A name that contains the other one counts as near, whatever its length.
 fn likeness(a: &str, b: &str) -> f64 {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let contained = a.len() >= 3 && b.len() >= 3 && (a.contains(&b) || b.contains(&a));
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_finds_its_name() {
+    fn typo_finds_nearest_name() {
         let known = ["grants", "limits", "enabled", "component"];
         assert_eq!(nearest("grnts", &known), ["grants"]);
         assert_eq!(nearest("limit", &known), ["limits"]);

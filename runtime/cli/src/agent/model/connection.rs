@@ -1,4 +1,4 @@
-//! How a provider is reached: its host, and the proxy before it.
+//! Connection to a provider: host and proxy.
 
 use toolcell_providers::HttpOptions;
 
@@ -22,7 +22,7 @@ pub(super) fn is_loopback(url: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// The connection: through a proxy where the usual variables name one.
+/// Returns the connection options, with a proxy if the usual variables name one.
 pub(super) fn http(environment: &Environment, base_url: &str) -> HttpOptions {
     let mut options = HttpOptions::default();
     let of = |upper: &str, lower: &str| {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_found_in_every_form_of_url() {
+    fn host_is_found_in_every_form_of_url() {
         for (url, host) in [
             ("https://api.openai.com/v1", "api.openai.com"),
             ("http://user:pw@a.b:80/x@y", "a.b"),
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_taken_from_the_usual_variables_and_never_for_this_machine() {
+    fn proxy_comes_from_environment_and_never_applies_to_loopback() {
         let cwd = std::path::Path::new("/");
         let proxy = |vars: &[(&str, &str)], url: &str| http(&Environment::for_tests(cwd, vars), url).proxy;
         let https = [("HTTPS_PROXY", "http://p:1"), ("NO_PROXY", "x.org, .intern")];

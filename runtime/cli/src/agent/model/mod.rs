@@ -1,4 +1,4 @@
-//! Which model provider a name stands for, and which one is taken when nobody names one.
+//! Selection and setup of the model provider.
 
 mod connection;
 mod service;
@@ -25,15 +25,15 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Name, Own, Text, text};
 
-/// A provider that is ready, and who chose it.
+/// A provider that is set up, and the reason for its choice.
 pub(crate) struct Chosen {
     /// The provider.
     pub(crate) provider: Arc<dyn Provider>,
-    /// Which model it is and why, on one line.
+    /// Model and the reason for its choice, on one line.
     pub(crate) note: Text,
 }
 
-/// The kind of provider, and who chose it: configuration; else `openai` where its key is set; else `offline`.
+/// Returns the kind of provider and its origin: the configuration; else `openai` if its key is set; else `offline`.
 pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (ProviderName, Origin) {
     match &provider.name {
         Some(name) => (name.value, name.origin.clone()),
@@ -49,10 +49,10 @@ pub(crate) fn name(provider: &ProviderSettings, environment: &Environment) -> (P
     }
 }
 
-/// Sets the provider up; nothing is sent.
+/// Sets up the provider, without sending a request.
 ///
 /// # Errors
-/// When a key, a model or a script is missing or cannot be used.
+/// Returns an error if a key, a model or a script is missing or invalid.
 pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> Result<Chosen, Failure> {
     let (name, origin) = name(settings, environment);
     settings.check_for(name)?;
@@ -80,8 +80,8 @@ pub(crate) fn choose(settings: &ProviderSettings, environment: &Environment) -> 
 
 fn scripted(settings: &ProviderSettings, environment: &Environment) -> Result<Scripted, Failure> {
     let model = settings.model.as_ref().ok_or_else(|| {
-        Failure::new(Exit::Config, "the provider `scripted` has no script")
-            .hint("name it with --model FILE.json")
+        Failure::new(Exit::Config, "provider `scripted` needs a script")
+            .hint("give one with --model FILE.json")
     })?;
     let path = environment.path(&model.value, &environment.cwd);
     Scripted::from_file(&path).map_err(|error| cannot_set_up(ProviderName::Scripted, OPENAI_KEY, error))
@@ -121,7 +121,7 @@ fn shared(provider: impl Provider + 'static) -> Arc<dyn Provider> {
     Arc::new(provider)
 }
 
-/// The model and the way to it, which do not depend on the protocol.
+/// Returns the model and the connection, which do not depend on the protocol.
 fn connect(
     name: ProviderName,
     service: &Service,
@@ -134,11 +134,11 @@ fn connect(
         (None, Some(model)) if written_url.is_none() => model,
         (None, _) => {
             let unnamed = match written_url.or(service.base_url) {
-                None => text!("no model is named for `{}`", name),
-                Some(url) => text!("no model is named for `{}` at `{}`", name, url),
+                None => text!("no model is set for `{}`", name),
+                Some(url) => text!("no model is set for `{}` at `{}`", name, url),
             };
             return Err(Failure::new(Exit::Config, unnamed)
-                .hint("name it with --model, TOOLCELL_MODEL or `[provider] model`"));
+                .hint("set it with --model, TOOLCELL_MODEL or `[provider] model`"));
         }
     };
     let base_url = match written_url.or(service.base_url) {
@@ -157,7 +157,7 @@ fn connect(
     Ok(connection.with_base_url(base_url))
 }
 
-/// The key, from the variable or the account in the keyring that the person named, or from the usual variable.
+/// Returns the key, from the configured variable or keyring account, or from the usual variable.
 fn key(
     service: &Service,
     provider: &ProviderSettings,
@@ -167,7 +167,7 @@ fn key(
     match (&provider.api_key_env, &provider.api_key_keyring) {
         (Some(name), Some(account)) if !matches!(name.origin, Origin::Flag(_)) => Err(Failure::new(
             Exit::Config,
-            "the key of the provider has two places",
+            "the key of the provider has two sources",
         )
         .why(name.origin.point_at())
         .why(account.origin.point_at())
@@ -176,14 +176,14 @@ fn key(
             Some(key) => Ok(Some(key.to_owned())),
             None => Err(Failure::new(
                 Exit::Provider,
-                text!("the variable `{}` holds no key", name.value),
+                text!("the variable `{}` contains no key", name.value),
             )
             .why("it is not set, or empty")
             .why(name.origin.point_at())
             .hint(text!("set it: export {}=…", name.value))),
         },
         (None, Some(account)) => key_in(&Keyring::of_system(), account).map(Some),
-        // The usual key is not sent in the clear to a server that the person did not name a key for.
+        // The usual key is not sent unencrypted to a server for which the user did not configure a key.
         (None, None) if base_url.starts_with("https://") || is_loopback(base_url) => {
             Ok(environment.var(service.key).map(str::to_owned))
         }
@@ -191,7 +191,7 @@ fn key(
     }
 }
 
-/// The key, from an account in the keyring.
+/// Returns the key of a keyring account.
 fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failure> {
     let name = &account.value;
     let key = keyring
@@ -200,7 +200,7 @@ fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failur
     key.ok_or_else(|| {
         keyring::no_entry(Exit::Provider, name)
             .why(account.origin.point_at())
-            .hint(text!("store the key: toolcell secret set {}", name))
+            .hint(text!("to store the key: toolcell secret set {}", name))
     })
 }
 
@@ -211,7 +211,7 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
     };
     let hint = match &error {
         SetupError::MissingKey { .. } if name == ProviderName::Vertex => Some(format!(
-            "have tokens made: [provider] token_command = [\"gcloud\", \"auth\", \"print-access-token\"]\nor set one: export {key}=…"
+            "configure a command that prints tokens: [provider] token_command = [\"gcloud\", \"auth\", \"print-access-token\"]\nor set one: export {key}=…"
         )),
         SetupError::MissingKey { .. } => Some(format!(
             "set the key: export {key}=…\nor try without a model: --provider offline"
@@ -225,12 +225,12 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
         }
         _ => None,
     };
-    Failure::new(exit, text!("the provider `{}` cannot be set up", name))
+    Failure::new(exit, text!("provider `{}` could not be set up", name))
         .because(error)
         .hints(hint)
 }
 
-/// A whole script, for whoever has one that cannot be read.
+/// A complete script, as a hint for an invalid one.
 const SCRIPT_HINT: &str = r#"a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}"#;
 
 #[cfg(test)]
@@ -238,13 +238,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_of_the_hint_is_one() {
+    fn script_in_hint_is_valid() {
         let (_, script) = SCRIPT_HINT.split_once("such as ").unwrap();
         toolcell_providers::scripted::Script::parse(script).unwrap();
     }
 
     #[test]
-    fn a_key_in_the_keyring_is_read_and_one_that_is_missing_is_named() {
+    fn provider_key_is_read_from_keyring_or_reported_missing() {
         let keyring = Keyring::in_memory();
         let account = Sourced::flag("--test", "openai".to_owned());
         let failure = key_in(&keyring, &account).unwrap_err();

@@ -1,4 +1,4 @@
-//! What the services of providers have by default: the variable of their key, their address, a model.
+//! Defaults of provider services: key variable, base URL, model.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use toolcell_providers::{anthropic, gemini, ollama, openai};
 use super::vertex;
 use crate::config::provider::{ProviderName, ToolCalls};
 
-/// The variable that holds the key of OpenAI, and of servers that speak its protocol.
+/// Variable with the key of OpenAI and compatible servers.
 pub(super) const OPENAI_KEY: &str = "OPENAI_API_KEY";
 
-/// A model at OpenAI that is asked when nobody names one.
+/// Default model of OpenAI.
 const OPENAI_MODEL: &str = "gpt-5-mini";
 
-/// What a provider that is reached over a network has by default.
+/// Defaults of a provider that is accessed over a network.
 pub(super) struct Service {
-    /// The variable that usually holds the key.
+    /// Variable that usually contains the key.
     pub(super) key: &'static str,
-    /// Its own address; `None` where that depends on more.
+    /// Base URL; `None` if it depends on other settings.
     pub(super) base_url: Option<&'static str>,
-    /// The model that is asked there by default; `None` where it must be named.
+    /// Default model; `None` if it must be set.
     pub(super) model: Option<&'static str>,
 }
 
 impl Service {
-    /// The defaults of a provider; `None` where nothing is reached over a network.
+    /// Returns the defaults of a provider, or `None` if it uses no network.
     pub(super) fn of(name: ProviderName) -> Option<Self> {
         let (key, base_url, model) = match name {
             ProviderName::OpenAi | ProviderName::Responses => {
@@ -42,7 +42,7 @@ impl Service {
     }
 }
 
-/// A provider whose model calls tools in this way.
+/// Wraps a provider with a tool call format.
 pub(super) fn calling(provider: Arc<dyn Provider>, way: ToolCalls) -> Arc<dyn Provider> {
     let format = match way {
         ToolCalls::Native => return provider,

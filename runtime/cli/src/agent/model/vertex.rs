@@ -1,4 +1,4 @@
-//! Vertex AI: which project and place, and access tokens that somebody else makes.
+//! Vertex AI: project, location, and access tokens from a command.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::text;
 
-/// The variable that usually holds an access token.
+/// Variable that usually contains an access token.
 pub(super) const TOKEN: &str = "GOOGLE_OAUTH_ACCESS_TOKEN";
 
-/// The variables that usually name project and location.
+/// Variables that usually contain project and location.
 const PROJECT: &str = "GOOGLE_CLOUD_PROJECT";
 const LOCATION: &str = "GOOGLE_CLOUD_LOCATION";
 
-/// Where models are asked that need no place.
+/// Default location.
 const GLOBAL: &str = "global";
 
-/// How long the command may take that makes a token: it may ask a server.
+/// Timeout of the token command, which may contact a server.
 const COMMAND_TIME: Duration = Duration::from_secs(60);
 
-/// The address of the models of a Google Cloud project.
+/// Returns the base URL of the models of a Google Cloud project.
 ///
 /// # Errors
-/// When no project is named.
+/// Returns an error if no project is set.
 pub(super) fn base_url(settings: &ProviderSettings, environment: &Environment) -> Result<String, Failure> {
     let of = |setting: &Option<Sourced<String>>, variable| {
         let written = setting.as_ref().map(|setting| setting.value.clone());
@@ -38,15 +38,16 @@ pub(super) fn base_url(settings: &ProviderSettings, environment: &Environment) -
     match of(&settings.project, PROJECT) {
         Some(project) => Ok(vertex_base_url(&project, &location)),
         None => Err(
-            Failure::new(Exit::Config, "no project of Google Cloud is named for `vertex`").hint(text!(
-                "name it: `[provider] project = \"…\"`, or export {}=…",
+            Failure::new(Exit::Config, "no Google Cloud project is set for `vertex`").hint(text!(
+                "set it: `[provider] project = \"…\"`, or export {}=…",
                 PROJECT
             )),
         ),
     }
 }
 
-/// Tokens that a command prints. How long they hold is not known; one that the service refuses is made again.
+/// Creates a source of tokens printed by a command. Their lifetime is unknown; a token refused by the service is
+/// replaced.
 pub(super) fn of_command(command: &[String]) -> TokenSource {
     let command = command.to_vec();
     TokenSource::new(move || printed_by(command.clone()))
@@ -54,7 +55,7 @@ pub(super) fn of_command(command: &[String]) -> TokenSource {
 
 async fn printed_by(command: Vec<String>) -> Result<Token, String> {
     let shown = command.join(" ");
-    let fail = |why: String| Err(format!("`{shown}` gives no access token: {why}"));
+    let fail = |why: String| Err(format!("`{shown}` printed no access token: {why}"));
     let Some((program, arguments)) = command.split_first() else {
         return fail("it is empty".into());
     };
@@ -63,7 +64,7 @@ async fn printed_by(command: Vec<String>) -> Result<Token, String> {
     let output = match tokio::time::timeout(COMMAND_TIME, running.output()).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => return fail(error.to_string()),
-        Err(_) => return fail(format!("not finished after {} s", COMMAND_TIME.as_secs())),
+        Err(_) => return fail(format!("it did not finish within {} s", COMMAND_TIME.as_secs())),
     };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -71,7 +72,7 @@ async fn printed_by(command: Vec<String>) -> Result<Token, String> {
         return fail(format!(
             "{}: {}",
             output.status,
-            line.unwrap_or("it said nothing")
+            line.unwrap_or("no error message")
         ));
     }
     match String::from_utf8(output.stdout) {
@@ -80,7 +81,7 @@ async fn printed_by(command: Vec<String>) -> Result<Token, String> {
             expires_in: None,
         }),
         Ok(_) => fail("it printed nothing".into()),
-        Err(_) => fail("what it printed is no text".into()),
+        Err(_) => fail("its output is not UTF-8".into()),
     }
 }
 
@@ -93,20 +94,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_prints_a_token_or_the_reason_why_not() {
+    async fn token_command_prints_token_or_reason() {
         assert!(sh("echo ya29.x").await.is_ok());
         for (script, why) in [
             ("echo log in first >&2; exit 3", "exit status: 3: log in first"),
-            ("exit 1", "exit status: 1: it said nothing"),
+            ("exit 1", "exit status: 1: no error message"),
             ("true", "it printed nothing"),
-            ("printf '\\377'", "no text"),
+            ("printf '\\377'", "not UTF-8"),
         ] {
             let error = sh(script).await.unwrap_err();
             assert!(error.ends_with(why), "{error}");
         }
         let error = printed_by(vec!["no-such-program-here".into()]).await.unwrap_err();
         assert!(
-            error.contains("`no-such-program-here` gives no access token"),
+            error.contains("`no-such-program-here` printed no access token"),
             "{error}"
         );
         assert!(printed_by(Vec::new()).await.is_err());

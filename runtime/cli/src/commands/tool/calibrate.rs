@@ -1,4 +1,4 @@
-//! `toolcell tool calibrate`: limits from what a tool really uses.
+//! `toolcell tool calibrate`: proposes limits from measured use.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,32 +23,32 @@ use crate::ui::render::json::print_line;
 use crate::ui::render::{Console, receipt};
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, text};
 
-/// Run a tool on sample arguments, measure what it uses, and propose limits with a margin.
+/// Run a tool on sample arguments, measure its resource use, and propose limits with a margin.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
   toolcell tool calibrate text_count samples.json
   toolcell tool calibrate ./my.wasm samples.json --grant read=. --margin 10
 
-The file holds a JSON array of arguments, such as [{{\"text\": \"a\"}}, {{\"text\": \"a long one\"}}], or one object a line.
+The file contains a JSON array of arguments, such as [{{\"text\": \"a\"}}, {{\"text\": \"a long one\"}}], or one object per line.
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Calibrate {
-    /// A tool, as for `toolcell call`.
+    /// Tool, as for `toolcell call`.
     tool: String,
 
-    /// A file with sample arguments.
+    /// File with sample arguments.
     #[arg(value_name = "FILE")]
     samples: PathBuf,
 
     #[command(flatten)]
     policy: PolicyFlags,
 
-    /// The proposed limits are this many times what was used at most.
+    /// Factor between the highest measured use and the proposed limit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1000))]
     margin: u64,
 
-    /// How often each sample runs.
+    /// Number of runs per sample.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
@@ -57,18 +57,18 @@ pub(crate) struct Calibrate {
     json: bool,
 }
 
-/// Largest file of samples, in bytes.
+/// Maximum size of a sample file, in bytes.
 const MAX_SAMPLES_BYTES: u64 = 64 << 20;
 
-/// Below these a limit would only be in the way: a start of the runtime of the language, a slow moment of the machine.
-const FLOOR: [(&str, u64); 4] = [
+/// Minimum limits: enough for the startup of a language runtime and a slow machine.
+const MINIMUM: [(&str, u64); 4] = [
     ("fuel", 10_000_000),
     ("wall", 1_000),
     ("memory", 4 << 20),
     ("output", 16 << 10),
 ];
 
-/// What was used at most, by the name of the limit.
+/// Highest use per limit, by the name of the limit.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Most {
     fuel: u64,
@@ -85,9 +85,9 @@ impl Most {
         self.output = self.output.max(receipt.bytes_out);
     }
 
-    /// Proposals by the name of the limit, in the unit of the limit, rounded up to two digits.
+    /// Proposed limits by name, in the unit of the limit, rounded up to two digits.
     fn proposals(&self, margin: u64) -> Vec<(&'static str, u64)> {
-        FLOOR
+        MINIMUM
             .into_iter()
             .map(|(name, floor)| {
                 let used = match name {
@@ -107,7 +107,7 @@ impl Most {
     }
 }
 
-/// Rounds up to whole units, and to two digits of them.
+/// Rounds up to whole units with two significant digits.
 fn rounded_up(value: u64, unit: u64) -> u64 {
     let units = value.div_ceil(unit);
     let digits = units.checked_ilog10().unwrap_or(0);
@@ -150,7 +150,7 @@ impl Calibrate {
             }
         }
         let name = &loaded.settings.name;
-        // A project's file calls its own component without the prefix.
+        // A project's file names its own component without the prefix.
         let name = name.strip_prefix(PROJECT).unwrap_or(name);
         self.show(name, &most, answered, &failed, console)?;
         Ok(if answered == 0 { Exit::Failed } else { Exit::Ok })
@@ -195,7 +195,7 @@ impl Calibrate {
                 s.err.line(text!("  {}", failure))?;
             }
             s.err
-                .styled(FAINT, text!("used at most: {}", receipt::line(&used)))?;
+                .styled(FAINT, text!("highest use: {}", receipt::line(&used)))?;
             s.err.end_line()?;
             s.err.flush()?;
             s.out.styled(NAME, text!("[tools.{}.limits]", Name(component)))?;
@@ -213,7 +213,7 @@ impl Calibrate {
     }
 }
 
-/// Reads samples: a JSON array of objects, or one object a line.
+/// Reads samples: a JSON array of objects, or one object per line.
 fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
     let fail = || {
         Failure::new(
@@ -243,8 +243,8 @@ fn read_samples(path: &Path) -> Result<Vec<Map<String, Value>>, Failure> {
     match objects {
         Some(objects) if !objects.is_empty() => Ok(objects),
         _ => Err(fail()
-            .why("it holds no objects with arguments")
-            .hint("write a JSON array such as [{\"text\": \"a\"}], or one object a line")),
+            .why("it contains no argument objects")
+            .hint("write a JSON array such as [{\"text\": \"a\"}], or one object per line")),
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proposals_have_their_margin_and_are_never_below_the_floor() {
+    fn proposed_limits_have_margin_and_minimum() {
         let mut most = Most::default();
         for (fuel, wall_us) in [(123_456_789, 2_000), (1, 1_500_001)] {
             most.note(&Receipt {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_an_array_or_lines() {
+    fn samples_are_json_array_or_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         for (text, count) in [

@@ -1,5 +1,4 @@
-//! `toolcell tool inspect`: what a component is, what its imports prove, and what it says of its tools or of itself as a
-//! hook.
+//! `toolcell tool inspect`: tools, hook, imports and grants of a component.
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +22,9 @@ use crate::ui::render::held::Holding;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
 
-/// Show what a component can do: its tools or what it does as a hook, its imports in plain words, its size and digest.
+/// Show what a component can do: its tools or its hook points, the meaning of its imports, its size and digest.
 ///
-/// Nothing of it runs except the function that describes its tools, in a cell with nothing granted.
+/// Only the function that describes its tools is run, in a cell without grants.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -35,7 +34,7 @@ Examples:
 
 {}", crate::exit::TABLE))]
 pub(crate) struct Inspect {
-    /// A component by its name or file, or one of its tools.
+    /// Component by its name or file, or one of its tools.
     #[arg(value_name = "NAME|FILE")]
     tool: String,
 
@@ -66,7 +65,7 @@ impl Inspect {
         let inspected = toolbox.inspect(&wanted).await?;
         let others = match &wanted.component {
             ComponentSource::File(_) => toolbox.tool_names().await,
-            // Those that ship are known, and reading what the others are called could mean compiling them.
+            // Built-in components need no lint, and reading the tool names of the others could mean compiling them.
             ComponentSource::Shipped(_) => Vec::new(),
         };
         let report = Report::new(&wanted, &inspected, &others, environment);
@@ -101,12 +100,15 @@ impl<'a> Report<'a> {
         let (denied, grants): (Vec<String>, Vec<String>) = (written(denied), written(grants));
         let mut warnings = useless_grants(settings, inspected.identity());
         let specs = inspected.tools.iter().flat_map(Component::definitions);
-        warnings.extend(tool_lint::in_component(specs.map(|spec| &**spec), others));
+        warnings.extend(tool_lint::findings_in_component(
+            specs.map(|spec| &**spec),
+            others,
+        ));
         Self {
             settings,
             inspected,
             source: match &settings.component {
-                ComponentSource::Shipped(_) => "ships with Toolcell".into(),
+                ComponentSource::Shipped(_) => "built in".into(),
                 ComponentSource::File(path) => environment.shown(&path.value),
             },
             grants,
@@ -125,7 +127,7 @@ impl<'a> Report<'a> {
 
     fn can(&self) -> Vec<&'static str> {
         let mut abilities = self.inspected.identity().abilities();
-        // Streams come with every other import and say nothing by themselves.
+        // Every other import needs streams; they have no meaning of their own.
         abilities.retain(|ability| *ability != Ability::Plumbing);
         abilities.into_iter().map(Ability::sentence).collect()
     }
@@ -221,22 +223,22 @@ fn print_hook(out: &mut Screen<Holding>, hook: &HookSpec) -> io::Result<()> {
     for point in &hook.points {
         out.text("    ")?;
         out.cell(NAME, text!("{}", Name(point.as_str())), 15)?;
-        out.styled(FAINT, what_it_may(*point))?;
+        out.styled(FAINT, access_at(*point))?;
         out.end_line()?;
     }
     Ok(())
 }
 
-/// What a hook sees and may do at a point.
-fn what_it_may(point: HookPoint) -> &'static str {
+/// Describes the data and actions available to a hook at a hook point.
+fn access_at(point: HookPoint) -> &'static str {
     match point {
-        HookPoint::BeforePrompt => "sees what you say; may change it, add to it, or end the turn",
-        HookPoint::BeforeCall => "sees every call; may change its arguments, refuse it, or end the turn",
-        HookPoint::AfterCall => "sees what every call answered",
-        HookPoint::BeforeSummary => "chooses which messages are summarised",
-        HookPoint::AfterSummary => "chooses what replaces the messages that were summarised",
-        HookPoint::AfterTurn => "sees the answer of every turn",
-        HookPoint::OnError => "sees what failed",
+        HookPoint::BeforePrompt => "reads every prompt; can change it, add to it, or end the turn",
+        HookPoint::BeforeCall => "reads every call; can change its arguments, refuse it, or end the turn",
+        HookPoint::AfterCall => "reads the result of every call",
+        HookPoint::BeforeSummary => "selects the messages to summarise",
+        HookPoint::AfterSummary => "selects the replacement of summarised messages",
+        HookPoint::AfterTurn => "reads the answer of every turn",
+        HookPoint::OnError => "reads errors",
     }
 }
 
@@ -284,7 +286,7 @@ fn print_tool(out: &mut Screen<Holding>, spec: &ToolSpec, is_offered: bool) -> i
     Ok(())
 }
 
-/// What the author claims, in words.
+/// Returns the properties that the author claims.
 fn claims(hints: Hints) -> Vec<&'static str> {
     [
         (hints.read_only, "read-only"),
@@ -334,7 +336,7 @@ fn useless_grants(settings: &ToolSettings, component: &Identity) -> Vec<String> 
             let missing = !abilities.contains(&ability);
             missing.then(|| {
                 format!(
-                    "the grant `{}` is of no use: the component imports nothing for {what}",
+                    "the grant `{}` has no effect: the component has no imports for {what}",
                     line.grant
                 )
             })

@@ -1,4 +1,4 @@
-//! `toolcell tool list`: every tool that is known by name.
+//! `toolcell tool list`: all components with a name.
 
 use clap::Args;
 use serde_json::json;
@@ -11,7 +11,7 @@ use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
 
-/// List the tools that ship with Toolcell and those of the configuration.
+/// List the built-in tools and those of the configuration.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ pub(crate) struct List {
     json: bool,
 }
 
-/// Characters of a description that are shown.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 76;
 
 impl List {
@@ -109,7 +109,7 @@ fn source(tool: &ToolSettings, environment: &Environment) -> String {
         ComponentSource::Shipped(_) => "shipped".into(),
         ComponentSource::File(path) if tool.is_of_project() => {
             format!(
-                "{} of this project, used only when named and trusted",
+                "{} of this project, used only if named and trusted",
                 environment.shown(&path.value)
             )
         }
@@ -117,7 +117,7 @@ fn source(tool: &ToolSettings, environment: &Environment) -> String {
     }
 }
 
-/// The first sentence of a description, on one line.
+/// Returns the first sentence of a description, on one line.
 fn first_sentence(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let sentence = line

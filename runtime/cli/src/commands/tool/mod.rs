@@ -1,4 +1,4 @@
-//! `toolcell tool`: what tools there are, and what they are.
+//! `toolcell tool`: lists, inspects and calibrates tools, and manages trust.
 
 pub(crate) mod calibrate;
 pub(crate) mod inspect;
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 
-/// List and inspect tools, and trust those of a project.
+/// List and inspect tools, and trust components of a project.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     List(list::List),

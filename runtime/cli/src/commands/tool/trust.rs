@@ -1,4 +1,4 @@
-//! `toolcell tool trust`, `trusted` and `forget`: components of projects that may run.
+//! `toolcell tool trust`, `trusted` and `forget`: trust in components of projects.
 
 use clap::Args;
 
@@ -12,9 +12,9 @@ use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
 use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
 
-/// Let a component run that this project brings (`project:NAME`).
+/// Trust a component of this project (`project:NAME`), so that it can run.
 ///
-/// It is trusted by the digest of its file: when the file changes, you are asked again. It is granted nothing by that.
+/// Trust is bound to the digest of the file: if the file changes, you are asked again. Trust grants no access.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -28,12 +28,12 @@ pub(crate) struct Trust {
     #[arg(value_name = "NAME")]
     component: String,
 
-    /// Trust it only if this is its digest.
+    /// Expected digest of the component; any other is refused.
     #[arg(long, value_name = "SHA256")]
     digest: Option<String>,
 }
 
-/// List the components of projects that you trust.
+/// List the trusted components of projects.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub(crate) struct Trusted {
     json: bool,
 }
 
-/// Trust a component of a project no longer.
+/// Revoke trust in a component of a project.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,15 +53,15 @@ Examples:
   toolcell tool forget --all
 
 Exit codes:
-    0   it is forgotten
-    2   there is no such number
+    0   revoked
+    2   there is no entry with this number
     3   the file cannot be used")]
 pub(crate) struct Forget {
-    /// The number that `toolcell tool trusted` shows.
+    /// Number shown by `toolcell tool trusted`.
     #[arg(required_unless_present = "all", value_parser = clap::value_parser!(u32).range(1..))]
     number: Option<u32>,
 
-    /// Forget everything.
+    /// Revoke trust in all components.
     #[arg(long, conflicts_with = "number")]
     all: bool,
 }
@@ -77,8 +77,8 @@ impl Trust {
         let name = self.component.strip_prefix(PROJECT).unwrap_or(&self.component);
         let Some(component) = settings.tools.get(&format!("{PROJECT}{name}")) else {
             return Err(
-                Failure::new(Exit::Usage, text!("this project brings no component `{}`", name))
-                    .hint("only components of a project need to be trusted; `toolcell tool list` shows all"),
+                Failure::new(Exit::Usage, text!("the project has no component `{}`", name))
+                    .hint("only components of a project need trust; `toolcell tool list` lists them"),
             );
         };
         let digest = ComponentLoader::digest(component, environment)?;
@@ -88,14 +88,14 @@ impl Trust {
         {
             return Err(Failure::new(
                 Exit::Denied,
-                text!("`{}` is not the file that was meant", component.name),
+                text!("`{}` does not have the expected digest", component.name),
             )
             .why(text!("its digest is {}", digest))
-            .hint("look at it with `toolcell tool inspect`"));
+            .hint("review it with `toolcell tool inspect`"));
         }
         let trusted = trust::Trusted::new(component, &digest, environment);
         console.note(text!(
-            "`{}` may run from now on: `{}`, {}",
+            "`{}` is now trusted: `{}`, {}",
             component.name,
             trusted.path,
             digest
@@ -113,7 +113,7 @@ impl Trusted {
             return Ok(Exit::Ok);
         }
         if all.is_empty() {
-            console.note("no component of a project is trusted");
+            console.note("there are no trusted components");
         }
         console.write(|s| {
             for (i, known) in all.iter().enumerate() {
@@ -138,16 +138,14 @@ impl Forget {
                 all.remove(number as usize - 1);
             }
             Some(number) => {
-                return Err(
-                    Failure::new(Exit::Usage, text!("there is no number {} in the list", number))
-                        .hint("`toolcell tool trusted` shows them"),
-                );
+                return Err(Failure::new(Exit::Usage, text!("there is no entry {}", number))
+                    .hint("`toolcell tool trusted` lists them"));
             }
         }
         if let Some(file) = trust::file(environment) {
             trust::write(&file, &all)?;
         }
-        console.note("forgotten; you will be asked again");
+        console.note("revoked; you will be asked again");
         Ok(Exit::Ok)
     }
 }

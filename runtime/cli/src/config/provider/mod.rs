@@ -1,4 +1,4 @@
-//! `[provider]`: which model is asked, where it is, and what every request asks of it.
+//! `[provider]`: the model, its service, and the parameters of every request.
 
 mod name;
 mod setting;
@@ -25,58 +25,56 @@ const VERTEX: &[ProviderName] = &[ProviderName::Vertex];
 const OPENAI: &[ProviderName] = &[ProviderName::OpenAi, ProviderName::Responses];
 
 declare_settings! {
-    /// The model that is asked.
+    /// Model provider.
     table ProviderTable;
 
-    /// The model that is asked, each setting with the place that decided it.
+    /// Settings of the model provider, with their origins.
     values ProviderSettings;
 
-    /// Kind of provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
+    /// Provider: `openai`, `responses`, `anthropic`, `gemini`, `vertex`, `ollama`, `scripted`, `offline`.
     name: ProviderName, flag("--provider", "NAME"), variable("TOOLCELL_PROVIDER");
 
     /// Name of the model; for `scripted`, the file with its turns.
     model: String, flag("--model", "MODEL"), variable("TOOLCELL_MODEL");
 
-    /// Address of the provider, such as `http://localhost:11434/v1`.
+    /// Base URL of the provider, such as `http://localhost:11434/v1`.
     base_url: String, flag("--base-url", "URL"), variable("TOOLCELL_BASE_URL");
 
-    /// Environment variable that holds the key [default: that of the provider, such as OPENAI_API_KEY]. The key itself is
-    /// never written down.
+    /// Environment variable with the API key [default: that of the provider, such as OPENAI_API_KEY]. The key itself
+    /// never appears in a configuration file.
     api_key_env: String, flag("--api-key-env", "VARIABLE"), variable("TOOLCELL_API_KEY_ENV");
 
-    /// Account in the keyring of this system that holds the key (`toolcell secret set ACCOUNT`), where no variable is
-    /// named.
+    /// Account in the system keyring with the API key (`toolcell secret set ACCOUNT`), if no variable is set.
     api_key_keyring: String;
 
-    /// For `vertex`: the Google Cloud project. Otherwise `GOOGLE_CLOUD_PROJECT` names it.
+    /// For `vertex`: the Google Cloud project. Defaults to `GOOGLE_CLOUD_PROJECT`.
     project: String, only_for(VERTEX);
 
-    /// For `vertex`: the location, such as `europe-west4`. Otherwise `GOOGLE_CLOUD_LOCATION` names it; `global` by
-    /// default.
+    /// For `vertex`: the location, such as `europe-west4`. Defaults to `GOOGLE_CLOUD_LOCATION`, or `global`.
     location: String, only_for(VERTEX);
 
-    /// For `vertex`: the program that prints an access token, with its arguments, such as
-    /// `["gcloud", "auth", "print-access-token"]`. Run before the first request, and again when a token has expired.
+    /// For `vertex`: the program that prints an access token, with its arguments, such as `["gcloud", "auth",
+    /// "print-access-token"]`. Runs before the first request, and again when a token has expired.
     token_command: TokenCommand, only_for(VERTEX);
 
-    /// How the model calls tools: `native`; `watch` where calls sometimes come as text; or in text, for models without tool
-    /// calling: `hermes`, `labels`, `tool-tag`, `action` [default: native].
-    tool_calls: ToolCalls, flag("--tool-calls", "WAY");
+    /// Tool call format: `native`; `watch` for models that sometimes write calls as text; or a text format for models
+    /// without tool calling: `hermes`, `labels`, `tool-tag`, `action` [default: native].
+    tool_calls: ToolCalls, flag("--tool-calls", "FORMAT");
 
-    /// For `openai` and `responses`: the model is held to the schemas of tools, where they have a strict form.
+    /// For `openai` and `responses`: enforces the schemas of tools, if they have a strict form.
     strict: bool, only_for(OPENAI);
 
-    /// How much the model reasons, in the provider's words, such as `low` or `high`.
+    /// Reasoning effort, as named by the provider, such as `low` or `high`.
     reasoning: String, flag("--reasoning", "EFFORT");
 
     /// Sampling temperature, from 0 to 2.
     temperature: Temperature;
 
-    /// Most tokens of one answer.
+    /// Maximum number of tokens in one answer.
     max_output_tokens: OutputTokens;
 }
 
-/// The flags of those settings that have one.
+/// Flags of the settings that have one.
 #[derive(Debug, Default)]
 pub(crate) struct ProviderFlags(pub(crate) ProviderSettings);
 
@@ -112,10 +110,10 @@ impl FromArgMatches for ProviderFlags {
 }
 
 impl ProviderSettings {
-    /// Takes over what the environment sets.
+    /// Sets values from environment variables.
     ///
     /// # Errors
-    /// When a variable has a value that the setting cannot have.
+    /// Returns an error if a variable has an invalid value.
     pub(super) fn read_variables(&mut self, environment: &Environment) -> Result<(), Failure> {
         for (spec, setting) in self.all_mut() {
             if let Some(name) = spec.variable
@@ -129,11 +127,11 @@ impl ProviderSettings {
         Ok(())
     }
 
-    /// Refuses what the kind of provider has no use for: a setting that does nothing is a mistake. Not so where a variable
-    /// or a flag chose another provider than the file, which is about its own.
+    /// Refuses settings that the provider does not use, because a setting without effect is a mistake. Settings of the
+    /// file are ignored if a variable or a flag selects another provider.
     ///
     /// # Errors
-    /// Names the setting.
+    /// Returns an error that names the setting.
     pub(crate) fn check_for(&self, name: ProviderName) -> Result<(), Failure> {
         let by_file = |origin: &Origin| matches!(origin, Origin::File(..));
         let chosen_later = self.name.as_ref().is_some_and(|name| !by_file(&name.origin));
@@ -146,18 +144,18 @@ impl ProviderSettings {
             let users: Vec<String> = spec.providers.iter().map(|name| format!("`{name}`")).collect();
             return Err(Failure::new(
                 Exit::Config,
-                text!("the provider `{}` has no use for `{}`", name, spec.key),
+                text!("provider `{}` does not use `{}`", name, spec.key),
             )
             .why(origin.point_at())
             .hint(text!(
-                "it is for {}; take it out, or name the provider",
+                "it is for {}; remove it, or set the provider",
                 users.join(" and ")
             )));
         }
         Ok(())
     }
 
-    /// What every request asks of the model.
+    /// Returns the parameters of every request.
     pub(crate) fn model_settings(&self) -> ModelSettings {
         ModelSettings {
             max_output_tokens: self.max_output_tokens.as_ref().map(|tokens| tokens.value.0),
@@ -165,21 +163,21 @@ impl ProviderSettings {
         }
     }
 
-    /// How much the model shall reason, where the user set it.
+    /// Returns the reasoning effort, if set.
     pub(crate) fn reasoning(&self) -> Option<Reasoning> {
         self.reasoning.as_ref().map(|effort| Reasoning::Always {
             effort: effort.value.clone(),
         })
     }
 
-    /// The settings of a model beside this one. Nothing is taken over where another provider or another server is named:
-    /// a key is for one of them.
+    /// Merges the settings of a subagent into those of the main agent. Nothing is inherited if another provider or
+    /// server is set: a key is for one of them.
     pub(crate) fn with(&self, own: &Self) -> Self {
         if own.name.is_some() || own.base_url.is_some() {
             return own.clone();
         }
         let mut both = self.clone();
-        // A variable goes before an account: one that is named here must not lose to one that is named there.
+        // A variable has priority over an account, so that an inherited variable must not override an account set here.
         if own.api_key_env.is_some() || own.api_key_keyring.is_some() {
             both.api_key_env = None;
             both.api_key_keyring = None;
@@ -188,7 +186,7 @@ impl ProviderSettings {
         both
     }
 
-    /// Every setting but the name, with its value and who decided it.
+    /// Returns every setting except the name, with its value and origin.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static str, String, Origin)> {
         self.all()
             .filter(|(spec, _)| spec.key != "name")
@@ -230,7 +228,7 @@ mod tests {
         ProviderSettings::of_table(&toml::from_str(text).unwrap(), &source)
     }
 
-    /// Text of each setting, as a variable or a flag has it.
+    /// Value of each setting as text, as in a variable or a flag.
     fn texts() -> BTreeMap<&'static str, String> {
         let mut texts: BTreeMap<_, _> = of_file(ALL).rows().map(|(key, value, _)| (key, value)).collect();
         texts.insert("name", "vertex".into());
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_takes_over_the_key_only_where_it_names_none() {
+    fn agent_inherits_key_only_if_it_sets_none() {
         let main = of_file("model = \"a\"\napi_key_env = \"KEY\"\n");
         let own = main.with(&of_file("api_key_keyring = \"account\"\n"));
         assert!(own.api_key_env.is_none());

@@ -1,4 +1,4 @@
-//! The kinds of providers and the ways of calling tools, by the names that people write.
+//! Names of providers and of tool call formats.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::ui::suggest::nearest;
 
-/// The kinds of providers, by the names that people write.
+/// A model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 pub(crate) enum ProviderName {
-    /// OpenAI, or any server that speaks its Chat Completions.
+    /// OpenAI Chat Completions, or any compatible server.
     OpenAi,
     /// OpenAI Responses.
     Responses,
@@ -22,16 +22,16 @@ pub(crate) enum ProviderName {
     Gemini,
     /// Gemini on Vertex AI, with an access token of Google Cloud.
     Vertex,
-    /// Ollama's own wire.
+    /// Ollama's native API.
     Ollama,
-    /// Turns from a JSON file, for tests and demonstrations.
+    /// Turns from a JSON file, for tests and demos.
     Scripted,
-    /// No model: a small stand-in that matches words of the request with the tools.
+    /// No model: an offline stand-in that selects a tool by words of the prompt.
     Offline,
 }
 
 impl ProviderName {
-    /// All of them.
+    /// All providers.
     pub(crate) const ALL: [Self; 8] = [
         Self::OpenAi,
         Self::Responses,
@@ -43,7 +43,7 @@ impl ProviderName {
         Self::Offline,
     ];
 
-    /// The name, as people write it.
+    /// Returns the name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -72,14 +72,14 @@ impl FromStr for ProviderName {
     }
 }
 
-/// How the model is told of tools, and how it calls them.
+/// Format in which the model is told about tools, and calls them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(rename_all = "kebab-case")]
 pub(crate) enum ToolCalls {
-    /// As the provider does it.
+    /// Native tool calling of the provider.
     #[default]
     Native,
-    /// As the provider does it; calls that come as text all the same are read as well.
+    /// Native tool calling; calls written as text are recognized too.
     Watch,
     /// In text, for models without tool calling: `<tool_call>{"name": …, "arguments": …}</tool_call>`.
     Hermes,
@@ -101,7 +101,7 @@ impl ToolCalls {
         Self::Action,
     ];
 
-    /// The name in the configuration and on the command line.
+    /// Returns the name.
     fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -126,7 +126,7 @@ impl FromStr for ToolCalls {
     fn from_str(text: &str) -> Result<Self, String> {
         named(
             text,
-            "way of calling tools",
+            "tool call format",
             &Self::ALL.map(|way| (way.as_str(), way)),
         )
     }
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for ProviderName {
     }
 }
 
-/// The one of that name, or what to say to whoever wrote another one.
+/// Finds a value by name, or returns an error with the nearest name.
 fn named<T: Copy>(text: &str, what: &str, all: &[(&'static str, T)]) -> Result<T, String> {
     if let Some((_, found)) = all.iter().find(|(name, _)| *name == text) {
         return Ok(*found);

@@ -1,5 +1,5 @@
-//! One declaration of each setting of a provider. The key of the file, its JSON Schema, the environment variable, the flag
-//! and the row of `config check` follow from it.
+//! Single declaration of each provider setting, from which its configuration key, JSON Schema, environment variable,
+//! flag and row of `config check` are derived.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::ProviderName;
 use crate::config::source::{Origin, Sourced};
 
-/// A value of a table, with its place in the file.
+/// A value of a table, with its location in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Written<T>(Spanned<T>);
@@ -28,7 +28,7 @@ impl<T: Clone> Written<T> {
     }
 }
 
-/// The schema of the value; its place is no part of the file.
+/// The schema is that of the value; the location is not part of it.
 impl<T: JsonSchema> JsonSchema for Written<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
@@ -47,7 +47,7 @@ impl<T: JsonSchema> JsonSchema for Written<T> {
     }
 }
 
-/// Where one setting can be written beside the file, and for which providers it is.
+/// Sources of one setting besides the file, and the providers that use it.
 #[derive(Debug)]
 pub(crate) struct SettingSpec {
     /// Key in the table.
@@ -56,9 +56,9 @@ pub(crate) struct SettingSpec {
     description: &'static str,
     /// Environment variable, if it has one.
     pub(crate) variable: Option<&'static str>,
-    /// Flag with its dashes and the name of its value, if it has one.
+    /// Flag with its dashes, and the name of its value, if it has one.
     flag: Option<(&'static str, &'static str)>,
-    /// Providers that have a use for it; empty means all.
+    /// Providers that use it; empty means all.
     pub(super) providers: &'static [ProviderName],
     check: fn(&str) -> Result<(), String>,
 }
@@ -90,12 +90,12 @@ impl SettingSpec {
         self
     }
 
-    /// The flag with its dashes.
+    /// Returns the flag with its dashes.
     pub(super) fn flag_name(&self) -> Option<&'static str> {
         self.flag.map(|(flag, _)| flag)
     }
 
-    /// The flag as the command line has it.
+    /// Returns the command-line argument of the flag.
     pub(super) fn argument(&self) -> Option<Arg> {
         let (flag, value) = self.flag?;
         let check = self.check;
@@ -112,18 +112,18 @@ fn check<T: FromStr<Err: Display>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(drop).map_err(|error| error.to_string())
 }
 
-/// A setting whatever the type of its value.
+/// A setting of any type.
 pub(crate) trait Setting {
-    /// Who decided it; `None` where nobody did.
+    /// Returns its origin, or `None` if it is unset.
     fn origin(&self) -> Option<&Origin>;
 
-    /// Its value as text.
+    /// Returns its value as text.
     fn shown(&self) -> Option<String>;
 
-    /// Reads it from a variable or a flag.
+    /// Parses it from a variable or a flag.
     ///
     /// # Errors
-    /// The reason why the text is no such value.
+    /// Returns the reason if the text is invalid.
     fn read(&mut self, text: &str, origin: Origin) -> Result<(), String>;
 }
 
@@ -143,8 +143,8 @@ impl<T: FromStr<Err: Display> + Display> Setting for Option<Sourced<T>> {
     }
 }
 
-/// Declares the settings of a table: a struct for the file as it is written, and one for the values with the places that
-/// decided them. After the type of a value follow methods of [`SettingSpec`].
+/// Declares the settings of a table: a struct for the file, and one for the values with their origins. The type of a
+/// value is followed by methods of [`SettingSpec`].
 macro_rules! declare_settings {
     (
         $(#[doc = $table_doc:literal])+
@@ -167,7 +167,7 @@ macro_rules! declare_settings {
         }
 
         impl $table {
-            /// Where its first key stands; `None` when nothing is set.
+            /// Returns the location of its first key, or `None` if nothing is set.
             pub(in crate::config) fn first_key(&self) -> Option<Range<usize>> {
                 [$(self.$key.as_ref().map(Written::span)),+]
                     .into_iter()
@@ -186,12 +186,12 @@ macro_rules! declare_settings {
         }
 
         impl $values {
-            /// The specification of each setting, in the order of their declaration.
+            /// Specification of each setting, in order of declaration.
             pub(crate) const SPECS: &[SettingSpec] = &[$(
                 SettingSpec::new::<$type>(stringify!($key), concat!($($doc),+)) $(.$method($($argument),*))*
             ),+];
 
-            /// What a table sets.
+            /// Returns the values that a table sets.
             pub(in crate::config) fn of_table(table: &$table, source: &Arc<Source>) -> Self {
                 Self {
                     $($key: table.$key.as_ref().map(|written| Sourced {
@@ -201,7 +201,7 @@ macro_rules! declare_settings {
                 }
             }
 
-            /// Takes over what a later layer sets.
+            /// Overrides values with those of a later layer.
             pub(in crate::config) fn overlay(&mut self, later: &Self) {
                 $(
                     if later.$key.is_some() {

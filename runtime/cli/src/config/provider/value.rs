@@ -1,4 +1,4 @@
-//! Values of settings of a provider that have a form or a range of their own.
+//! Provider settings with their own format or range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::config::units::Count;
 
-/// Highest temperature that any provider takes.
+/// Maximum temperature accepted by any provider.
 const MAX_TEMPERATURE: f64 = 2.0;
 
 /// A sampling temperature, from 0 to 2.
@@ -25,7 +25,7 @@ impl TryFrom<f64> for Temperature {
             Ok(Self(value))
         } else {
             Err(format!(
-                "`{value}` is no temperature: it lies between 0 and {MAX_TEMPERATURE}"
+                "`{value}` is not a valid temperature: use 0 to {MAX_TEMPERATURE}"
             ))
         }
     }
@@ -37,7 +37,7 @@ impl FromStr for Temperature {
     fn from_str(text: &str) -> Result<Self, String> {
         let number: f64 = text
             .parse()
-            .map_err(|_| format!("`{}` is no temperature, such as `0.7`", text.escape_debug()))?;
+            .map_err(|_| format!("`{}` is not a temperature, such as `0.7`", text.escape_debug()))?;
         number.try_into()
     }
 }
@@ -72,14 +72,14 @@ impl FromStr for OutputTokens {
     }
 }
 
-/// All digits: a limit is exact.
+/// Printed with all digits: a limit is exact.
 impl fmt::Display for OutputTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// The schema of a count.
+/// Same schema as a count.
 impl JsonSchema for OutputTokens {
     fn inline_schema() -> bool {
         Count::inline_schema()
@@ -100,7 +100,7 @@ impl JsonSchema for OutputTokens {
 #[schemars(inline)]
 pub(crate) struct TokenCommand(pub(crate) Vec<String>);
 
-/// Words with spaces between them; there is no quoting.
+/// Words separated by spaces; quoting is not supported.
 impl FromStr for TokenCommand {
     type Err = std::convert::Infallible;
 

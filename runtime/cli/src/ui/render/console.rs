@@ -1,4 +1,5 @@
-//! Standard output for data, standard error for everything else, and a line about what takes long.
+//! Output streams: data on standard output, everything else on standard error, with a progress line for long
+//! operations.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,34 +14,34 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use super::held::{Held, Holding, Stream};
 use crate::ui::terminal::{Asking, FAINT, NAME, Screen, Size, Text, Width, inert_line, text, wants_colour};
 
-/// What takes less is not worth a word.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Delay before the progress line appears.
+const DELAY: Duration = Duration::from_millis(500);
 
-/// Time between two pictures of the spinner.
+/// Interval of the spinner.
 const TICK: Duration = Duration::from_millis(90);
 
 const PICTURES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/// Longest description of what is going on, in columns, so that it never needs a second line.
+/// Maximum width of a progress label, in columns, so that it fits on one line.
 const MAX_LABEL: usize = 48;
 
-/// Columns of such a line that are not the description: the picture, blanks, the mark of a cut, the seconds.
+/// Width of the rest of the progress line: spinner, blanks, ellipsis, seconds.
 const AROUND_LABEL: usize = 14;
 
-/// Both output streams of the process. Clones write to the same.
+/// Output streams of the process. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Console {
     streams: Arc<Mutex<Streams>>,
     asking: Arc<Questions>,
 }
 
-/// What questions to the user need.
+/// State of questions to the user.
 struct Questions {
-    /// Held while one is asked: they come one at a time.
+    /// Held while a question is open, so that questions do not overlap.
     turn: Mutex<()>,
-    /// What was typed and answered none, for the next prompt.
+    /// Input typed during questions that answered none, for the next prompt.
     typed: Mutex<String>,
-    /// Whether there is a next prompt.
+    /// True if a prompt follows questions.
     keeps_typed: AtomicBool,
     held: Held,
     size: Size,
@@ -48,37 +49,37 @@ struct Questions {
     is_dumb: bool,
 }
 
-/// The streams, while nobody else writes.
+/// The streams, under an exclusive lock.
 pub(crate) struct Streams {
     /// Standard output.
     pub(crate) out: Screen<Holding>,
     /// Standard error.
     pub(crate) err: Screen<Holding>,
     animates: bool,
-    activities: Vec<Going>,
+    activities: Vec<ActivityState>,
     next: u64,
     drawn: bool,
-    /// Whether a line on the terminal is not ended, so that nothing may be drawn on it.
+    /// True if the last line on the terminal is unfinished, so that nothing may be drawn on it.
     line_open: bool,
     thread_runs: bool,
-    /// How many want nothing to be drawn, because a person is being asked.
+    /// Number of open questions, during which nothing is drawn.
     pauses: u32,
 }
 
-struct Going {
+struct ActivityState {
     id: u64,
     label: Text,
     since: Instant,
 }
 
-/// Something that is going on; dropping it ends it.
+/// A running operation shown on the progress line. Dropping it removes the line.
 pub(crate) struct Activity {
     console: Console,
     id: u64,
 }
 
 impl Console {
-    /// The console of this process.
+    /// Creates the console of this process.
     pub(crate) fn new(environment: &Environment) -> Self {
         let terminals = environment.terminals;
         let held = Held::default();
@@ -117,11 +118,10 @@ impl Console {
         }
     }
 
-    /// Asks questions, while nothing else is drawn or written. `is_withdrawn` says when nobody waits for an answer any
-    /// more.
+    /// Runs a question while all other output is held. `is_withdrawn` is true once the answer is no longer awaited.
     ///
     /// # Errors
-    /// When there is no terminal to ask at.
+    /// Returns an error if there is no terminal.
     pub(crate) fn ask<T>(
         &self,
         is_withdrawn: &dyn Fn() -> bool,
@@ -148,24 +148,24 @@ impl Console {
         answer
     }
 
-    /// From now on a prompt follows questions, and [`take_typed`](Self::take_typed) is called for it.
+    /// Announces that a prompt follows questions and calls [`take_typed`](Self::take_typed).
     pub(crate) fn keep_typed(&self) {
         self.asking.keeps_typed.store(true, Ordering::Relaxed);
     }
 
-    /// What was typed while questions were asked and answered none of them.
+    /// Returns and clears the input typed during questions that answered none of them.
     pub(crate) fn take_typed(&self) -> String {
         std::mem::take(&mut *self.asking.typed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes, without anything in between.
+    /// Writes to the streams under the lock.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&mut Streams) -> io::Result<T>) -> io::Result<T> {
         let mut streams = self.lock();
         streams.erase();
         write(&mut streams)
     }
 
-    /// Writes a line for the person to standard error. Where that is closed nobody listens, and nothing fails.
+    /// Writes a line for the user to standard error. Errors are ignored: standard error may be closed.
     pub(crate) fn note(&self, text: impl Into<Text>) {
         let _ = self.write(|streams| {
             streams.end_open_line()?;
@@ -180,7 +180,7 @@ impl Console {
             Ok(exit) => exit,
             Err(failure) => {
                 if failure.exit != Exit::Ok {
-                    self.tell(&failure);
+                    self.report(&failure);
                 }
                 failure.exit
             }
@@ -188,19 +188,19 @@ impl Console {
     }
 
     /// Prints a failure.
-    pub(crate) fn tell(&self, failure: &Failure) {
+    pub(crate) fn report(&self, failure: &Failure) {
         let _ = self.write(|streams| {
             streams.end_open_line()?;
             failure.print(&mut streams.err)
         });
     }
 
-    /// Shows that something is going on, once it takes longer than half a second.
+    /// Shows a progress line once the operation takes longer than half a second.
     pub(crate) fn activity(&self, label: impl Into<Text>) -> Activity {
         let mut streams = self.lock();
         let id = streams.next;
         streams.next += 1;
-        streams.activities.push(Going {
+        streams.activities.push(ActivityState {
             id,
             label: label.into(),
             since: Instant::now(),
@@ -216,7 +216,7 @@ impl Console {
         }
     }
 
-    /// Stops drawing what is going on, and holds what is written.
+    /// Stops the progress line and holds output.
     fn pause(&self) -> io::Result<Pause> {
         let mut streams = self.lock();
         streams.erase();
@@ -234,12 +234,12 @@ impl Console {
 }
 
 impl Streams {
-    /// Says whether the last line on the terminal is still open.
+    /// Sets if the last line on the terminal is unfinished.
     pub(crate) fn set_line_open(&mut self, open: bool) {
         self.line_open = open;
     }
 
-    /// Ends a line that streamed text left open.
+    /// Finishes a line that streamed text left open.
     pub(crate) fn end_open_line(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.line_open) {
             self.out.end_line()?;
@@ -259,7 +259,7 @@ impl Streams {
             return self.erase();
         };
         let lasts = going.since.elapsed();
-        if self.line_open || self.pauses > 0 || lasts < PATIENCE {
+        if self.line_open || self.pauses > 0 || lasts < DELAY {
             return;
         }
         let label = Text::foreign(short(&going.label, self.err.width()));
@@ -296,7 +296,7 @@ fn animate(console: &Weak<Mutex<Streams>>) {
     }
 }
 
-/// As much of a label as fits on one line of a terminal, so that erasing the line erases all of it.
+/// Truncates a label to one line of the terminal, so that erasing the line erases all of it.
 fn short(label: &Text, width: Width) -> String {
     let most = MAX_LABEL.min(width.columns.unwrap_or(usize::MAX).saturating_sub(AROUND_LABEL));
     let mut shown = String::new();
@@ -314,7 +314,7 @@ fn short(label: &Text, width: Width) -> String {
 }
 
 impl Activity {
-    /// Describes it anew; its time goes on.
+    /// Replaces the label without resetting the time.
     pub(crate) fn relabel(&self, label: impl Into<Text>) {
         let mut streams = self.console.lock();
         if let Some(going) = streams.activities.iter_mut().find(|going| going.id == self.id) {
@@ -323,7 +323,7 @@ impl Activity {
     }
 }
 
-/// While it lives, nothing is drawn or written but a question.
+/// While held, only a question is drawn or written.
 struct Pause(Console);
 
 impl Drop for Pause {
@@ -332,10 +332,7 @@ impl Drop for Pause {
         streams.pauses -= 1;
         let dropped = self.0.asking.held.release().unwrap_or(0);
         if dropped > 0 {
-            let note = text!(
-                "{} bytes of output came during the question and are not shown",
-                dropped
-            );
+            let note = text!("{} bytes of output during the question were dropped", dropped);
             let _ = streams
                 .err
                 .styled(FAINT, note)

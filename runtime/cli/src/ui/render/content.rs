@@ -1,4 +1,4 @@
-//! The answer of a tool, and arguments on one line.
+//! Rendering of tool results, and of arguments on one line.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use toolcell_core::Content;
 use crate::config::units::Bytes;
 use crate::ui::terminal::{FAINT, Screen};
 
-/// Most characters of arguments or of a result on one line.
+/// Maximum length of arguments or a result on one line, in characters.
 const MAX_LINE: usize = 240;
 
-/// Writes all parts of an answer, as far as a terminal can show them.
+/// Writes all parts of a result that a terminal can show.
 pub(crate) fn write<W: Write>(screen: &mut Screen<W>, content: &[Content]) -> io::Result<()> {
     for part in content {
         match part {
@@ -30,12 +30,12 @@ pub(crate) fn write<W: Write>(screen: &mut Screen<W>, content: &[Content]) -> io
     screen.flush()
 }
 
-/// What a part is, where it cannot be shown.
+/// Describes a part that a terminal cannot show.
 fn describe(part: &Content) -> String {
     match part {
         Content::Text { text } => text.clone(),
         Content::Blob(blob) => format!(
-            "[{}, {}; --json holds the bytes]",
+            "[{}, {}; --json prints the bytes]",
             blob.media_type,
             Bytes(blob.data.len() as u64)
         ),
@@ -43,14 +43,14 @@ fn describe(part: &Content) -> String {
     }
 }
 
-/// The first line of an answer, and how much more there is.
+/// Returns the first line of a result, and the amount of the rest.
 pub(crate) fn summary(content: &[Content]) -> String {
     let Some(first) = content.first() else {
-        return "(an empty answer)".into();
+        return "(empty result)".into();
     };
     let text = describe(first);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    let line = cut(lines.next().unwrap_or("(an empty answer)").trim_end());
+    let line = cut(lines.next().unwrap_or("(empty result)").trim_end());
     let more = lines.count();
     let mut parts = vec![line];
     if more > 0 {
@@ -66,10 +66,10 @@ pub(crate) fn summary(content: &[Content]) -> String {
     parts.join("  ")
 }
 
-/// Arguments as compact JSON, cut with a mark.
+/// Formats arguments as compact JSON, truncated with a marker.
 pub(crate) fn arguments(arguments: &Value) -> String {
     match arguments {
-        // What the model wrote is no JSON: its own words.
+        // Invalid JSON from the model is shown as its text.
         Value::String(text) => cut(text),
         other => cut(&other.to_string()),
     }
@@ -88,11 +88,11 @@ mod tests {
     use toolcell_core::{Blob, Link};
 
     #[test]
-    fn a_summary_is_the_first_line_and_how_much_more_there_is() {
+    fn summary_is_first_line_and_count_of_rest() {
         let text = |text: &str| Content::text(text);
         for (content, shown) in [
-            (vec![], "(an empty answer)"),
-            (vec![text("")], "(an empty answer)"),
+            (vec![], "(empty result)"),
+            (vec![text("")], "(empty result)"),
             (vec![text("one")], "one"),
             (vec![text("\none\ntwo\n\nthree")], "one  +2 lines"),
             (vec![text("one"), text("two")], "one  +1 part"),
@@ -101,7 +101,7 @@ mod tests {
                     media_type: "image/png".into(),
                     data: vec![0; 2048],
                 })],
-                "[image/png, 2 KiB; --json holds the bytes]",
+                "[image/png, 2 KiB; --json prints the bytes]",
             ),
             (
                 vec![Content::Link(Link {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_with_a_mark_and_a_short_one_is_not() {
+    fn long_line_is_truncated_with_marker() {
         let edge = "é".repeat(MAX_LINE);
         assert_eq!(cut(&edge), edge);
         assert_eq!(cut(&format!("{edge}xy")), format!("{edge}… (+2 characters)"));

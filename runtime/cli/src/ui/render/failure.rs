@@ -1,4 +1,4 @@
-//! What a person is told when a turn did not end with an answer.
+//! Failures of turns, as shown to the user.
 
 use toolcell_core::ProviderError;
 use toolcell_core::event::TurnOutcome;
@@ -7,7 +7,7 @@ use toolcell_core::provider::ProviderErrorKind;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
 
-/// A provider that gave no answer.
+/// Creates the failure for a provider error.
 pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     let status = error
         .status
@@ -15,29 +15,29 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
         .unwrap_or_default();
     let failure = Failure::new(
         Exit::Provider,
-        text!("the provider `{}` gave no answer", error.provider),
+        text!("request to provider `{}` failed", error.provider),
     )
     .why(text!("{}{}", error.kind, status))
     .why(error.message.clone());
     match error.kind {
         ProviderErrorKind::Unauthorized => {
-            failure.hint("check the key: `toolcell config check` shows which variable holds it")
+            failure.hint("check the key: `toolcell config check` shows its variable")
         }
         ProviderErrorKind::RateLimited => failure.hint(match error.retry_after() {
             Some(wait) => format!("try again in {}", crate::config::units::Span(wait)),
-            None => "wait a little and try again, or look at the limits of your account".into(),
+            None => "try again later, or check the limits of your account".into(),
         }),
         ProviderErrorKind::Unavailable | ProviderErrorKind::Truncated | ProviderErrorKind::Timeout => {
             failure.hint("try again later")
         }
         ProviderErrorKind::ContextLength => {
-            failure.hint("ask for less at once, or take a model with a longer context")
+            failure.hint("shorten the prompt, or use a model with a larger context window")
         }
         ProviderErrorKind::InvalidRequest => {
             failure.hint("check the name of the model (--model) and the base URL (--base-url)")
         }
         ProviderErrorKind::Protocol => failure.hint(format!(
-            "check the base URL (--base-url): the server there does not answer as `{}` does",
+            "check the base URL (--base-url): the response of the server is not in the format of `{}`",
             error.provider
         )),
         ProviderErrorKind::Network => {
@@ -47,42 +47,42 @@ pub(crate) fn provider_failure(error: &ProviderError) -> Failure {
     }
 }
 
-/// How a turn ended: well, or with something to tell.
+/// Returns the exit code of a turn, or its failure.
 ///
 /// # Errors
-/// Every outcome that is not an answer of the model by itself.
+/// Returns an error for every outcome except an answer of the model.
 pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
     let limit = |what: Text, hint: &'static str| Err(Failure::new(Exit::Limit, what).hint(hint));
     let failed = |what: Text| Err(Failure::new(Exit::Failed, what));
     match outcome {
         TurnOutcome::Completed | TurnOutcome::Asked { .. } => Ok(Exit::Ok),
         TurnOutcome::StepLimit { steps } => limit(
-            text!("the turn was ended after {} steps", steps),
-            "allow more with --max-steps or `[loop] max_steps`",
+            text!("the turn reached its limit of {} steps", steps),
+            "raise it with --max-steps or `[loop] max_steps`",
         ),
         TurnOutcome::Deadline { ms } => limit(
             text!(
-                "the turn was ended by its deadline of {}",
+                "the turn reached its deadline of {}",
                 crate::config::units::Span(std::time::Duration::from_millis(*ms))
             ),
-            "allow more with --deadline or `[loop] deadline`",
+            "raise it with --deadline or `[loop] deadline`",
         ),
         TurnOutcome::Budget { reason } => Err(Failure::new(
             Exit::Limit,
-            text!("the turn was ended by a budget: {}", reason),
+            text!("the turn exhausted a budget: {}", reason),
         )),
         TurnOutcome::AwaitingApproval { calls } => {
             Err(
-                Failure::new(Exit::Denied, "the turn waits for a decision").why(match calls.len() {
-                    1 => "one call waits for it".into(),
-                    many => text!("{} calls wait for it", many),
+                Failure::new(Exit::Denied, "the turn needs an approval").why(match calls.len() {
+                    1 => "one call is pending".into(),
+                    many => text!("{} calls are pending", many),
                 }),
             )
         }
         TurnOutcome::Cancelled => Err(Failure::new(Exit::Cancelled, "cancelled")),
         TurnOutcome::ProviderFailed { error } => Err(provider_failure(error)),
         TurnOutcome::HostFailed { message } => {
-            Err(Failure::new(Exit::Internal, "Toolcell itself failed").why(message.clone()))
+            Err(Failure::new(Exit::Internal, "internal error of Toolcell").why(message.clone()))
         }
         TurnOutcome::ToolsFailed => {
             failed("every call failed, and the answer was given without tools".into())
@@ -94,7 +94,7 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
         )),
         TurnOutcome::Failing { error, times } => Err(Failure::new(
             Exit::Failed,
-            text!("the same error came {} times in a row", times),
+            text!("the same error occurred {} times in a row", times),
         )
         .why(error.clone())),
         TurnOutcome::Aborted { by, reason } => {
@@ -110,10 +110,10 @@ pub(crate) fn of_outcome(outcome: &TurnOutcome) -> Result<Exit, Failure> {
 fn stop_reason(stop: &toolcell_core::provider::StopReason) -> String {
     use toolcell_core::provider::StopReason;
     match stop {
-        StopReason::MaxTokens => "it reached its limit of tokens".into(),
-        StopReason::Refused => "it refused, or a filter of its provider did".into(),
+        StopReason::MaxTokens => "it reached its token limit".into(),
+        StopReason::Refused => "the model or a filter of the provider refused".into(),
         StopReason::Paused => "it paused".into(),
-        StopReason::Complete => "it was done".into(),
+        StopReason::Complete => "it was complete".into(),
         StopReason::Other(reason) => reason.clone(),
     }
 }
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_names_the_provider_that_was_asked() {
+    fn hint_names_requested_provider() {
         for provider in ["anthropic", "gemini", "openai"] {
             let error = ProviderError::new(provider, ProviderErrorKind::Protocol, "no JSON");
             let shown = format!("{:?}", provider_failure(&error));
             assert!(
-                shown.contains(&format!("does not answer as `{provider}` does")),
+                shown.contains(&format!("not in the format of `{provider}`")),
                 "{shown}"
             );
         }

@@ -1,25 +1,25 @@
-//! What is written while a question stands on the terminal waits until it is answered, so that nothing scrolls it away.
+//! Holds output while a question is open, so that nothing scrolls it away.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most that waits, in bytes; what comes beyond is counted and dropped.
+/// Maximum amount of held output, in bytes; the rest is dropped and counted.
 const MAX_HELD: usize = 1 << 20;
 
-/// What waits, in the order in which it was written to both streams.
+/// Held output of both streams, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Held(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// How many questions stand there.
+    /// Number of open questions.
     holds: u32,
     written: Vec<(Stream, Vec<u8>)>,
     length: usize,
     dropped: usize,
 }
 
-/// One of the output streams.
+/// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Standard output.
@@ -28,14 +28,14 @@ pub(crate) enum Stream {
     Error,
 }
 
-/// One of the output streams, through which nothing goes while a question stands on the terminal.
+/// Writer of an output stream that respects [`Held`].
 pub(crate) struct Holding {
     stream: Stream,
     held: Held,
 }
 
 impl Held {
-    /// The stream, as far as nothing holds it.
+    /// Returns a writer for `stream`.
     pub(crate) fn stream(&self, stream: Stream) -> Holding {
         Holding {
             stream,
@@ -43,12 +43,12 @@ impl Held {
         }
     }
 
-    /// Holds everything that is written from now on.
+    /// Starts to hold all output.
     pub(crate) fn hold(&self) {
         self.lock().holds += 1;
     }
 
-    /// Writes what was held, if nothing else holds it, and says how many bytes were too many.
+    /// Writes the held output unless another question is open, and returns the number of dropped bytes.
     pub(crate) fn release(&self) -> io::Result<usize> {
         let mut state = self.lock();
         state.holds = state.holds.saturating_sub(1);

@@ -1,7 +1,7 @@
-//! JSON on standard output: each answer to `--json` and each line of events.
+//! JSON on standard output: the result of `--json` and each event line.
 //!
-//! Values in it come from tools, models and projects, and the output may be a terminal. Characters that a terminal obeys,
-//! hides or reorders are written as `\uXXXX`, which is the same value for every reader of JSON.
+//! Its values come from tools, models and projects, and the output may be a terminal. Characters that a terminal
+//! executes, hides or reorders are written as `\\uXXXX`, which every JSON parser reads as the same value.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub(crate) fn print_pretty(value: &impl Serialize) -> io::Result<()> {
     print(&serde_json::to_string_pretty(value)?)
 }
 
-/// Prints JSON that was serialized before, and a line end.
+/// Prints serialized JSON and a line end.
 pub(crate) fn print(json: &str) -> io::Result<()> {
     let mut json = escaped(json);
     json.push('\n');
@@ -29,13 +29,13 @@ pub(crate) fn print(json: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// JSON with the same value, in which a terminal obeys, hides and reorders nothing.
+/// Returns equivalent JSON without characters that a terminal executes, hides or reorders.
 fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut marks = 0;
     for c in json.chars() {
         marks = if is_mark(c) { marks + 1 } else { 0 };
-        // Line ends outside of strings are those of indented JSON; inside of them there are none.
+        // Line ends are indentation: strings contain none.
         if c != '\n' && (is_unsafe(c) || marks > MAX_MARKS) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
@@ -56,7 +56,7 @@ mod tests {
     use crate::ui::terminal::is_hidden;
 
     #[test]
-    fn escaped_json_has_the_same_value_and_nothing_unsafe() {
+    fn escaped_json_has_same_value_and_nothing_unsafe() {
         let every: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
         let value = json!({ "text": every, &every[..0x900]: ["\u{9b}2J", "\u{202e}", "e\u{301}\u{e0041}"] });
         for json in [value.to_string(), format!("{value:#}")] {
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stay_up_to_the_limit_and_are_escaped_beyond() {
+    fn json_escapes_combining_marks_beyond_limit() {
         for (marks, escapes) in [(MAX_MARKS, 0), (MAX_MARKS + 1, 1)] {
             let text = format!("\"e{}\"", "\u{301}".repeat(marks));
             assert_eq!(escaped(&text).matches("\\u0301").count(), escapes);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_stays_as_it_is() {
+    fn ordinary_json_text_is_unchanged() {
         for text in ["{\"ü\": \"日本語 👩\"}", "{\n  \"a\": \"b\\nc\"\n}", "\"नमस्ते\""] {
             assert_eq!(escaped(text), text);
         }

@@ -8,14 +8,14 @@ use super::json;
 
 /// Writes each event as one line of JSON.
 pub(crate) struct JsonLines {
-    /// Cancelled when nobody reads any more.
-    pub(crate) gone: CancellationToken,
+    /// Cancelled when the output pipe is closed.
+    pub(crate) closed: CancellationToken,
 }
 
 impl EventSink for JsonLines {
     fn event(&self, event: &Event) {
         if json::print_line(event).is_err() {
-            self.gone.cancel();
+            self.closed.cancel();
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What a person sees while something runs.
+//! Rendering for the user.
 //!
 //! | concept | module |
 //! |---|---|
-//! | both streams of the terminal, and what is going on at the moment | [`console`] |
-//! | what is written during a question waits | [`held`] |
-//! | events of a turn, for people | [`turn`] |
-//! | events of a turn, for programs | [`lines`] |
-//! | how a turn ended, when it did not end with an answer | [`failure`] |
-//! | the answer of a tool; arguments on one line | [`content`] |
-//! | a receipt on one line, and what would allow what was denied | [`receipt`] |
+//! | output streams and the progress line | [`console`] |
+//! | output held during a question | [`held`] |
+//! | events of a turn, as text | [`turn`] |
+//! | events of a turn, as JSON | [`lines`] |
+//! | failures of turns | [`failure`] |
+//! | results of tools, and arguments on one line | [`content`] |
+//! | receipts on one line, and hints for denials | [`receipt`] |
 
 pub(crate) mod console;
 pub(crate) mod content;

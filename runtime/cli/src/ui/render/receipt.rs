@@ -1,4 +1,4 @@
-//! A receipt on one line, and what would allow what was denied.
+//! Receipts on one line, and hints that allow denied accesses.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::config::units::{Bytes, Count, Span};
 use crate::ui::escape;
 use crate::ui::terminal::{Name, Own, Shown, Text, text};
 
-/// Most files or hosts that are named.
+/// Maximum number of files or hosts that are named.
 const MAX_NAMED: usize = 3;
 
-/// What a call used, on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
+/// Formats a receipt on one line: `12 ms · 1.2 M fuel · 2 MiB memory · read /README.md`.
 pub(crate) fn line(receipt: &Receipt) -> Text {
     let mut parts = vec![
         text!("{}", Span(Duration::from_micros(receipt.wall_us))),
@@ -60,21 +60,21 @@ fn named(verb: &'static str, names: Vec<Text>) -> Option<Text> {
     }
 }
 
-/// What would allow each thing that was denied: a flag, and a line of the person's configuration; or which line denies it.
+/// Returns a hint for each denial: a flag and a configuration line that allow it, or the line that denies it.
 ///
-/// `component` is the name of the component in the configuration; `configuration` is the path of the person's file, or
-/// `None` for a component that only the command line names.
+/// `component` is the name of the component in the configuration; `configuration` is the path of the user's file, or
+/// `None` for a component that is only named on the command line.
 pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Option<&str>) -> Vec<String> {
     let mut hints = Vec::new();
     for denial in &receipt.denials {
         if let Some(by) = &denial.denied_by {
-            let hint = format!("`{}` is denied to it by {by}", denial.target);
+            let hint = format!("`{}` is denied by {by}", denial.target);
             if !hints.contains(&hint) {
                 hints.push(hint);
             }
             continue;
         }
-        // The line comes from what a guest asked for: only what reads as a grant is shown, in its own written form.
+        // The target comes from the guest: it is shown only if it parses as a grant, in canonical form.
         let Some(grant) = denial
             .allow_with
             .as_ref()
@@ -90,11 +90,11 @@ pub(crate) fn allow_hints(receipt: &Receipt, component: &str, configuration: Opt
     hints
 }
 
-/// What gives a grant to a component.
+/// Returns a hint that gives a grant to a component.
 pub(crate) fn allow(grant: &Grant, component: &str, configuration: Option<&str>) -> String {
     let grant = grant.to_string();
     match configuration {
-        // What a flag says without a name is not for a component of a project.
+        // A flag without a name does not apply to a component of a project.
         None if component.starts_with(PROJECT) => format!(
             "allow it with --grant {}",
             escape::shell(&format!("{component}:{grant}"))
@@ -114,7 +114,7 @@ mod tests {
     use toolcell_core::receipt::{Denial, FileTouched};
 
     #[test]
-    fn a_receipt_fits_on_one_line() {
+    fn receipt_fits_on_one_line() {
         let file = |path: &str, write| FileTouched {
             path: path.into(),
             write,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_shows_the_flag_and_the_line_that_would_allow_it() {
+    fn denial_shows_flag_and_line_that_would_allow_it() {
         let denial = |allow_with: &str| Denial {
             what: "http".into(),
             target: "x".into(),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_by_a_line_names_that_line() {
+    fn denial_by_line_names_that_line() {
         let denial = Denial {
             what: "file".into(),
             target: "/private/key".into(),
@@ -188,7 +188,7 @@ mod tests {
         };
         assert_eq!(
             allow_hints(&receipt, "x", None),
-            ["`/private/key` is denied to it by deny=private (config.toml:1)"]
+            ["`/private/key` is denied by deny=private (config.toml:1)"]
         );
     }
 }

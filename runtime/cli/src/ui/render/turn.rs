@@ -1,4 +1,4 @@
-//! Events of a turn, for people: the model's text on standard output, everything else on standard error.
+//! Rendering of turn events as text: the model's text on standard output, everything else on standard error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,25 +15,25 @@ use crate::config::units::{Count, Span};
 use crate::ui::hints::AllowHints;
 use crate::ui::terminal::{BAD, FAINT, GOOD, GUTTER, NAME, Name, Own, STRONG, Text, WARN, text};
 
-/// What to do where nobody can be asked.
-const UNATTENDED: &str = "run it at a terminal to be asked; or decide beforehand with `[approval] rules` in your own \
-                          configuration, and on the flow of data with --flow off";
+/// Hint for the first refusal without a terminal.
+const UNATTENDED: &str = "run it at a terminal to be asked; or decide in advance with `[approval] rules` in your own \
+                          configuration, and set the data-flow guard with --flow off";
 
-/// Deepest agent whose lines are indented further than those of the one that called it.
+/// Maximum depth of subagents with additional indentation.
 const MAX_SHOWN_DEPTH: usize = 8;
 
-/// Most characters of an error of a tool that are shown; the middle of a longer one is left out.
+/// Maximum length of a tool error, in characters; longer ones lose their middle.
 const MAX_ERROR: usize = 2_000;
 
-/// Shows a turn while it runs.
+/// Event sink that renders a running or recorded turn.
 pub(crate) struct TurnView {
     console: Console,
     hints: Arc<AllowHints>,
-    /// Cancelled when nobody reads the output any more.
-    gone: CancellationToken,
-    /// Whether the turn was recorded and is shown afterwards: its text comes whole, and what the person said is shown.
-    is_past: bool,
-    /// Whether a person can be asked.
+    /// Cancelled when the output pipe is closed.
+    closed: CancellationToken,
+    /// True for a recorded turn: its text is complete, and messages of the user are shown.
+    is_recorded: bool,
+    /// True if a user can be asked.
     is_attended: bool,
     state: Mutex<State>,
 }
@@ -45,38 +45,38 @@ struct State {
     waiting: Option<Activity>,
     running: BTreeMap<String, Activity>,
     calls: u32,
-    /// Text of the running step that was streamed.
+    /// Text of the current step that was already streamed.
     streamed: String,
     reasoning_open: bool,
-    told_unattended: bool,
-    /// Denials of hooks that the user was told of.
-    told_denials: BTreeSet<String>,
+    shown_unattended: bool,
+    /// Denials of hooks that were already shown.
+    shown_denials: BTreeSet<String>,
 }
 
 impl TurnView {
-    /// Shows on `console`; cancels `gone` when standard output is closed.
-    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
+    /// Creates a view on `console` that cancels `closed` when standard output is closed.
+    pub(crate) fn new(console: Console, hints: Arc<AllowHints>, closed: CancellationToken) -> Self {
         Self {
             console,
             hints,
-            gone,
-            is_past: false,
+            closed,
+            is_recorded: false,
             is_attended: true,
             state: Mutex::default(),
         }
     }
 
-    /// Says whether a person can be asked about calls; where none can, the first refusal says what to do.
+    /// Sets if a user can be asked about calls; otherwise the first refusal has a hint.
     pub(crate) fn attended(mut self, is_attended: bool) -> Self {
         self.is_attended = is_attended;
         self
     }
 
-    /// Shows turns that were recorded.
-    pub(crate) fn of_the_past(console: Console, hints: Arc<AllowHints>, gone: CancellationToken) -> Self {
+    /// Creates a view of recorded turns.
+    pub(crate) fn of_recorded(console: Console, hints: Arc<AllowHints>, closed: CancellationToken) -> Self {
         Self {
-            is_past: true,
-            ..Self::new(console, hints, gone)
+            is_recorded: true,
+            ..Self::new(console, hints, closed)
         }
     }
 
@@ -84,7 +84,7 @@ impl TurnView {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::TurnStarted { model, message, .. } => {
-                if self.is_past {
+                if self.is_recorded {
                     self.console.write(|s| {
                         s.out.styled(NAME, "› ")?;
                         s.out.styled(STRONG, message.text())?;
@@ -97,7 +97,7 @@ impl TurnView {
             }
             Event::StepStarted { .. } => {
                 state.streamed.clear();
-                if self.is_past {
+                if self.is_recorded {
                     return Ok(());
                 }
                 state.waiting = Some(self.console.activity(text!("waiting for {}", state.model)));
@@ -119,7 +119,7 @@ impl TurnView {
             }
             Event::StepFinished { .. } | Event::StepInterrupted { .. } => {
                 state.waiting = None;
-                if let (true, Event::StepFinished { message, .. }) = (self.is_past, event) {
+                if let (true, Event::StepFinished { message, .. }) = (self.is_recorded, event) {
                     let text = message.text();
                     if !text.is_empty() {
                         state.streamed.clone_from(&text);
@@ -127,19 +127,19 @@ impl TurnView {
                     }
                 }
                 self.end_text(&mut state)?;
-                // Where there was nothing of an answer, the outcome says all.
+                // If there was no text, the outcome is sufficient.
                 if let Event::StepInterrupted {
                     reason,
                     message: Some(_),
                     ..
                 } = event
                 {
-                    self.mark(WARN, "!", text!("the answer was cut off: {}", reason))?;
+                    self.mark(WARN, "!", text!("the answer was interrupted: {}", reason))?;
                 }
             }
             Event::Retry { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
+                self.mark(WARN, "↻", text!("retrying in {}: {}", pause, reason))?;
             }
             Event::CallStarted { id, tool, arguments } => {
                 state.waiting = None;
@@ -157,7 +157,7 @@ impl TurnView {
             }
             Event::CallRetried { delay_ms, reason, .. } => {
                 let pause = Span(Duration::from_millis(*delay_ms));
-                self.mark(WARN, "↻", text!("once more in {}: {}", pause, reason))?;
+                self.mark(WARN, "↻", text!("retrying in {}: {}", pause, reason))?;
             }
             Event::CallProgress { id, progress } => {
                 if let Some(activity) = state.running.get(id) {
@@ -189,7 +189,7 @@ impl TurnView {
                     self.mark(GOOD, "✓", text!("approved{}", reason))?;
                 } else {
                     self.mark(WARN, "✗", text!("not approved{}", reason))?;
-                    if !self.is_attended && !std::mem::replace(&mut state.told_unattended, true) {
+                    if !self.is_attended && !std::mem::replace(&mut state.shown_unattended, true) {
                         self.console.write(|s| {
                             s.err.styled(NAME, "  hint: ")?;
                             s.err.line(UNATTENDED)
@@ -225,7 +225,7 @@ impl TurnView {
                 )?;
             }
             Event::Reminder { text, .. } => {
-                self.mark(FAINT, "…", text!("the loop to the model: {}", text))?;
+                self.mark(FAINT, "…", text!("note to the model: {}", text))?;
             }
             Event::Notice { level, text } => match level {
                 NoticeLevel::Info => self.mark(FAINT, "·", text.clone())?,
@@ -238,7 +238,7 @@ impl TurnView {
                 state.waiting = None;
                 state.running.clear();
                 self.end_text(&mut state)?;
-                // An answer that the loop made itself, or that came in one piece, was not streamed.
+                // Text that the loop created, or that arrived in one piece, was not streamed.
                 if !text.trim().is_empty() && state.streamed.trim() != text.trim() {
                     self.stream(text)?;
                 }
@@ -256,7 +256,7 @@ impl TurnView {
                 }
                 let took = state
                     .started
-                    .filter(|_| !self.is_past)
+                    .filter(|_| !self.is_recorded)
                     .map(|started| Span(started.elapsed()));
                 parts.extend(took.map(|took| text!("{}", took)));
                 self.console.note(Text::join(parts, " · "));
@@ -266,7 +266,7 @@ impl TurnView {
         Ok(())
     }
 
-    /// What an agent does that runs as a call: its calls and what it is told about them, further in for each agent.
+    /// Shows calls and notes of a subagent, indented by its depth.
     fn nested(&self, state: &mut State, event: &Event, depth: usize) -> io::Result<()> {
         let line = |style, mark: &'static str, rest: Text| {
             self.console.write(|s| {
@@ -305,7 +305,7 @@ impl TurnView {
                 line(WARN, "✗", text!("not approved{}", reason.unwrap_or_default()))
             }
             Event::StepInterrupted { reason, .. } => {
-                line(WARN, "!", text!("the answer was cut off: {}", reason))
+                line(WARN, "!", text!("the answer was interrupted: {}", reason))
             }
             Event::Notice {
                 level: NoticeLevel::Warning | NoticeLevel::Error,
@@ -315,11 +315,11 @@ impl TurnView {
         }
     }
 
-    /// What a hook was denied and the user was not told of yet.
+    /// Returns denials of a hook that were not shown yet.
     fn new_denials(&self, state: &mut State, hook: &str, receipt: &Receipt) -> Vec<String> {
         let mut denials = self.hints.of_hook(hook, receipt);
-        let told = &mut state.told_denials;
-        denials.retain(|denied| told.len() < Receipt::MAX_ENTRIES && told.insert(denied.clone()));
+        let shown = &mut state.shown_denials;
+        denials.retain(|denied| shown.len() < Receipt::MAX_ENTRIES && shown.insert(denied.clone()));
         denials
     }
 
@@ -388,7 +388,7 @@ impl TurnView {
     }
 }
 
-/// One line of a tool's log on standard error.
+/// Writes a line of a tool's log to standard error.
 pub(crate) fn log(console: &Console, line: &LogLine) -> io::Result<()> {
     let style = match line.level {
         LogLevel::Error => BAD,
@@ -418,9 +418,9 @@ fn count(number: u32, one: &'static str, many: &'static str) -> Text {
 
 impl EventSink for TurnView {
     fn event(&self, event: &Event) {
-        // Only standard output counts: where standard error is closed, there is nobody to tell.
+        // Only standard output matters: a closed standard error is ignored.
         if self.show(event).is_err() && is_output(event) {
-            self.gone.cancel();
+            self.closed.cancel();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a question is about: foreign text in a form that fits beside the question, and as a whole to page through.
+//! Subject of a question: foreign text, abbreviated to fit next to the question, and in full for paging.
 
 use std::io::{self, Write};
 
@@ -8,22 +8,22 @@ use toolcell_sandbox::Digest;
 use super::screen::Screen;
 use super::text::{Name, Text, text};
 
-/// Longest text inside of arguments that is shown whole beside a question, in characters.
+/// Maximum length of a string inside arguments that is shown in full, in characters.
 const WHOLE: usize = 200;
 
-/// Characters of the start and of the end of a longer one.
+/// Length of the shown start and end of a longer string, in characters.
 const HEAD: usize = 100;
 const TAIL: usize = 60;
 
-/// Digits of a digest: enough that nobody finds another text with the same ones (64 bits).
+/// Number of shown digits of a digest: 64 bits, enough to make a collision infeasible to find.
 const DIGITS: usize = 16;
 
-/// Something foreign that a question is about.
+/// Foreign text that a question is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Exhibit {
-    /// What is shown beside the question.
+    /// Abbreviated form next to the question.
     short: Vec<Part>,
-    /// All of it.
+    /// Full text.
     whole: String,
     is_whole: bool,
 }
@@ -31,13 +31,13 @@ pub(crate) struct Exhibit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Foreign(String),
-    /// What is left out at this place.
+    /// Marker of omitted text.
     Gap(Text),
 }
 
 impl Exhibit {
-    /// Arguments of a call. Long texts in them are shown by their start, end, length and digest, each in its place, so
-    /// that a long one hides none of the others.
+    /// Creates an exhibit of the arguments of a call. Long strings are shown by start, end, length and digest, each in
+    /// place, so that a long one hides no other.
     pub(crate) fn arguments(arguments: &Value) -> Self {
         let mut writer = Writer::default();
         writer.value(arguments, 0);
@@ -49,12 +49,12 @@ impl Exhibit {
         }
     }
 
-    /// Whether nothing is left out beside the question.
+    /// True if the abbreviated form is complete.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Writes what is shown beside the question.
+    /// Writes the abbreviated form.
     pub(crate) fn write<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         for part in &self.short {
             match part {
@@ -69,7 +69,7 @@ impl Exhibit {
         Ok(())
     }
 
-    /// Writes all of it.
+    /// Writes the full text.
     pub(crate) fn write_whole<W: Write>(&self, screen: &mut Screen<W>) -> io::Result<()> {
         screen.hang(2);
         screen.text("  ")?;
@@ -77,18 +77,18 @@ impl Exhibit {
     }
 }
 
-/// What is left out of a text of which this is all.
+/// Returns the marker for omitted text of `all`.
 fn gap(all: &str, left_out: usize) -> Text {
     let digest = Digest::of(all.as_bytes()).hex();
     text!(
-        "  ├─ {} of {} characters are left out here; sha256 of the whole {}…",
+        "  ├─ {} of {} characters omitted; sha256 of the whole {}…",
         left_out,
         all.chars().count(),
         Name(&digest[..DIGITS])
     )
 }
 
-/// Writes JSON as `serde_json` does, but for long texts.
+/// Writes JSON as `serde_json` does, with long strings abbreviated.
 #[derive(Default)]
 struct Writer {
     parts: Vec<Part>,
@@ -133,7 +133,7 @@ impl Writer {
         self.long(&json, WHOLE);
     }
 
-    /// Appends a text, without its middle if it is longer than `most`.
+    /// Appends a string, without its middle if it is longer than `most`.
     fn long(&mut self, text: &str, most: usize) {
         let length = text.chars().count();
         if length <= most {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_in_its_place_and_hides_no_other() {
+    fn long_string_is_truncated_without_hiding_others() {
         let edge = "x".repeat(WHOLE - 2);
         assert!(Exhibit::arguments(&json!({ "a": edge })).is_whole());
         let arguments = json!({ "a": format!("{edge}yz"), "path": "/etc/passwd", "z": "w".repeat(100_000) });
@@ -187,12 +187,9 @@ mod tests {
         assert!(!exhibit.is_whole());
         let shown = shown(&exhibit);
         assert!(shown.contains("\"path\": \"/etc/passwd\""), "{shown}");
+        assert!(shown.contains("  ├─ 42 of 202 characters omitted"), "{shown}");
         assert!(
-            shown.contains("  ├─ 42 of 202 characters are left out here"),
-            "{shown}"
-        );
-        assert!(
-            shown.contains("  ├─ 99842 of 100002 characters are left out here"),
+            shown.contains("  ├─ 99842 of 100002 characters omitted"),
             "{shown}"
         );
         for line in shown.lines() {

@@ -1,4 +1,4 @@
-//! Fuzz target for the layout of foreign text. `tests/fuzz` says how it runs.
+//! Fuzz target for the layout of foreign text. See `tests/fuzz` for the runner.
 
 #[path = "../../../../../tests/fuzz/mod.rs"]
 mod runner;
@@ -11,13 +11,13 @@ use super::foreign::tests::{TERMINALS, assert_framed, first_obeyed, physical};
 use super::screen::Screen;
 use super::size::Size;
 
-/// What own words are made of; foreign text has none of it, so that each line tells whose words begin it.
+/// Character of own text; foreign text never contains it, so that each line shows who wrote its start.
 const OWN: char = '#';
 
-/// Between the texts of an input: no byte of UTF-8.
+/// Separator of the texts in an input: not a byte of UTF-8.
 const BREAK: u8 = 0xff;
 
-/// Own and foreign texts in turn: a line begins with own words, or with blanks and the gutter.
+/// Alternates own and foreign texts: each line begins with own text, or with blanks and the gutter.
 fn check_mixture(texts: &[String], columns: usize) {
     let mut layout = Layout::new(Width::of(columns));
     let mut shown = String::new();
@@ -44,7 +44,7 @@ fn check_mixture(texts: &[String], columns: usize) {
     }
 }
 
-/// What arrives in pieces is framed, and says what it says as a whole. It may wrap elsewhere.
+/// Text in pieces is framed and has the same content as the whole. It may wrap elsewhere.
 fn check_pieces(text: &str, columns: usize) {
     let shown = |pieces: &mut dyn Iterator<Item = &str>| {
         let mut out = Vec::new();

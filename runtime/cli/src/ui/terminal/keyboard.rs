@@ -1,8 +1,8 @@
-//! Standard input while a question stands on the terminal: keys come one by one and are not echoed.
+//! Standard input during a question: keys arrive one by one without echo.
 //!
-//! The terminal is what it was before as soon as the question ends, however it ends: by an answer, by the end of the process,
-//! by a signal that ends it, and while it is stopped (Ctrl-Z). No program can do that for SIGKILL, and for crashes of the
-//! process itself (SIGSEGV and its kin): then `stty sane` does.
+//! The terminal is restored as soon as the question ends: by an answer, by the end of the process, by a signal that
+//! ends it, and while it is stopped (Ctrl-Z). This is impossible for SIGKILL and for crashes of the process itself
+//! (SIGSEGV and others); `stty sane` restores it then.
 
 #[cfg(not(unix))]
 pub(crate) use other::{Keyboard, restore, resumptions};
@@ -24,20 +24,20 @@ mod unix {
 
     use crate::ui::terminal::typed::KeySource;
 
-    /// The terminal that a question took over.
+    /// State of the terminal before and during a question.
     struct Taken {
-        /// How it was before.
+        /// Previous settings.
         before: Termios,
-        /// Whether it was told to mark pastes.
+        /// True if bracketed paste was enabled.
         marks_pastes: bool,
     }
 
     static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
-    /// Number of times that the process was stopped in a question and continued.
+    /// Number of times the process was stopped during a question and continued.
     static RESUMPTIONS: AtomicU64 = AtomicU64::new(0);
 
-    /// Standard input as a source of keys. Ctrl-C still makes a signal. Dropping it makes the terminal what it was.
+    /// Standard input as a source of keys. Ctrl-C still sends a signal. Dropping it restores the terminal.
     pub(crate) struct Keyboard {
         opened: Instant,
     }
@@ -47,7 +47,7 @@ mod unix {
     }
 
     impl Taken {
-        /// Has keys come one by one. Nothing that was typed is thrown away.
+        /// Disables line mode and echo. Pending input is kept.
         fn apply(&self) -> io::Result<()> {
             let mut keys = self.before.clone();
             keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ECHONL;
@@ -63,7 +63,7 @@ mod unix {
             self.mark_pastes(false);
         }
 
-        /// Has the terminal mark what is pasted (bracketed paste), so that it is told from what is typed.
+        /// Enables or disables bracketed paste, which distinguishes pastes from typed input.
         fn mark_pastes(&self, on: bool) {
             if self.marks_pastes {
                 let mut out = io::stderr();
@@ -74,14 +74,14 @@ mod unix {
         }
     }
 
-    /// Makes the terminal what it was before a question, where the process ends in the middle of one.
+    /// Restores the terminal if the process ends during a question.
     pub(crate) fn restore() {
         if let Some(taken) = taken().take() {
             taken.give_back();
         }
     }
 
-    /// Makes the terminal what it was while the process is stopped. Whether a question stands on it.
+    /// Restores the terminal while the process is stopped. Returns true if a question is open.
     pub(super) fn suspend() -> bool {
         let taken = taken();
         if let Some(taken) = &*taken {
@@ -90,11 +90,11 @@ mod unix {
         taken.is_some()
     }
 
-    /// Takes the terminal over again after the process was stopped, if a question stands on it.
+    /// Takes over the terminal again after the process was continued, if a question is open.
     pub(super) fn resume() {
         if let Some(taken) = &mut *taken() {
             match tcgetattr(io::stdin()) {
-                // Whoever used it in the meantime may have changed it.
+                // Other programs may have changed the settings in the meantime.
                 Ok(now) if now.local_modes.contains(LocalModes::ICANON) => taken.before = now,
                 _ => {}
             }
@@ -103,7 +103,7 @@ mod unix {
         }
     }
 
-    /// Number of times that the process was stopped in a question and continued.
+    /// Returns the number of times the process was stopped during a question and continued.
     pub(crate) fn resumptions() -> u64 {
         RESUMPTIONS.load(Ordering::Relaxed)
     }
@@ -115,10 +115,10 @@ mod unix {
     }
 
     impl Keyboard {
-        /// Takes the terminal over.
+        /// Takes over the terminal.
         ///
         /// # Errors
-        /// When standard input is no terminal.
+        /// Returns an error if standard input is not a terminal.
         pub(crate) fn open(marks_pastes: bool) -> io::Result<Self> {
             super::signals::listen();
             let before = tcgetattr(io::stdin())?;
@@ -139,7 +139,7 @@ mod unix {
 
         fn read(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>> {
             let stdin = io::stdin();
-            // Shorter than a second.
+            // Less than a second.
             let time = Timespec {
                 tv_sec: 0,
                 tv_nsec: i64::from(time.subsec_nanos()),
@@ -148,7 +148,7 @@ mod unix {
                 match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&time)) {
                     Ok(0) => return Ok(None),
                     Ok(_) => break,
-                    // A signal does not shorten the time.
+                    // A signal does not shorten the wait.
                     Err(rustix::io::Errno::INTR) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -166,7 +166,7 @@ mod unix {
     }
 }
 
-/// Where keys cannot be read one by one, lines are.
+/// Reads lines on systems without single-key input.
 #[cfg(not(unix))]
 mod other {
     use std::io;
@@ -189,7 +189,7 @@ mod other {
     impl Keyboard {
         pub(crate) fn open(_: bool) -> io::Result<Self> {
             let (sender, lines) = channel();
-            // It ends with the process, or with the first line that nobody waits for.
+            // The thread ends with the process, or with the first line that is no longer awaited.
             std::thread::spawn(move || {
                 let mut line = String::new();
                 while io::stdin().read_line(&mut line).is_ok_and(|length| length > 0) {

@@ -1,17 +1,17 @@
-//! The terminal: what may reach it, and what may come from it.
+//! Terminal output and input.
 //!
 //! | concept | module |
 //! |---|---|
-//! | text that others wrote, made safe to show | [`foreign`] |
-//! | messages: our own words, and in them what others wrote | [`mod@text`] |
-//! | one output stream, laid out and coloured | [`screen`] |
-//! | how wide and high the terminal is | [`size`] |
-//! | questions, and what they are about | [`question`], [`exhibit`] |
+//! | foreign text, made safe to show | [`foreign`] |
+//! | messages: our own text with foreign values | [`mod@text`] |
+//! | layout and colours of an output stream | [`screen`] |
+//! | size of the terminal | [`size`] |
+//! | questions, and their subject | [`question`], [`exhibit`] |
 //! | what is typed as an answer, and what is not | [`typed`] |
 //! | standard input while a question stands there | [`keyboard`] |
 //!
-//! Two kinds of text exist and the compiler keeps them apart: [`Text`] is made of literals of the program, in which values
-//! stand as quotations; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
+//! There are two kinds of text, kept apart by the compiler: [`Text`] consists of string literals of the program with
+//! quoted values; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
 
 mod exhibit;
 pub(crate) mod foreign;
@@ -32,4 +32,4 @@ pub(crate) use keyboard::restore;
 pub(crate) use question::{Answer, Asking, Choice, Fact, Question};
 pub(crate) use screen::{BAD, FAINT, GOOD, NAME, STRONG, Screen, WARN, wants_colour};
 pub(crate) use size::Size;
-pub(crate) use text::{Name, Own, Say, Shown, Text, places, text};
+pub(crate) use text::{Name, Own, Shown, Text, TextValue, places, text};

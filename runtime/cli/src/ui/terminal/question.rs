@@ -1,8 +1,8 @@
-//! A question to the user.
+//! Questions to the user.
 //!
-//! What it is about stands above, behind the gutter and in a bounded number of lines; below it, in words of Toolcell, what
-//! is asked, what it can reach, and what the answers mean. All of it fits on the screen at once, so that no part of it can
-//! be scrolled out, and while it stands there nothing else is written. When the terminal is resized it is drawn anew.
+//! The subject is shown above, behind the gutter and in a bounded number of lines; below it, in Toolcell's words, the
+//! question, the access of the tool, and the meaning of the answers. All of it fits on the screen at once, so that no
+//! part can scroll out, and no other output is written meanwhile. It is redrawn when the terminal is resized.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -18,96 +18,96 @@ use super::size::Size;
 use super::text::{Name, Text, text};
 use super::typed::{KeyReader, MAX_TYPED, Pace, Typed, Watch, as_text};
 
-/// Time for which a question stands on the screen before it can be answered, where the answer holds for longer than once.
+/// Time before a question with a persistent answer can be answered.
 pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
 
-/// Fewest lines for what a question is about, on however low a terminal.
+/// Minimum number of lines of the subject, on a terminal of any height.
 const MIN_LINES: usize = 4;
 
-/// Most characters of a name in what stands below a question, the first of these with which all of it fits on the screen.
+/// Maximum lengths of a name below a question, in characters; the first one that fits on the screen is used.
 const LONGEST: [usize; 4] = [400, 120, 60, 30];
 
-/// How often a question is asked again before no answer is no.
+/// Maximum number of attempts; after them the answer is no.
 const ATTEMPTS: usize = 5;
 
 /// A question.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// What is asked, in one sentence.
+    /// The question, in one sentence.
     pub(crate) title: Text,
-    /// What it is about.
+    /// Subject of the question.
     pub(crate) exhibit: Option<Exhibit>,
-    /// What the user should know to answer.
+    /// Facts that the user needs to answer.
     pub(crate) facts: Vec<Fact>,
-    /// What can be answered.
+    /// Possible answers.
     pub(crate) choices: Vec<Choice>,
-    /// Whether the answer holds for longer than once, so that it can be given only after [`READING_TIME`].
+    /// True if the answer is persistent, so that it can be given only after [`READING_TIME`].
     pub(crate) is_lasting: bool,
 }
 
-/// How what stands below a question is written.
+/// Layout of the part below the subject.
 #[derive(Debug, Clone, Copy)]
 struct Form {
-    /// Most characters of a name.
+    /// Maximum length of a name, in characters.
     longest: usize,
-    /// Whether the title stands there once more.
+    /// True if the title is repeated.
     has_title: bool,
 }
 
-/// Something that the user should know to answer.
+/// A fact that the user needs to answer.
 #[derive(Debug)]
 pub(crate) enum Fact {
-    /// For every such question.
+    /// Shown in every such question.
     Plain(Text),
-    /// Only for this one.
+    /// Specific to this question.
     Warning(Text),
 }
 
-/// One answer.
+/// A possible answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
-    /// The key.
+    /// Key of the answer.
     pub(crate) key: char,
-    /// Another word for it.
+    /// Word with the same meaning as the key.
     pub(crate) word: &'static str,
-    /// What it means.
+    /// Description of the answer.
     pub(crate) means: &'static str,
 }
 
-/// What is prompted for.
+/// Kind of prompt.
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
-    /// One of the answers to a question.
+enum Prompt {
+    /// Prompt for an answer.
     Answer,
-    /// Text that decides nothing, with this prompt.
+    /// Prompt for text that decides nothing, with this label.
     Text(&'static str),
 }
 
-/// What the user said.
+/// Input of the user.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// One of the keys.
     Key(char),
     /// A line of text.
     Line(String),
-    /// Nothing that is an answer, or the end of input.
+    /// No valid answer, or the end of input.
     Nothing,
 }
 
-/// The terminal while questions are asked.
+/// The terminal during questions.
 ///
-/// Once anything was typed that is no answer, further keys may belong to it. From then on an answer has to contain digits
-/// that appear with the prompt, so that it cannot have been typed, copied or scripted before.
+/// After input that is not an answer, further keys may belong to that input. From then on, an answer must contain
+/// digits that are shown with the prompt, so that it cannot have been typed, copied or scripted before.
 pub(crate) struct Asking<'a> {
     err: Screen<Stderr>,
     size: Size,
     keys: KeyReader<Keyboard>,
     is_withdrawn: &'a dyn Fn() -> bool,
-    /// What was typed and is no answer.
+    /// Input that was not an answer.
     aside: String,
-    /// Whether a prompt follows at which it appears again.
+    /// True if a later prompt shows this input again.
     keeps_typed: bool,
-    /// Whether something was typed that is no answer.
+    /// True if there was input that was not an answer.
     needs_digits: bool,
 }
 
@@ -139,7 +139,7 @@ impl Watch for Waiting<'_> {
     fn echo(&mut self, c: Option<char>) {
         let room = self.drawn.map_or(0, |(columns, _)| columns / 2);
         let shown = match c {
-            // What does not fit is not shown; the line holds it.
+            // Characters beyond the end of the line are not shown, but are part of the input.
             Some(c) => {
                 self.echoed.push(c);
                 if self.echoed.len() < room {
@@ -163,11 +163,11 @@ impl Watch for Waiting<'_> {
 }
 
 impl<'a> Asking<'a> {
-    /// Takes the terminal over. `is_withdrawn` says when nobody waits for an answer any more, and `keeps_typed` whether a
-    /// prompt follows for what is typed and is no answer.
+    /// Takes over the terminal. `is_withdrawn` is true once the answer is no longer awaited, and `keeps_typed` is true
+    /// if a later prompt takes input that was not an answer.
     ///
     /// # Errors
-    /// When standard input is no terminal.
+    /// Returns an error if standard input is not a terminal.
     pub(crate) fn open(
         size: Size,
         colour: bool,
@@ -186,7 +186,7 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// Asks, and waits for one of the answers.
+    /// Shows the question and waits for an answer.
     pub(crate) fn choose(&mut self, question: &Question) -> io::Result<Answer> {
         let mut attempts = 0;
         while attempts < ATTEMPTS {
@@ -197,7 +197,7 @@ impl<'a> Asking<'a> {
             } else {
                 Duration::ZERO
             };
-            let (typed, digits) = self.typed(Wanted::Answer, reading)?;
+            let (typed, digits) = self.typed(Prompt::Answer, reading)?;
             match typed {
                 Typed::Line(line) => {
                     let answer = match &digits {
@@ -216,7 +216,7 @@ impl<'a> Asking<'a> {
                         self.page(exhibit)?;
                         attempts = 0;
                     } else {
-                        self.err.line("  this is none of the answers")?;
+                        self.err.line("  this is not one of the answers")?;
                         self.needs_digits = true;
                     }
                 }
@@ -228,12 +228,12 @@ impl<'a> Asking<'a> {
         Ok(Answer::Nothing)
     }
 
-    /// Asks for a line of text.
+    /// Prompts for a line of text.
     pub(crate) fn line(&mut self, question: Text) -> io::Result<Answer> {
         for _ in 0..ATTEMPTS {
             self.err.line(question.clone())?;
             match self
-                .typed(Wanted::Text("  pattern, then Enter: "), Duration::ZERO)?
+                .typed(Prompt::Text("  pattern, then Enter: "), Duration::ZERO)?
                 .0
             {
                 Typed::Line(line) => return Ok(Answer::Line(line)),
@@ -245,18 +245,18 @@ impl<'a> Asking<'a> {
         Ok(Answer::Nothing)
     }
 
-    /// Says something between two questions.
+    /// Writes a line between two questions.
     pub(crate) fn say(&mut self, text: impl Into<Text>) -> io::Result<()> {
         self.err.line(text)
     }
 
-    /// Gives the terminal back. Returns what was typed and is no answer, where a prompt follows for it.
+    /// Releases the terminal. Returns input that was not an answer, if a later prompt takes it.
     pub(crate) fn close(self) -> String {
         self.aside
     }
 
-    /// Sets aside what was typed before, prompts, and waits for a line. Returns the digits that an answer has to end with.
-    fn typed(&mut self, wanted: Wanted, reading: Duration) -> io::Result<(Typed, Option<String>)> {
+    /// Sets earlier input aside, prompts, and waits for a line. Returns the digits that an answer must end with.
+    fn typed(&mut self, prompt: Prompt, reading: Duration) -> io::Result<(Typed, Option<String>)> {
         self.err.flush()?;
         let mut waiting = Waiting {
             is_withdrawn: self.is_withdrawn,
@@ -277,9 +277,9 @@ impl<'a> Asking<'a> {
             return Ok((end, None));
         }
         let digits = self.needs_digits.then(digits);
-        let (prompt, pace) = match (wanted, &digits) {
-            (Wanted::Answer, None) => (Text::from("  your answer, then Enter: "), Pace::KeyByKey),
-            (Wanted::Answer, Some(digits)) => (
+        let (prompt, pace) = match (prompt, &digits) {
+            (Prompt::Answer, None) => (Text::from("  your answer, then Enter: "), Pace::KeyByKey),
+            (Prompt::Answer, Some(digits)) => (
                 text!(
                     "  your answer and {} (y{}), then Enter: ",
                     Name(digits),
@@ -287,7 +287,7 @@ impl<'a> Asking<'a> {
                 ),
                 Pace::Line,
             ),
-            (Wanted::Text(prompt), _) => (prompt.into(), Pace::Line),
+            (Prompt::Text(prompt), _) => (prompt.into(), Pace::Line),
         };
         waiting.screen.styled(STRONG, prompt)?;
         waiting.screen.flush()?;
@@ -297,14 +297,14 @@ impl<'a> Asking<'a> {
         Ok((typed, digits))
     }
 
-    /// Sets aside what came at once.
+    /// Sets a paste aside.
     fn set_aside_pasted(&mut self, pasted: &str) -> io::Result<()> {
         self.needs_digits = true;
         set_aside(&mut self.aside, self.keeps_typed, pasted);
         note_aside(&mut self.err, self.keeps_typed)
     }
 
-    /// Draws the question. Whether something of what it is about is left out.
+    /// Draws the question. Returns true if part of the subject is omitted.
     fn draw(&mut self, question: &Question) -> io::Result<bool> {
         let (columns, rows) = self.size.now().unwrap_or((80, 24));
         let title = self.lines(columns, |screen| question.write_title(screen))?;
@@ -317,14 +317,14 @@ impl<'a> Asking<'a> {
         let mut is_cut = false;
         if let Some(exhibit) = &question.exhibit {
             shown = self.lines(columns, |screen| exhibit.write(screen))?;
-            // The title, and the lines below with that of the prompt.
+            // The title, and the lines below including the prompt.
             let room = rows.saturating_sub(title.len() + below.len() + 1).max(MIN_LINES);
             is_cut = shown.len() > room;
             if is_cut {
                 let (head, tail) = ((room - 1) * 2 / 3, (room - 1) / 3);
                 let left_out = shown.len() - head - tail;
                 let gap = self.lines(columns, |screen| {
-                    screen.line(text!("  ├─ {} lines are left out here", left_out))
+                    screen.line(text!("  ├─ {} lines omitted", left_out))
                 })?;
                 shown.splice(head..head + left_out, gap);
             }
@@ -344,8 +344,8 @@ impl<'a> Asking<'a> {
         Ok(has_more)
     }
 
-    /// What stands below, in at most so many lines if that is possible: names in it are shortened, and on a terminal too
-    /// low for all of it the title stands there once more, so that what is asked is seen with the answers.
+    /// Returns the lines below the subject, in at most `room` lines if possible: names are shortened, and on a short
+    /// terminal the title is repeated, so that the question is visible next to the answers.
     fn fitting(&self, question: &Question, columns: usize, room: usize) -> io::Result<(Vec<Vec<u8>>, Form)> {
         let longest = LONGEST.map(|longest| Form {
             longest,
@@ -365,7 +365,7 @@ impl<'a> Asking<'a> {
         Ok((below, form))
     }
 
-    /// The physical lines of what is written.
+    /// Returns the physical lines of the written text.
     fn lines(
         &self,
         columns: usize,
@@ -380,7 +380,7 @@ impl<'a> Asking<'a> {
             .collect())
     }
 
-    /// Shows all of what a question is about, a screen at a time.
+    /// Shows the full subject, one screen at a time.
     fn page(&mut self, exhibit: &Exhibit) -> io::Result<()> {
         let mut at = 0;
         loop {
@@ -392,7 +392,7 @@ impl<'a> Asking<'a> {
                 out.write_all(line)?;
             }
             let message = text!(
-                "  lines {} to {} of {}; Enter shows more, q goes back to the question",
+                "  lines {} to {} of {}; Enter shows more, q returns to the question",
                 at + 1,
                 end,
                 lines.len()
@@ -402,7 +402,7 @@ impl<'a> Asking<'a> {
             if end >= lines.len() {
                 return Ok(());
             }
-            match self.typed(Wanted::Text("  Enter or q: "), Duration::ZERO)?.0 {
+            match self.typed(Prompt::Text("  Enter or q: "), Duration::ZERO)?.0 {
                 Typed::Line(line) if line.trim() == "q" => return Ok(()),
                 Typed::Line(_) => at = end,
                 Typed::Pasted(pasted) => self.set_aside_pasted(&pasted)?,
@@ -413,13 +413,13 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Two digits that nobody can know before they appear.
+/// Returns two digits that cannot be known before they are shown.
 fn digits() -> String {
     let random = RandomState::new().build_hasher().finish();
     (10 + random % 90).to_string()
 }
 
-/// Sets text aside for the next prompt, if there is one.
+/// Sets input aside for a later prompt, if there is one.
 fn set_aside(aside: &mut String, is_kept: bool, text: &str) {
     let text = as_text(text.as_bytes());
     if is_kept && !text.trim().is_empty() && aside.len() + text.len() <= MAX_TYPED {
@@ -427,15 +427,15 @@ fn set_aside(aside: &mut String, is_kept: bool, text: &str) {
     }
 }
 
-/// Says what becomes of keys that are no answer.
+/// Explains what happens to input that is not an answer.
 fn note_aside(screen: &mut Screen<Stderr>, is_kept: bool) -> io::Result<()> {
     screen.end_open_line()?;
     screen.styled(
         FAINT,
         if is_kept {
-            "  keys from before the prompt, or several at once, are no answer; they are kept for the next message"
+            "  keys from before the prompt, or several at once, are not an answer; they are kept for the next message"
         } else {
-            "  keys from before the prompt, or several at once, are no answer; they are discarded"
+            "  keys from before the prompt, or several at once, are not an answer; they are discarded"
         },
     )?;
     screen.end_line()?;
@@ -472,10 +472,10 @@ impl Question {
         let view = Choice {
             key: 'v',
             word: "view",
-            means: "show all of it",
+            means: "show everything",
         };
         for (i, choice) in self.choices.iter().chain(has_more.then_some(&view)).enumerate() {
-            // Its key, a blank and what is between two of them.
+            // Its key, a blank and the separator.
             if !screen.has_room(choice.means.len() + 5) {
                 screen.end_line()?;
             }

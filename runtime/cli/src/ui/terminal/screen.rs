@@ -1,4 +1,4 @@
-//! One output stream for people: what is written is laid out in physical lines, and only its colours are obeyed.
+//! Text output stream: layout in physical lines, with no control sequences except colours.
 
 use std::io::{self, Write};
 
@@ -10,20 +10,20 @@ use super::size::Size;
 use super::text::{Part, Text};
 use crate::environment::Environment;
 
-/// Bold, for what to look at first.
+/// Bold: the most important text.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// Faint, for what can be skipped.
+/// Faint: secondary text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// For what went well.
+/// Success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what needs attention.
+/// Warning.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// For what failed.
+/// Failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// For names: tools, files, keys.
+/// Names: tools, files, keys.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
 
-/// Whether a stream gets colours: `NO_COLOR` (no-color.org) forbids them, `CLICOLOR_FORCE` demands them
+/// True if a stream gets colours: `NO_COLOR` (no-color.org) disables them, `CLICOLOR_FORCE` forces them
 /// (bixense.com/clicolors), and otherwise a terminal that is not `dumb` gets them.
 pub(crate) fn wants_colour(environment: &Environment, is_terminal: bool) -> bool {
     if environment.var("NO_COLOR").is_some() {
@@ -37,22 +37,22 @@ pub(crate) fn wants_colour(environment: &Environment, is_terminal: bool) -> bool
     }
 }
 
-/// Text for people on one stream.
+/// Text writer for one stream.
 ///
-/// Words of ours wrap to an indentation, foreign ones to a gutter, and a line that begins with foreign text begins with
-/// the gutter. All of it is inert; styles appear only where colours are wanted.
+/// Own text wraps to an indentation, foreign text to a gutter; a line that begins with foreign text begins with the
+/// gutter. All text is inert; styles appear only if colours are enabled.
 pub(crate) struct Screen<W> {
     out: W,
     colour: bool,
     size: Size,
     layout: Layout,
     filter: Filter,
-    /// The end of a text that comes in pieces: a word that may go on, so that it is not known yet where it fits.
+    /// Last word of a text that arrives in pieces; its width is not known yet.
     word: String,
 }
 
 impl<W: Write> Screen<W> {
-    /// Writes to `out`, with or without colours, in lines that fit `size`.
+    /// Creates a screen that writes to `out`, with or without colours, in lines that fit `size`.
     pub(crate) fn new(out: W, colour: bool, size: Size) -> Self {
         Self {
             out,
@@ -64,22 +64,22 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// The stream itself.
+    /// Returns the stream.
     pub(crate) fn inner(&mut self) -> &mut W {
         &mut self.out
     }
 
-    /// Whether styles appear.
+    /// True if styles are enabled.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Whether it is a terminal, and how many columns and rows it has.
+    /// Returns columns and rows, or `None` if the stream is not a terminal.
     pub(crate) fn size(&self) -> Option<(usize, usize)> {
         self.size.now()
     }
 
-    /// The width at this moment.
+    /// Returns the current width.
     pub(crate) fn width(&self) -> Width {
         self.size.width()
     }
@@ -89,7 +89,7 @@ impl<W: Write> Screen<W> {
         self.styled(Style::new(), text)
     }
 
-    /// Writes a text in a style.
+    /// Writes a text with a style.
     pub(crate) fn styled(&mut self, style: Style, text: impl Into<Text>) -> io::Result<()> {
         let text = text.into();
         let has_foreign = text.parts().any(|part| matches!(part, Part::Foreign(_)));
@@ -106,13 +106,13 @@ impl<W: Write> Screen<W> {
         })
     }
 
-    /// Writes a text and ends the line.
+    /// Writes a text and finishes the line.
     pub(crate) fn line(&mut self, text: impl Into<Text>) -> io::Result<()> {
         self.text(text)?;
         self.end_line()
     }
 
-    /// Writes a text in a style and fills up with blanks to a width, for a table.
+    /// Writes a text with a style, padded to a width, for tables.
     pub(crate) fn cell(&mut self, style: Style, text: impl Into<Text>, width: usize) -> io::Result<()> {
         let start = self.layout.column();
         self.styled(style, text)?;
@@ -122,23 +122,23 @@ impl<W: Write> Screen<W> {
         })
     }
 
-    /// Ends the line.
+    /// Finishes the line.
     pub(crate) fn end_line(&mut self) -> io::Result<()> {
         self.lay(Style::new(), |layout, emit| layout.end_line(emit))
     }
 
-    /// Whether so many columns are free on this line.
+    /// True if this line has `columns` free columns.
     pub(crate) fn has_room(&self, columns: usize) -> bool {
         let end = self.layout.column().saturating_add(columns);
         self.width().columns.is_none_or(|width| end < width)
     }
 
-    /// Whether something stands on the line that is not ended.
+    /// True if the current line is unfinished.
     pub(crate) fn is_line_open(&self) -> bool {
         self.layout.is_line_open()
     }
 
-    /// Ends the line if something stands on it.
+    /// Finishes the line if it is not empty.
     pub(crate) fn end_open_line(&mut self) -> io::Result<()> {
         if self.layout.is_line_open() {
             self.end_line()?;
@@ -146,12 +146,12 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Indents what follows after a line is wrapped, until the line ends.
+    /// Sets the indentation of wrapped lines, until the line ends.
     pub(crate) fn hang(&mut self, columns: usize) {
         self.layout.hang = columns;
     }
 
-    /// Writes foreign text as data: to a terminal behind gutters, and to anything else as it is, but inert.
+    /// Writes foreign text as data: behind gutters on a terminal, unchanged but inert otherwise.
     pub(crate) fn data(&mut self, text: &str) -> io::Result<()> {
         if self.size.now().is_none() {
             return self.out.write_all(inert(text).as_bytes());
@@ -160,7 +160,7 @@ impl<W: Write> Screen<W> {
         self.text(Text::foreign(text))
     }
 
-    /// Writes the next piece of foreign text that comes in pieces, at once; on a terminal as far as its last word.
+    /// Writes the next piece of streamed foreign text; on a terminal up to its last word.
     pub(crate) fn stream(&mut self, piece: &str) -> io::Result<()> {
         let text = self.filter.push(piece);
         let Some((columns, _)) = self.size.now() else {
@@ -171,7 +171,7 @@ impl<W: Write> Screen<W> {
         let is_long = self.word.len() > 4 * columns;
         let end = match self.word.rfind([' ', '\t', '\n']) {
             Some(at) => at + 1,
-            // No word is this long; only its last glyph may still grow.
+            // No word is this long; only its last glyph may be incomplete.
             None if is_long => last_glyph(&self.word),
             None => 0,
         };
@@ -180,7 +180,7 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// Ends a text that came in pieces.
+    /// Finishes streamed text.
     pub(crate) fn end_stream(&mut self) -> io::Result<()> {
         let rest = std::mem::take(&mut self.word) + &self.filter.finish();
         if self.size.now().is_none() {
@@ -196,14 +196,14 @@ impl<W: Write> Screen<W> {
         self.lay(Style::new(), |layout, emit| layout.foreign(inert, emit))
     }
 
-    /// Goes back to the start of the line and empties it.
+    /// Moves to the start of the line and clears it.
     pub(crate) fn erase_line(&mut self) -> io::Result<()> {
         self.layout.restart();
         self.out.write_all(b"\r\x1b[2K")?;
         self.out.flush()
     }
 
-    /// Hands everything written so far to the stream.
+    /// Flushes the stream.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -218,7 +218,7 @@ impl<W: Write> Screen<W> {
         let style = if self.colour { style } else { Style::new() };
         let gutter = if self.colour { FAINT } else { Style::new() };
         write(&mut self.layout, &mut |item| {
-            // Each run of text has its style for itself, so that none reaches over the end of a line or into a gutter.
+            // Each run of text has its own style sequence, so that none extends over a line end or a gutter.
             let _ = match item {
                 Item::Text(text) => write!(line, "{style}{text}{style:#}"),
                 Item::Blank(count) => write!(line, "{:count$}", ""),
@@ -233,10 +233,10 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// Indentation of lines that were wrapped, where nothing else is said.
+/// Default indentation of wrapped lines.
 const HANG: usize = 2;
 
-/// Where the last glyph of a text begins.
+/// Returns the offset of the last glyph of a text.
 fn last_glyph(text: &str) -> usize {
     use unicode_segmentation::UnicodeSegmentation as _;
     text.grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
@@ -248,7 +248,7 @@ mod tests {
     use crate::ui::terminal::foreign::escape::is_hidden;
 
     #[test]
-    fn nothing_written_to_a_screen_is_obeyed_by_a_terminal() {
+    fn screen_output_never_controls_terminal() {
         let every: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
         for colour in [false, true] {
             let mut out = Vec::new();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_in_pieces_is_laid_out_like_the_whole() {
+    fn text_in_pieces_is_laid_out_like_the_whole() {
         let text =
             "one two three\n\nfour fünf 👩\u{200d}🔬 and some more words so that it wraps \u{1b}[2J end";
         let shown = |pieces: &mut dyn Iterator<Item = String>| {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_line_follows_foreign_text_at_column_zero() {
+    fn own_line_follows_foreign_text_at_column_zero() {
         let mut out = Vec::new();
         let mut screen = Screen::new(&mut out, false, Size::NONE);
         screen.text("log ").unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_follow_the_variables_that_people_set() {
+    fn colours_follow_environment_variables() {
         let cwd = std::path::Path::new("/");
         for (vars, terminal, colour) in [
             (&[][..], true, true),

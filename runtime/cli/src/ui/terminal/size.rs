@@ -1,20 +1,20 @@
-//! How wide and high the terminal is.
+//! Size of the terminal.
 
 use crate::environment::Environment;
 
 use super::foreign::layout::Width;
 
-/// Where nothing says otherwise (VT100).
+/// Default number of columns (VT100).
 const COLUMNS: usize = 80;
 
-/// See [`COLUMNS`].
+/// Default number of rows (VT100).
 const ROWS: usize = 24;
 
-/// The size of the terminal behind one stream. It is read anew each time: a window can be resized.
+/// Size of the terminal of one stream. It is read on each use, because a window can be resized.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     stream: Stream,
-    /// What `COLUMNS` and `LINES` say, for a terminal that does not say it.
+    /// Values of `COLUMNS` and `LINES`, for a terminal without a size.
     columns: usize,
     rows: usize,
     is_ambiguous_wide: bool,
@@ -24,14 +24,14 @@ pub(crate) struct Size {
 enum Stream {
     Output,
     Error,
-    /// No terminal.
+    /// Not a terminal.
     Nothing,
-    /// One that does not change.
+    /// A terminal of fixed size.
     Fixed,
 }
 
 impl Size {
-    /// No terminal: lines are as long as they are.
+    /// Creates the size of a stream without a terminal: lines do not wrap.
     #[cfg(test)]
     pub(crate) const NONE: Self = Self {
         stream: Stream::Nothing,
@@ -40,13 +40,13 @@ impl Size {
         is_ambiguous_wide: false,
     };
 
-    /// A terminal of so many columns.
+    /// Creates the size of a terminal with so many columns.
     #[cfg(test)]
     pub(crate) const fn fixed(columns: usize) -> Self {
         Self::NONE.fixed_to(columns)
     }
 
-    /// The same with so many columns, whatever becomes of the terminal.
+    /// Returns this size with a fixed number of columns.
     pub(crate) const fn fixed_to(self, columns: usize) -> Self {
         Self {
             stream: Stream::Fixed,
@@ -55,12 +55,12 @@ impl Size {
         }
     }
 
-    /// That of standard output, if it is a terminal.
+    /// Returns the size of standard output.
     pub(crate) fn of_output(environment: &Environment) -> Self {
         Self::new(environment, Stream::Output, environment.terminals.stdout)
     }
 
-    /// That of standard error, if it is a terminal.
+    /// Returns the size of standard error.
     pub(crate) fn of_error(environment: &Environment) -> Self {
         Self::new(environment, Stream::Error, environment.terminals.stderr)
     }
@@ -81,9 +81,9 @@ impl Size {
         }
     }
 
-    /// Columns and rows at this moment; `None` without a terminal.
+    /// Returns the current columns and rows; `None` without a terminal.
     pub(crate) fn now(self) -> Option<(usize, usize)> {
-        let told = match self.stream {
+        let reported = match self.stream {
             Stream::Nothing => return None,
             Stream::Fixed => return Some((self.columns, self.rows)),
             #[cfg(unix)]
@@ -94,7 +94,7 @@ impl Size {
             _ => return Some((self.columns, self.rows)),
         };
         #[cfg(unix)]
-        let (columns, rows) = told.map_or((0, 0), |size| {
+        let (columns, rows) = reported.map_or((0, 0), |size| {
             (usize::from(size.ws_col), usize::from(size.ws_row))
         });
         Some((
@@ -103,7 +103,7 @@ impl Size {
         ))
     }
 
-    /// The width at this moment.
+    /// Returns the current width.
     pub(crate) fn width(self) -> Width {
         Width {
             columns: self.now().map(|(columns, _)| columns),

@@ -1,4 +1,4 @@
-//! Messages: our own words, and in them what others wrote.
+//! Messages: our own text with foreign values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,77 +7,77 @@ use std::path::{Path, PathBuf};
 use super::foreign::escape::inert;
 use super::foreign::names;
 
-/// Longest quotation between backticks, in characters; beyond, the middle is left out.
+/// Maximum length of a quotation between backticks, in characters; longer ones lose their middle.
 const MAX_QUOTED: usize = 400;
 
 /// A message to the user.
 ///
-/// It is made of literals of the program ([`text!`](text), `&'static str`) and of what others wrote, which stays apart:
-/// a value between backticks is shown on one line, bounded, and without backticks of its own; any other may have several
-/// lines, each of which a [`Screen`](super::Screen) shows behind a gutter. A `String` is foreign as a whole.
+/// It consists of string literals of the program ([`text!`](text), `&'static str`) and foreign values, which are kept
+/// apart: a value between backticks is shown on one line, bounded, and without backticks of its own; any other may have
+/// several lines, each of which a [`Screen`](super::Screen) shows behind a gutter. A `String` is foreign as a whole.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Text(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
     Own(Cow<'static, str>),
-    /// A value between backticks.
+    /// Value between backticks.
     Quoted(String),
-    /// Any other text of somebody else.
+    /// Any other foreign text.
     Foreign(String),
 }
 
-/// Whose words a part of a message is, as it is shown.
+/// Part of a message, by author.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
-    /// Those of Toolcell.
+    /// Text of Toolcell.
     Own(&'a str),
-    /// Those of somebody else, inert.
+    /// Foreign text, inert.
     Foreign(String),
 }
 
-/// Words of Toolcell as a value in [`text!`](text).
+/// Text of Toolcell as a value in [`text!`](text).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own(pub(crate) &'static str);
 
-/// A name, such as that of a tool. One of ASCII letters, digits, `_`, `-` and `.` stands as it is, any other as a
+/// Name, such as that of a tool. ASCII letters, digits, `_`, `-` and `.` are shown unquoted, anything else as a
 /// quotation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a>(pub(crate) &'a str);
 
-/// A name or path on one line, bounded. One of visible ASCII characters alone stands as it is; any other stands between
-/// backticks, so that a name with blanks does not read as words of ours.
+/// Name or path on one line, bounded. Visible ASCII characters are shown unquoted, anything else between backticks, so
+/// that a name with blanks is not read as our text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
-/// What can be a value in [`text!`](text).
-pub(crate) trait Say {
-    /// Appends it.
-    fn say(&self, text: &mut Text);
+/// Value that can be used in [`text!`](text).
+pub(crate) trait TextValue {
+    /// Appends the value.
+    fn append_to(&self, text: &mut Text);
 }
 
 impl Text {
-    /// Fills the places (`{}`) of a literal. [`text!`](text) checks that there are as many values.
-    pub(crate) fn filled(literal: &'static str, values: &[&dyn Say]) -> Self {
+    /// Fills the placeholders (`{}`) of a literal. [`text!`](text) checks the number of values.
+    pub(crate) fn filled(literal: &'static str, values: &[&dyn TextValue]) -> Self {
         let mut text = Self::default();
         let mut values = values.iter();
         for (i, own) in literal.split("{}").enumerate() {
             if i > 0
                 && let Some(value) = values.next()
             {
-                value.say(&mut text);
+                value.append_to(&mut text);
             }
             text.push(Piece::Own(Cow::Borrowed(own)));
         }
         text
     }
 
-    /// Text of somebody else.
+    /// Creates foreign text.
     pub(crate) fn foreign(text: impl Into<String>) -> Self {
         Self(vec![Piece::Foreign(text.into())])
     }
 
-    /// One message after the other, with words of ours in between.
+    /// Joins messages with our own text in between.
     pub(crate) fn join(texts: impl IntoIterator<Item = Text>, between: &'static str) -> Self {
         let mut all = Self::default();
         for (i, text) in texts.into_iter().enumerate() {
@@ -89,7 +89,7 @@ impl Text {
         all
     }
 
-    /// Appends what somebody else wrote. Behind a backtick it is a quotation.
+    /// Appends foreign text, as a quotation if it follows a backtick.
     fn push_foreign(&mut self, words: String) {
         let is_quoted = matches!(self.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
         self.push(if is_quoted {
@@ -105,7 +105,7 @@ impl Text {
         }
     }
 
-    /// As programs read it: every word as it is.
+    /// Returns the unescaped text, for programs.
     pub(crate) fn plain(&self) -> String {
         self.0
             .iter()
@@ -116,7 +116,7 @@ impl Text {
             .collect()
     }
 
-    /// The same with at most so many characters of each foreign part; the middle of a longer one is left out, with a mark.
+    /// Returns the message with at most `most` characters of each foreign part; longer ones lose their middle.
     pub(crate) fn excerpt(&self, most: usize) -> Self {
         let mut text = Self::default();
         for piece in &self.0 {
@@ -133,14 +133,14 @@ impl Text {
             let start: String = foreign.chars().take(head).collect();
             let end: String = foreign.chars().skip(length - tail).collect();
             text.push(Piece::Foreign(start));
-            let left_out = format!("\n[{} characters are left out here]\n", length - head - tail);
+            let left_out = format!("\n[{} characters omitted]\n", length - head - tail);
             text.push(Piece::Own(Cow::Owned(left_out)));
             text.push(Piece::Foreign(end));
         }
         text
     }
 
-    /// The same with at most about so many characters of what others wrote in one place, on one line.
+    /// Returns the message with about `most` characters of foreign text in each place, on one line.
     pub(crate) fn shortened(&self, most: usize) -> Self {
         let short = |text: &String| {
             let is_long = text.chars().nth(most).is_some();
@@ -159,7 +159,7 @@ impl Text {
         )
     }
 
-    /// Its parts in order, as a screen shows them.
+    /// Returns the parts in order, as a screen shows them.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.0.iter().map(|piece| match piece {
             Piece::Own(own) => Part::Own(own),
@@ -175,7 +175,7 @@ impl From<&'static str> for Text {
     }
 }
 
-/// What was put together while the program ran can have anybody's words in it.
+/// A string built at run time can contain foreign text.
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self::foreign(text)
@@ -194,14 +194,14 @@ impl fmt::Display for Text {
     }
 }
 
-impl Say for Own {
-    fn say(&self, text: &mut Text) {
+impl TextValue for Own {
+    fn append_to(&self, text: &mut Text) {
         text.push(Piece::Own(Cow::Borrowed(self.0)));
     }
 }
 
-impl Say for Name<'_> {
-    fn say(&self, text: &mut Text) {
+impl TextValue for Name<'_> {
+    fn append_to(&self, text: &mut Text) {
         text.push(if names::is_plain(self.0) {
             Piece::Own(Cow::Owned(self.0.to_owned()))
         } else {
@@ -210,8 +210,8 @@ impl Say for Name<'_> {
     }
 }
 
-impl Say for Shown<'_> {
-    fn say(&self, text: &mut Text) {
+impl TextValue for Shown<'_> {
+    fn append_to(&self, text: &mut Text) {
         let is_one_word = self
             .0
             .chars()
@@ -221,52 +221,52 @@ impl Say for Shown<'_> {
         } else {
             "`"
         };
-        Own(tick).say(text);
+        Own(tick).append_to(text);
         text.push(Piece::Quoted(self.0.to_owned()));
-        Own(tick).say(text);
+        Own(tick).append_to(text);
     }
 }
 
-impl Say for Text {
-    fn say(&self, text: &mut Text) {
+impl TextValue for Text {
+    fn append_to(&self, text: &mut Text) {
         text.0.extend(self.0.iter().cloned());
     }
 }
 
-impl Say for str {
-    fn say(&self, text: &mut Text) {
+impl TextValue for str {
+    fn append_to(&self, text: &mut Text) {
         text.push_foreign(self.to_owned());
     }
 }
 
-impl Say for Path {
-    fn say(&self, text: &mut Text) {
-        self.to_string_lossy().as_ref().say(text);
+impl TextValue for Path {
+    fn append_to(&self, text: &mut Text) {
+        self.to_string_lossy().as_ref().append_to(text);
     }
 }
 
-impl<T: Say + ?Sized> Say for &T {
-    fn say(&self, text: &mut Text) {
-        (**self).say(text);
+impl<T: TextValue + ?Sized> TextValue for &T {
+    fn append_to(&self, text: &mut Text) {
+        (**self).append_to(text);
     }
 }
 
-/// Values of which the words are quotations.
+/// Values that are quoted.
 macro_rules! quoted {
     ($($type:ty),*) => {$(
-        impl Say for $type {
-            fn say(&self, text: &mut Text) {
+        impl TextValue for $type {
+            fn append_to(&self, text: &mut Text) {
                 text.push_foreign(self.to_string());
             }
         }
     )*};
 }
 
-/// Values that are written in digits and units of ours.
+/// Values that consist of our own digits and units.
 macro_rules! own {
     ($($type:ty),*) => {$(
-        impl Say for $type {
-            fn say(&self, text: &mut Text) {
+        impl TextValue for $type {
+            fn append_to(&self, text: &mut Text) {
                 text.push(Piece::Own(Cow::Owned(self.to_string())));
             }
         }
@@ -306,26 +306,26 @@ own!(
     similar::udiff::UnifiedHunkHeader
 );
 
-impl Say for PathBuf {
-    fn say(&self, text: &mut Text) {
-        self.as_path().say(text);
+impl TextValue for PathBuf {
+    fn append_to(&self, text: &mut Text) {
+        self.as_path().append_to(text);
     }
 }
 
-/// Makes a [`Text`] of a literal with `{}` for each value: `text!("the tool `{}` is not offered", name)`. A value that is
-/// a text is a quotation; [`Name`], [`Own`], numbers and other messages stand as they are.
+/// Builds a [`Text`] from a literal with `{}` for each value: `text!("the tool `{}` is not offered", name)`. A string
+/// is quoted; [`Name`], [`Own`], numbers and other messages are inserted unquoted.
 macro_rules! text {
     ($literal:literal $(, $value:expr)* $(,)?) => {{
         const _: () = assert!(
             $crate::ui::terminal::places($literal) == <[&str]>::len(&[$(stringify!($value)),*]),
-            "as many values as places",
+            "as many values as placeholders",
         );
-        $crate::ui::terminal::Text::filled($literal, &[$(&$value as &dyn $crate::ui::terminal::Say),*])
+        $crate::ui::terminal::Text::filled($literal, &[$(&$value as &dyn $crate::ui::terminal::TextValue),*])
     }};
 }
 pub(crate) use text;
 
-/// How many `{}` a literal has.
+/// Returns the number of `{}` in a literal.
 pub(crate) const fn places(literal: &str) -> usize {
     let bytes = literal.as_bytes();
     let (mut i, mut found) = (0, 0);
@@ -333,7 +333,7 @@ pub(crate) const fn places(literal: &str) -> usize {
         if bytes[i] == b'{' {
             assert!(
                 bytes[i + 1] == b'}',
-                "a place is an empty pair of braces, its value comes behind"
+                "a placeholder is an empty pair of braces, its value follows"
             );
             found += 1;
         }
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_between_backticks_is_quoted_and_any_other_is_not() {
+    fn only_values_in_backticks_are_quoted() {
         let name = "a`\n? yes".to_owned();
         let message = text!("the tool `{}` has {} parts", name, 3_u64);
         let parts: Vec<Part<'_>> = message.parts().collect();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_is_ours_and_any_other_is_a_quotation() {
+    fn only_plain_name_is_unquoted() {
         let own = |name: &str| {
             let text = text!("{}", Name(name));
             text.parts().all(|part| matches!(part, Part::Own(_)))
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_put_together_is_foreign() {
+    fn concatenated_text_is_foreign() {
         let text = Text::from(format!("error: {}", 1));
         assert_eq!(
             text.parts().collect::<Vec<_>>(),

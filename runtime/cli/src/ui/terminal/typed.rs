@@ -1,81 +1,81 @@
-//! Text that is typed while a question stands on the terminal, and text that was typed before.
+//! Input during a question, and input from before it.
 //!
-//! A terminal keeps what is typed until a program reads it. A program that reads an answer from it could get what was meant
-//! for something else: the rest of a sentence, a line that was typed too early, a clipboard. Nothing that began before the
-//! question stood there answers it:
+//! A terminal buffers input until a program reads it. An answer read from it could have been meant for something else:
+//! the rest of a sentence, a line typed too early, a clipboard. Input that began before the question does not answer
+//! it:
 //!
-//! - Everything that is there is read and set aside, until no key is pressed for [`QUIET`]; only then the prompt appears.
-//! - After the prompt each key has to come by itself, and so has Enter: what comes with less than [`BURST_GAP`] in between
-//!   came at once, as a paste does, and answers nothing.
-//! - Once anything was set aside, further keys may belong to it, however slowly they come. Then the question waits for
-//!   [`QUIET_AFTER_KEYS`], and an answer has to contain digits that appear with the prompt
+//! - All pending input is read and set aside, until no key is pressed for [`QUIET`]; only then the prompt appears.
+//! - After the prompt, each key including Enter must arrive separately: bytes with less than [`BURST_GAP`] in between
+//!   are a burst, such as a paste, and answer nothing.
+//! - Once input was set aside, further keys may belong to it, at any pace. Then the question waits for
+//!   [`QUIET_AFTER_KEYS`], and an answer must contain digits that are shown with the prompt
 //!   ([`Asking`](super::question::Asking)).
 
 use std::io;
 use std::time::Duration;
 
-/// Time without a key after which the prompt appears: longer than between two letters of a word, shorter than it takes to
+/// Time without a key before the prompt appears: longer than between two letters of a word, shorter than it takes to
 /// read a question.
 pub(crate) const QUIET: Duration = Duration::from_millis(500);
 
-/// The same once a key was pressed before the prompt: longer than a slow typist takes for one.
+/// Time without a key after a key was pressed before the prompt: longer than a slow typist needs for one.
 pub(crate) const QUIET_AFTER_KEYS: Duration = Duration::from_secs(1);
 
-/// Bytes with less time in between came at once. Nobody presses two keys within it, and a terminal that is far away
-/// delivers a paste within it.
+/// Maximum time between two bytes of a burst. Users do not press two keys that fast, and a remote terminal delivers a
+/// paste that fast.
 pub(crate) const BURST_GAP: Duration = Duration::from_millis(30);
 
-/// Interval at which a wait looks whether it still has a purpose.
+/// Interval at which a wait checks if it was withdrawn.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// Maximum of what is set aside for the next prompt, in bytes.
+/// Maximum size of input set aside for a later prompt, in bytes.
 pub(crate) const MAX_TYPED: usize = 64 << 10;
 
-/// Maximum of what may come at once where a line of text is asked for, in bytes. More is a paste.
+/// Maximum size of a burst at a prompt for text, in bytes. More is a paste.
 pub(crate) const MAX_LINE_AT_ONCE: usize = 256;
 
-/// Begins and ends a paste (xterm, bracketed paste).
+/// Start and end of a paste (xterm bracketed paste).
 const PASTE: (&[u8], &[u8]) = (b"\x1b[200~", b"\x1b[201~");
 
 /// Input from the keyboard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Typed {
-    /// A line that was typed.
+    /// A typed line.
     Line(String),
-    /// Text that came at once: a paste, or keys from before.
+    /// A burst: a paste, or earlier input.
     Pasted(String),
-    /// The end of input: Ctrl-D on an empty line, or the terminal is gone.
+    /// End of input: Ctrl-D on an empty line, or a closed terminal.
     End,
-    /// Nobody waits for it any more.
+    /// The answer is no longer awaited.
     Withdrawn,
-    /// The question has to be drawn again: the terminal has another size, or the process was stopped and continues.
+    /// The question must be redrawn: the terminal was resized, or the process was stopped and continued.
     Redraw,
 }
 
-/// Keys of a line that may come at once.
+/// Keys of a line that may arrive in a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Each key by itself.
+    /// Each key separately.
     KeyByKey,
-    /// Up to [`MAX_LINE_AT_ONCE`] bytes, with Enter at their end or without.
+    /// Up to [`MAX_LINE_AT_ONCE`] bytes, with or without Enter at the end.
     Line,
 }
 
-/// Events while a line is waited for.
+/// Observer of a wait for a line.
 pub(crate) trait Watch {
-    /// Whether waiting ends, and how.
+    /// Returns the reason to stop waiting, if any.
     fn ends(&mut self) -> Option<Typed>;
-    /// Hears that a key was pressed before the prompt.
+    /// Called when a key was pressed before the prompt.
     fn early(&mut self);
-    /// Shows a character that was typed; `None` takes the last one back.
+    /// Shows a typed character; `None` removes the last one.
     fn echo(&mut self, c: Option<char>);
 }
 
-/// A source of bytes from a keyboard, and its clock.
+/// A source of keyboard input with its clock.
 pub(crate) trait KeySource {
-    /// The bytes that are there, or come within `time`: `None` if none do, and no bytes at the end of input.
+    /// Reads available bytes, or waits for them up to `time`: `None` on timeout, and no bytes at the end of input.
     fn read(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>>;
-    /// Time since some moment in the past.
+    /// Returns the time since a fixed instant.
     fn now(&self) -> Duration;
 }
 
@@ -83,7 +83,7 @@ pub(crate) trait KeySource {
 #[derive(Debug)]
 pub(crate) struct KeyReader<S> {
     source: S,
-    /// Bytes of a paste that is not complete.
+    /// Bytes of an incomplete paste.
     paste: Option<Vec<u8>>,
 }
 
@@ -92,7 +92,7 @@ impl<S: KeySource> KeyReader<S> {
         Self { source, paste: None }
     }
 
-    /// Everything that is typed until no key is pressed any more, at least for the time of `reading`.
+    /// Reads all input until no key is pressed, but at least for `reading`.
     pub(crate) fn drain(&mut self, reading: Duration, watch: &mut dyn Watch) -> (String, Option<Typed>) {
         let start = self.source.now();
         let (mut last, mut quiet) = (start, QUIET);
@@ -106,7 +106,7 @@ impl<S: KeySource> KeyReader<S> {
                     if quiet != QUIET_AFTER_KEYS {
                         watch.early();
                     }
-                    // The rest of a flood goes nowhere.
+                    // Excess input is discarded.
                     typed.extend(bytes.iter().take(MAX_TYPED.saturating_sub(typed.len())));
                     (last, quiet) = (self.source.now(), QUIET_AFTER_KEYS);
                 }
@@ -122,7 +122,7 @@ impl<S: KeySource> KeyReader<S> {
         (as_text(&typed), end)
     }
 
-    /// A line.
+    /// Reads a line.
     pub(crate) fn line(&mut self, pace: Pace, watch: &mut dyn Watch) -> Typed {
         let mut line = Line::default();
         loop {
@@ -156,12 +156,12 @@ impl<S: KeySource> KeyReader<S> {
         }
     }
 
-    /// Bytes, and all that come at once with them.
+    /// Reads the rest of a burst.
     fn burst(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
         while bytes.len() < MAX_TYPED {
             match self.source.read(BURST_GAP) {
                 Ok(Some(more)) if !more.is_empty() => bytes.extend(more),
-                // The end of input is seen again by whoever reads next.
+                // The next read sees the end of input again.
                 _ => break,
             }
         }
@@ -173,19 +173,19 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// A line in the making.
+/// A line being typed.
 #[derive(Debug, Default)]
 struct Line {
     text: String,
-    /// Bytes of a character that is not complete.
+    /// Bytes of an incomplete character.
     partial: Vec<u8>,
 }
 
 impl Line {
-    /// Takes bytes that came at once. Returns what they make, if they end the line.
+    /// Handles a burst of bytes. Returns the result if they end the line.
     fn take(&mut self, bytes: &[u8], pace: Pace, watch: &mut dyn Watch) -> Option<Typed> {
         let end = bytes.iter().position(|b| matches!(b, b'\n' | b'\r'));
-        // An arrow key and the like.
+        // An arrow key or similar.
         if bytes.first() == Some(&0x1b) && end.is_none() {
             return None;
         }
@@ -200,7 +200,7 @@ impl Line {
         for byte in bytes {
             match byte {
                 b'\n' | b'\r' => return Some(Typed::Line(std::mem::take(&mut self.text))),
-                // Ctrl-D, Ctrl-C where it makes no signal.
+                // Ctrl-D; Ctrl-C if it sends no signal.
                 0x03 | 0x04 if self.text.is_empty() => return Some(Typed::End),
                 // Backspace, Ctrl-H.
                 0x7f | 0x08 => {
@@ -239,16 +239,16 @@ impl Line {
     }
 }
 
-/// Whether bytes are those of one key.
+/// True if the bytes are those of one key.
 fn is_one_key(bytes: &[u8]) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.chars().count() == 1,
-        // A part of one character.
+        // Part of one character.
         Err(error) => error.valid_up_to() == 0 && error.error_len().is_none_or(|_| bytes.len() == 1),
     }
 }
 
-/// The text among bytes that were typed, so that it can stand in a prompt.
+/// Returns the text of typed bytes, for use in a prompt.
 pub(crate) fn as_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes)
         .replace("\x1b[200~", "")
@@ -263,7 +263,7 @@ mod tests {
 
     use std::collections::VecDeque;
 
-    /// Keys that are pressed at given moments, in ms, on a clock that advances by reading alone.
+    /// Keys pressed at given times, in ms, on a clock that advances only by reading.
     #[derive(Default)]
     struct Script {
         keys: VecDeque<(u64, Vec<u8>)>,
@@ -288,7 +288,7 @@ mod tests {
                     let (at, first) = self.keys.pop_front().unwrap();
                     self.now = self.now.max(at);
                     let mut bytes = first;
-                    // A terminal gives all that is there.
+                    // A terminal returns all available bytes.
                     while self.keys.front().is_some_and(|(at, _)| *at <= self.now) {
                         bytes.extend(self.keys.pop_front().unwrap().1);
                     }
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What a line shows, and how many times keys were early. Waiting ends after so many looks.
+    /// Displayed line, and number of early keys. Waiting ends after a number of checks.
     struct Seen {
         text: String,
         early: usize,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_typed_key_by_key() {
+    fn answer_is_typed_key_by_key() {
         for (keys, expected) in [
             (&[(0, "y"), (100, "\n")][..], line("y")),
             (&[(0, "y"), (200, "e"), (300, "s"), (400, "\n")], line("yes")),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_at_once_up_to_a_gap_and_by_themselves_beyond() {
+    fn keys_within_gap_are_burst_and_beyond_are_separate() {
         let gap = u64::try_from(BURST_GAP.as_millis()).unwrap();
         for (at, expected) in [(gap, pasted("y\n")), (gap + 1, line("y"))] {
             let mut reader = Script::reader(&[(100, "y"), (100 + at, "\n")]);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_comes_at_once_up_to_a_length() {
+    fn text_line_may_be_burst_up_to_maximum_length() {
         let text = "x".repeat(MAX_LINE_AT_ONCE - 1);
         for (keys, expected) in [
             (format!("{text}\n"), line(&text)),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_may_come_in_parts() {
+    fn character_may_arrive_in_parts() {
         let mut reader = KeyReader::new(Script {
             keys: VecDeque::from([(0, vec![0xc3]), (100, vec![0xbc]), (200, vec![b'\n'])]),
             now: 0,
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(seen.text, "ü");
     }
 
-    /// Drains, and says when that ended, in ms, and what was set aside.
+    /// Drains, and returns the time of the end, in ms, and the input set aside.
     fn drained(keys: &[(u64, &str)], reading: Duration) -> (u64, String, usize) {
         let mut reader = Script::reader(keys);
         let mut seen = Seen::default();
@@ -419,11 +419,11 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_appears_after_a_time_without_a_key() {
+    fn prompt_appears_after_time_without_key() {
         let (quiet, after) = (500, 1_000);
         assert_eq!(drained(&[], Duration::ZERO), (quiet, String::new(), 0));
         assert_eq!(drained(&[], Duration::from_secs(2)), (2_000, String::new(), 0));
-        // A key on the last moment, and one that is too late to be early.
+        // A key at the last moment, and one that is too late to be early.
         let (end, text, early) = drained(&[(quiet, "y")], Duration::ZERO);
         assert_eq!((end, text.as_str(), early), (quiet + after, "y", 1));
         let (end, text, early) = drained(&[(quiet + 1, "y")], Duration::ZERO);
@@ -431,20 +431,20 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_keep_coming_never_end_the_wait() {
+    fn continuous_keys_never_end_the_wait() {
         for interval in [10, 300, 999] {
             let keys: Vec<(u64, &str)> = (0..200)
                 .map(|i| (i * interval, if i % 2 == 0 { "y" } else { "\n" }))
                 .collect();
             let (end, text, early) = drained(&keys, Duration::ZERO);
             assert_eq!(text, "y\n".repeat(100));
-            assert_eq!(early, 1, "the user is told once");
+            assert_eq!(early, 1, "the user is notified once");
             assert!(end >= 199 * interval + 1_000, "{interval}: {end}");
         }
     }
 
     #[test]
-    fn a_flood_is_set_aside_up_to_a_size() {
+    fn flood_is_set_aside_up_to_maximum_size() {
         let flood = "x".repeat(MAX_TYPED);
         for more in [&[][..], &[(100, "y")]] {
             let keys: Vec<(u64, &str)> = [&[(0, &*flood)], more].concat();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_nobody_waits() {
+    fn withdrawn_wait_ends() {
         let keys: Vec<(u64, &str)> = (0..10_000).map(|i| (i * 100, "y")).collect();
         let mut seen = Seen {
             looks: 5,
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_text() {
+    fn early_input_is_kept_as_text() {
         assert_eq!(
             as_text(b"\x1b[200~go on\rplease\x1b[201~\x04\x00"),
             "go on\nplease"

@@ -1,23 +1,24 @@
-//! Characters that a terminal obeys, hides, reorders or stacks become visible.
+//! Makes characters visible that a terminal executes, hides, reorders or stacks.
 
 use std::fmt::Write as _;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_width::UnicodeWidthChar as _;
 
-/// Most combining marks on one character that are shown as marks; more become escapes. Five occur in pointed Hebrew with
-/// cantillation; a pile of dozens paints over the lines above and below.
+/// Maximum number of combining marks on one character; more are escaped. Pointed Hebrew with cantillation has up to
+/// five; dozens would paint over the lines above and below.
 pub(crate) const MAX_MARKS: usize = 5;
 
-/// Most characters that one glyph joins with zero-width joiners. The longest emoji in use have four people.
+/// Maximum number of zero-width joiners in one glyph. The longest emoji in use join four people.
 pub(crate) const MAX_JOINERS: usize = 4;
 
-/// Text without anything that a terminal would obey or hide.
+/// Returns the text without anything that a terminal would execute or hide.
 ///
-/// Line ends and tabs stay. Other control characters (C0, DEL, C1) become their pictures (`␛`) or `\u{9b}`. Characters
-/// that reorder or hide text (bidirectional controls, zero-width characters, tags, fillers, blank symbols), that have no
-/// agreed glyph or width (private use, unassigned, noncharacters) and combining marks without a base or beyond
-/// [`MAX_MARKS`] become `\u{202e}`. Joiners and variation selectors stay where writing needs them (👩‍🔬, می‌خواهم, ❤️).
+/// Line ends and tabs are kept. Other control characters (C0, DEL, C1) become their pictures (`␛`) or `\\u{9b}`.
+/// Characters that reorder or hide text (bidirectional controls, zero-width characters, tags, fillers, blank symbols),
+/// characters without an agreed glyph or width (private use, unassigned, noncharacters), and combining marks without a
+/// base or beyond [`MAX_MARKS`] become `\\u{202e}`. Joiners and variation selectors are kept where scripts need them
+/// (👩‍🔬, می‌خواهم, ❤️).
 pub(crate) fn inert(text: &str) -> String {
     let mut filter = Filter::default();
     let mut out = filter.push(text);
@@ -25,7 +26,7 @@ pub(crate) fn inert(text: &str) -> String {
     out
 }
 
-/// [`inert`] on one line: line ends and tabs are shown, too.
+/// Returns [`inert`] text on one line: line ends and tabs are made visible too.
 pub(crate) fn inert_line(text: &str) -> String {
     inert(text)
         .chars()
@@ -38,7 +39,7 @@ pub(crate) fn inert_line(text: &str) -> String {
         .collect()
 }
 
-/// Whether a character is invisible or changes how others are shown, so that a reader and a model see different text.
+/// True if a character is invisible or changes how others are shown, so that a user and a model read different text.
 pub(crate) fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{00ad}'                            // soft hyphen
@@ -62,12 +63,12 @@ pub(crate) fn is_hidden(c: char) -> bool {
     )
 }
 
-/// Whether a character must not reach a terminal as it is: one that controls, hides, reorders, or has no agreed glyph.
+/// True if a character must be escaped for a terminal: it controls, hides, reorders, or has no agreed glyph.
 pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control() || is_hidden(c) || is_odd(c)
 }
 
-/// Whether terminals and fonts disagree about a character, or have none for it.
+/// True if terminals and fonts disagree about a character, or have no glyph for it.
 fn is_odd(c: char) -> bool {
     !c.is_ascii()
         && matches!(
@@ -79,24 +80,24 @@ fn is_odd(c: char) -> bool {
         )
 }
 
-/// Whether a character is drawn on the one before it.
+/// True if a character is drawn on the previous one.
 pub(crate) fn is_mark(c: char) -> bool {
     !c.is_ascii() && c.width() == Some(0)
 }
 
-/// [`inert`] for text that comes in pieces: what it says about a character may depend on the ones around it.
+/// [`inert`] for streamed text: the result for a character can depend on its neighbours.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     previous: Option<char>,
     held: Option<char>,
-    /// Marks on the last character that is no mark.
+    /// Number of marks on the last base character.
     marks: usize,
-    /// Joiners of the glyph that the last character belongs to.
+    /// Number of joiners in the current glyph.
     joiners: usize,
 }
 
 impl Filter {
-    /// The next piece, as far as it is decided.
+    /// Appends a piece and returns the text that is decided.
     pub(crate) fn push(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for c in text.chars() {
@@ -112,7 +113,7 @@ impl Filter {
         out
     }
 
-    /// What was held back, once nothing follows.
+    /// Returns the pending text at the end.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         if let Some(held) = self.held.take() {
@@ -139,7 +140,7 @@ impl Filter {
                 if self.marks < MAX_MARKS && self.previous.is_some_and(is_base) {
                     self.marks += 1;
                     out.push(c);
-                    // The base stays what the next mark is on.
+                    // The base remains the base of the next mark.
                     return;
                 }
                 write_escape(out, c);
@@ -171,27 +172,27 @@ impl Filter {
     }
 }
 
-/// Whether a mark can be drawn on a character. On a blank it would be drawn on what stands before it.
+/// True if a mark can be drawn on a character. On a blank it would be drawn on the previous one.
 fn is_base(c: char) -> bool {
     !c.is_control() && !c.is_whitespace() && !is_hidden(c) && !is_mark(c) && !is_odd(c)
 }
 
-/// Whether a joiner beside a character means something.
+/// True if a joiner next to a character has a meaning.
 fn joins(c: char) -> bool {
     !c.is_ascii() && is_base(c)
 }
 
-/// Whether a character colours the emoji before it, and so belongs to the same glyph.
+/// True if a character changes the skin tone of the previous emoji, and belongs to its glyph.
 fn is_skin_tone(c: char) -> bool {
     matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// Whether a character has a text and an emoji style (Unicode emoji-variation-sequences).
+/// True if a character has a text and an emoji style (Unicode emoji-variation-sequences).
 fn has_variants(c: char) -> bool {
     matches!(c, '0'..='9' | '#' | '*') || joins(c)
 }
 
-/// The picture of a C0 control character, such as `␛` for ESC (Unicode block Control Pictures).
+/// Returns the picture of a C0 control character, such as `␛` for ESC (Unicode block Control Pictures).
 fn picture(c: char) -> char {
     char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }

@@ -1,37 +1,37 @@
-//! Physical lines: where text wraps, and the gutter that every line of foreign text begins with.
+//! Physical lines: wrapping, and the gutter at the start of every line of foreign text.
 //!
-//! A terminal that wraps a long line itself puts the rest of it at column 0, where it can look like a line of Toolcell's
-//! own. So nothing is left to the terminal: text is wrapped here, below the width of the terminal, and each physical line
-//! that begins with foreign text begins with [`GUTTER`]. Widths are upper bounds of what terminals draw.
+//! A terminal that wraps a long line continues it at column 0, where it can look like a line of Toolcell itself.
+//! Therefore text is wrapped here, below the width of the terminal, and each physical line that begins with foreign
+//! text begins with [`GUTTER`]. Widths are upper bounds of what terminals draw.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::escape::{inert, is_mark, write_escape};
 
-/// What each physical line of foreign text begins with, behind the indentation of its paragraph.
+/// Start of each physical line of foreign text, after the indentation of its paragraph.
 pub(crate) const GUTTER: &str = "│ ";
 
-/// Fewest columns that text is laid out for. A narrower terminal wraps by itself.
+/// Minimum number of columns of a layout. A narrower terminal wraps by itself.
 pub(crate) const MIN_COLUMNS: usize = 10;
 
-/// Columns between tab stops.
+/// Distance of tab stops, in columns.
 const TAB: usize = 8;
 
-/// Most characters that are kept together as one glyph. The longest emoji in use have ten.
+/// Maximum number of characters in one glyph. The longest emoji in use have ten.
 const MAX_GLYPH: usize = 12;
 
-/// How wide a terminal is, and how it draws characters of ambiguous width (UAX #11).
+/// Width of a terminal, and its handling of ambiguous-width characters (UAX #11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
-    /// Columns; `None` where no terminal wraps, such as in a file.
+    /// Number of columns; `None` if nothing wraps, such as in a file.
     pub(crate) columns: Option<usize>,
-    /// Whether Greek, Cyrillic, box drawing and the like take two columns, as in terminals of East Asian locales.
+    /// True if ambiguous-width characters (Greek, Cyrillic, box drawing) take two columns, as in East Asian locales.
     pub(crate) is_ambiguous_wide: bool,
 }
 
 impl Width {
-    /// A terminal of so many columns.
+    /// Creates the width of a terminal with so many columns.
     #[allow(
         dead_code,
         reason = "for tests and for the fuzz target, which include this module"
@@ -43,8 +43,8 @@ impl Width {
         }
     }
 
-    /// Most columns that a terminal draws a character in. A mark counts as one: a terminal that does not know it draws it
-    /// beside its base.
+    /// Returns the maximum width of a character. A mark counts as one column: a terminal that does not know it draws it
+    /// next to its base.
     fn of_char(self, c: char) -> usize {
         let width = if self.is_ambiguous_wide {
             c.width_cjk()
@@ -54,48 +54,48 @@ impl Width {
         width.unwrap_or(1).max(1)
     }
 
-    /// Most columns that a terminal draws a text without line ends in.
+    /// Returns the maximum width of a text without line ends.
     pub(crate) fn of_text(self, text: &str) -> usize {
         text.chars().map(|c| self.of_char(c)).sum()
     }
 
-    /// The last column stays free for text: some terminals go to the next line as soon as it is taken.
+    /// The last column stays free: some terminals wrap as soon as it is used.
     fn limit(self) -> usize {
         self.columns
             .map_or(usize::MAX, |columns| columns.max(MIN_COLUMNS) - 1)
     }
 }
 
-/// What is to be written next.
+/// Next item to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item<'a> {
     /// Text without line ends.
     Text(&'a str),
-    /// So many blanks.
+    /// A number of blanks.
     Blank(usize),
     /// The gutter.
     Gutter,
-    /// The end of a physical line.
+    /// End of a physical line.
     End,
 }
 
-/// Lays out what is written to one stream, in the order in which it is written.
+/// Layout state of one stream.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// May change between two texts.
     pub(crate) width: Width,
-    /// Indentation of what follows after a line was wrapped.
+    /// Indentation of wrapped lines.
     pub(crate) hang: usize,
     column: usize,
-    /// Whether nothing but blanks stands on the line.
+    /// True if the line contains only blanks.
     is_blank: bool,
-    /// Whether the line, as it was begun, has foreign text.
+    /// True if the line began with foreign text.
     is_foreign: bool,
-    /// A line of foreign text has ended, and it is not known yet what follows.
+    /// True after a finished line of foreign text, until it is known what follows.
     is_ended: bool,
 }
 
-/// Whose text it is.
+/// Author of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Author {
     Toolcell,
@@ -103,7 +103,7 @@ enum Author {
 }
 
 impl Layout {
-    /// At the start of a line.
+    /// Creates a layout at the start of a line.
     pub(crate) fn new(width: Width) -> Self {
         Self {
             width,
@@ -115,19 +115,19 @@ impl Layout {
         }
     }
 
-    /// Whether something stands on the line that is not ended.
+    /// True if the current line is unfinished.
     pub(crate) fn is_line_open(&self) -> bool {
         self.column > 0 || self.is_ended
     }
 
-    /// Says that foreign text follows on this line, so that it wraps to a gutter already where own words do.
+    /// Announces foreign text on this line, so that own text wraps to a gutter too.
     pub(crate) fn expect_foreign(&mut self) {
         if !self.is_ended {
             self.is_foreign = true;
         }
     }
 
-    /// Text of Toolcell. It is not checked.
+    /// Lays out text of Toolcell, without checks.
     pub(crate) fn own(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
         self.settle(emit);
         for (i, line) in text.split('\n').enumerate() {
@@ -138,7 +138,7 @@ impl Layout {
         }
     }
 
-    /// Foreign text that is [`inert`].
+    /// Lays out foreign text that is [`inert`].
     pub(crate) fn foreign(&mut self, text: &str, emit: &mut dyn FnMut(Item<'_>)) {
         if text.is_empty() {
             return;
@@ -169,18 +169,18 @@ impl Layout {
         }
     }
 
-    /// Ends the line. One that foreign text has ended already is not ended twice.
+    /// Finishes the line, unless foreign text has already finished it.
     pub(crate) fn end_line(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
         emit(Item::End);
         self.restart();
     }
 
-    /// Columns that are taken on this line.
+    /// Returns the number of used columns.
     pub(crate) fn column(&self) -> usize {
         self.column
     }
 
-    /// Forgets the line, because it was erased.
+    /// Resets the line after it was erased.
     pub(crate) fn restart(&mut self) {
         self.is_ended = false;
         self.is_foreign = false;
@@ -198,7 +198,7 @@ impl Layout {
         self.width.of_text(GUTTER)
     }
 
-    /// Indentation that leaves room for text.
+    /// Returns an indentation that leaves room for text.
     fn indentation(&self) -> usize {
         match self.width.columns {
             None => self.hang,
@@ -221,7 +221,7 @@ impl Layout {
         }
     }
 
-    /// Columns of a line that was wrapped.
+    /// Returns the number of columns of a wrapped line.
     fn room(&self) -> usize {
         let start = self.indentation() + self.gutter_width();
         self.width.limit().saturating_sub(start).max(1)
@@ -236,7 +236,7 @@ impl Layout {
             };
             self.word(word, author, emit);
             match blank {
-                // A blank may take the last column: nothing is lost where it is not drawn.
+                // A blank may use the last column: nothing is lost if it is not drawn.
                 Some(' ') => {
                     if self.column > self.width.limit() {
                         self.wrap(author, emit);
@@ -258,7 +258,7 @@ impl Layout {
         }
     }
 
-    /// Text without blanks: on this line if there is room, else on the next, else wherever there is room for a part.
+    /// Places text without blanks: on this line if it fits, else on the next, else split where it fits.
     fn word(&mut self, word: &str, author: Author, emit: &mut dyn FnMut(Item<'_>)) {
         let width = self.width.of_text(word);
         let fits = |layout: &Self| layout.column.saturating_add(width) <= layout.width.limit();
@@ -282,7 +282,7 @@ impl Layout {
             }
             return self.put(glyph, width, emit);
         }
-        // No glyph of any writing: its characters one by one, and what would be drawn on another as an escape.
+        // Not a known glyph: characters one by one, with combining characters escaped.
         let mut shown = String::new();
         for c in glyph.chars() {
             if is_mark(c) {
@@ -309,7 +309,7 @@ impl Layout {
     }
 }
 
-/// Foreign text in physical lines for a terminal of so many columns. Every line begins with [`GUTTER`].
+/// Returns foreign text in physical lines for a terminal of this width. Every line begins with [`GUTTER`].
 #[allow(
     dead_code,
     reason = "for tests and for the fuzz target, which include this module"

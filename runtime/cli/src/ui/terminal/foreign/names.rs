@@ -1,25 +1,24 @@
-//! Names that look like other names: words that mix letters of several writings, and words of another writing whose
-//! letters all look like Latin ones (UTS #39).
+//! Confusable names: words that mix scripts, and words of another script whose letters all look Latin (UTS #39).
 
 use unicode_security::MixedScript as _;
 use unicode_security::confusable_detection::skeleton;
 
 use super::escape::{inert_line, write_escape};
 
-/// Why a name may not be what it looks like.
+/// Reason that a name may not be what it looks like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lookalike {
-    /// One word mixes letters of several writings.
+    /// One word mixes letters of several scripts.
     MixedScripts,
-    /// All letters are of another writing and look like this.
+    /// All letters are of another script and look like this.
     LooksLike(String),
-    /// It has blanks that are not the space.
+    /// It contains blanks other than the space.
     OddBlank,
-    /// A label of a host is written in Punycode (RFC 3492), which browsers show as other letters.
+    /// A host label is in Punycode (RFC 3492), which browsers show as other letters.
     Punycode,
 }
 
-/// What is suspicious about a name, such as that of a file or a host; `None` for most.
+/// Returns the suspicious property of a name, such as that of a file or a host, if any.
 pub(crate) fn lookalike(name: &str) -> Option<Lookalike> {
     let is_label_of_punycode = |word: &str| word.len() > 4 && word[..4].eq_ignore_ascii_case("xn--");
     if name.is_ascii() {
@@ -39,8 +38,8 @@ pub(crate) fn lookalike(name: &str) -> Option<Lookalike> {
         .then(|| Lookalike::LooksLike(skeleton(name).collect()))
 }
 
-/// A foreign name on one line for a place between backticks: inert, without backticks, and with the letters visible that
-/// make a word mix writings. At most `most` characters: beyond, the middle is left out.
+/// Formats a foreign name on one line for use between backticks: inert, without backticks, and with letters of mixed
+/// scripts made visible. Names longer than `most` characters lose their middle.
 pub(crate) fn quoted(name: &str, most: usize) -> String {
     let length = name.chars().count();
     if length <= most {
@@ -83,8 +82,8 @@ fn spelled(name: &str) -> String {
     out
 }
 
-/// Whether a name can stand anywhere without being taken for anything else: ASCII letters, digits, `_`, `-` and `.`, at
-/// most 64, the first a letter or a digit.
+/// True if a name cannot be mistaken for other text: ASCII letters, digits, `_`, `-` and `.`, at most 64, the first a
+/// letter or a digit.
 pub(crate) fn is_plain(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -4,7 +4,7 @@ use super::escape::{Filter, MAX_MARKS, inert, inert_line, is_hidden};
 use super::layout::{GUTTER, Item, Layout, Width, framed, push};
 use super::names::{Lookalike, lookalike, quoted};
 
-/// The physical lines of a terminal that draws each character with the width that `width` says, and wraps.
+/// Returns the physical lines of a terminal that draws characters with the widths of `width` and wraps.
 pub(in crate::ui::terminal) fn physical(
     text: &str,
     columns: usize,
@@ -30,11 +30,11 @@ pub(in crate::ui::terminal) fn physical(
     lines
 }
 
-/// Terminals disagree about marks: one draws them on the base, another beside it.
+/// Terminals disagree about marks: some draw them on the base, others next to it.
 pub(in crate::ui::terminal) const TERMINALS: [fn(char) -> usize; 2] =
     [|c| c.width().unwrap_or(1), |c| c.width().unwrap_or(1).max(1)];
 
-/// The first character that a terminal acts on, or hides. Joiners stay where they join.
+/// Returns the first character that a terminal executes or hides. Joiners are kept where they join.
 pub(in crate::ui::terminal) fn first_obeyed(shown: &str) -> Option<char> {
     let is_obeyed = |c: &char| (c.is_control() && *c != '\n') || is_hidden(*c);
     shown
@@ -57,7 +57,7 @@ pub(in crate::ui::terminal) fn assert_framed(text: &str, columns: usize) {
     assert_eq!(first_obeyed(&shown), None, "{text:?}");
 }
 
-/// Text of characters that are known to make trouble, from the bits of a seed.
+/// Generates text of difficult characters from a seed.
 fn trouble(mut seed: u64) -> String {
     const PIECES: [&str; 30] = [
         "y",
@@ -104,7 +104,7 @@ fn trouble(mut seed: u64) -> String {
 }
 
 #[test]
-fn every_physical_line_of_foreign_text_has_the_gutter() {
+fn every_physical_line_of_foreign_text_has_gutter() {
     for columns in (10..=40).chain([79, 80, 200]) {
         for seed in 0..8 {
             assert_framed(&trouble(seed * 977 + columns as u64), columns);
@@ -149,7 +149,7 @@ fn characters_of_ambiguous_width_count_as_two_where_they_are() {
 }
 
 #[test]
-fn a_line_of_both_wraps_to_a_gutter_and_an_own_line_to_blanks() {
+fn mixed_line_wraps_to_gutter_and_own_line_to_blanks() {
     let lay = |own: &str, foreign: &str| {
         let mut layout = Layout::new(Width::of(24));
         let mut out = String::new();
@@ -178,7 +178,7 @@ fn a_line_of_both_wraps_to_a_gutter_and_an_own_line_to_blanks() {
 }
 
 #[test]
-fn tabs_become_blanks_up_to_the_next_stop() {
+fn tabs_become_blanks_up_to_next_stop() {
     assert_eq!(framed("a\tb", Width::of(80)), "│ a     b\n");
 }
 
@@ -221,7 +221,7 @@ fn characters_that_hide_or_reorder_text_are_shown() {
 }
 
 #[test]
-fn marks_stay_up_to_the_limit_on_a_base_and_are_shown_beyond() {
+fn combining_marks_beyond_limit_are_escaped() {
     let most = format!("e{}", "\u{301}".repeat(MAX_MARKS));
     assert_eq!(inert(&most), most);
     assert_eq!(inert(&format!("{most}\u{302}")), format!("{most}\\u{{302}}"));
@@ -231,7 +231,7 @@ fn marks_stay_up_to_the_limit_on_a_base_and_are_shown_beyond() {
 }
 
 #[test]
-fn writing_that_needs_a_joiner_or_marks_keeps_them() {
+fn scripts_that_need_joiners_or_marks_keep_them() {
     for text in [
         "👩\u{200d}🔬",
         "👩🏻\u{200d}❤\u{fe0f}\u{200d}💋\u{200d}👨🏼",
@@ -248,7 +248,7 @@ fn writing_that_needs_a_joiner_or_marks_keeps_them() {
 }
 
 #[test]
-fn text_that_comes_in_pieces_is_as_inert_as_the_whole() {
+fn text_in_pieces_is_as_inert_as_the_whole() {
     for seed in 0..40 {
         let text = trouble(seed);
         let mut filter = Filter::default();
@@ -259,7 +259,7 @@ fn text_that_comes_in_pieces_is_as_inert_as_the_whole() {
 }
 
 #[test]
-fn names_that_look_like_others_are_told_apart() {
+fn confusable_names_are_told_apart() {
     for (name, found) in [
         ("notes/paypal.txt", None),
         ("naïve/straße", None),
@@ -276,7 +276,7 @@ fn names_that_look_like_others_are_told_apart() {
 }
 
 #[test]
-fn a_quoted_name_stays_in_its_quotes_and_on_its_line() {
+fn quoted_name_stays_in_its_quotes_and_on_its_line() {
     assert_eq!(quoted("a` b\n", 60), "a\\u{60} b␊");
     assert_eq!(quoted("p\u{430}ypal", 60), "p\\u{430}ypal");
     assert_eq!(quoted("план", 60), "план");

@@ -1,7 +1,7 @@
-//! Signals that end or stop the process while a question stands on the terminal.
+//! Signals that end or stop the process during a question.
 //!
-//! SIGINT and SIGTERM cancel what runs ([`interrupt`](crate::ui::interrupt)). The handlers of these stay once a question was
-//! asked, and do what the system would have done without them.
+//! SIGINT and SIGTERM cancel the current operation ([`interrupt`](crate::ui::interrupt)). The handlers of the other
+//! signals remain after the first question, and repeat the default action of the system.
 
 use std::io::Write as _;
 use std::sync::Once;
@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::unix::{restore, resume, suspend};
 
-/// Signals that end a process by default and that it can catch. Those of a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE) belong
-/// to the engine.
+/// Catchable signals that end a process by default. Signals of a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE) are handled by
+/// the engine.
 const ENDING: [Signal; 12] = [
     Signal::HUP,
     Signal::QUIT,
@@ -29,32 +29,32 @@ const ENDING: [Signal; 12] = [
     Signal::SYS,
 ];
 
-/// Added to the number of a signal that ended a process, in its exit code as shells have it.
+/// Offset of the signal number in the exit code of a process ended by a signal, as in shells.
 const ENDED_BY: i32 = 128;
 
-static LISTENS: Once = Once::new();
+static INSTALLED: Once = Once::new();
 
-/// Hears these signals from now on.
+/// Installs the handlers.
 pub(super) fn listen() {
     let Ok(runtime) = Handle::try_current() else {
         return;
     };
-    LISTENS.call_once(|| {
-        let hear = |number: i32, act: fn(i32)| {
-            // Where the system has no such signal, none comes.
-            if let Ok(mut heard) = signal(SignalKind::from_raw(number)) {
+    INSTALLED.call_once(|| {
+        let handle = |number: i32, act: fn(i32)| {
+            // On systems without this signal, it never arrives.
+            if let Ok(mut stream) = signal(SignalKind::from_raw(number)) {
                 runtime.spawn(async move {
-                    while heard.recv().await.is_some() {
+                    while stream.recv().await.is_some() {
                         act(number);
                     }
                 });
             }
         };
         for number in ENDING {
-            hear(number.as_raw(), end);
+            handle(number.as_raw(), end);
         }
-        hear(Signal::TSTP.as_raw(), stop);
-        hear(Signal::CONT.as_raw(), |_| resume());
+        handle(Signal::TSTP.as_raw(), stop);
+        handle(Signal::CONT.as_raw(), |_| resume());
     });
 }
 
@@ -64,12 +64,12 @@ fn end(number: i32) {
 }
 
 fn stop(_: i32) {
-    // Nobody could let it continue: the system does not stop the group of a session's leader either.
+    // The process could not be continued: the system does not stop the process group of a session leader either.
     if getsid(None).is_ok_and(|session| session == getpgrp()) {
         return;
     }
     if suspend() {
-        // The shell's prompt starts on a line of its own.
+        // The shell's prompt starts on a new line.
         let _ = std::io::stderr().write_all(b"\n");
     }
     let _ = kill_process(getpid(), Signal::STOP);

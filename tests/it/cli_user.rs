@@ -1,4 +1,4 @@
-//! A person at a shell: a home of their own, nothing else in the environment, and the built `toolcell`.
+//! A user at a shell: a private home directory, an otherwise empty environment, and the built `toolcell`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,30 +11,30 @@ use serde_json::Value;
 use crate::planted::{Planted, files_below};
 use crate::probe::Probe;
 
-/// A variable that every person has and that no test grants to a tool.
+/// A variable in the environment of every user that no test grants to a tool.
 const PLANTED: (&str, &str) = ("PLANTED_BY_THE_SUITE", "pl4nted-in-every-environment");
 
-/// Compiled code is kept between tests, as it is between the runs of a person. It is keyed by what is compiled.
+/// Compile cache shared by all tests, keyed by what is compiled.
 fn cache_home() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     std::fs::create_dir_all(&dir).unwrap();
     dir
 }
 
-/// Asks the model whose turns are in `script.json`.
+/// Arguments of a turn with the scripted model of `script.json`.
 pub(crate) const SCRIPTED: [&str; 6] = ["run", "x", "--provider", "scripted", "--model", "script.json"];
 
-/// A person with a home directory and a directory to work in. Both are gone with the value; before that, every file in
-/// them is searched for what the person keeps secret.
-pub(crate) struct Person {
+/// A user with a home and a working directory. Both are removed on drop; before that, every file in them is searched
+/// for the user's secrets.
+pub(crate) struct User {
     dir: tempfile::TempDir,
     vars: Vec<(String, String)>,
     planted: Vec<Planted>,
-    /// Files that the test wrote itself.
+    /// Files written by the test itself.
     own: RefCell<BTreeSet<PathBuf>>,
 }
 
-/// What the person saw.
+/// Output of a command.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) code: i32,
@@ -42,7 +42,7 @@ pub(crate) struct Seen {
     pub(crate) stderr: String,
 }
 
-impl Person {
+impl User {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["home/.config/toolcell", "work"] {
@@ -56,7 +56,7 @@ impl Person {
         }
     }
 
-    /// The directory in which the person works.
+    /// Returns the working directory.
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work").canonicalize().unwrap()
     }
@@ -74,7 +74,7 @@ impl Person {
         self
     }
 
-    /// Writes the person's own configuration.
+    /// Writes the user's own configuration.
     pub(crate) fn configure(&self, toml: &str) -> &Self {
         let path = self.home().join(".config/toolcell/config.toml");
         std::fs::write(&path, toml).unwrap();
@@ -82,12 +82,12 @@ impl Person {
         self
     }
 
-    /// Puts a tool of the tests into a file below the working directory.
+    /// Writes a test tool to a file below the working directory.
     pub(crate) fn probe(&self, path: &str, probe: &Probe) -> &Self {
         self.file(path, probe.build())
     }
 
-    /// Sets an environment variable. What is in a key or a token must not be seen anywhere.
+    /// Sets an environment variable. The values of keys and tokens must not appear in any output.
     pub(crate) fn var(&mut self, name: &str, value: &str) -> &mut Self {
         let is_secret = ["KEY", "TOKEN", "SECRET"].iter().any(|word| name.ends_with(word));
         if is_secret && value.len() >= 8 {
@@ -116,7 +116,7 @@ impl Person {
         self.seen(arguments, self.command(arguments).output().unwrap())
     }
 
-    /// What the person sees of an output, once it was searched for what must not be seen.
+    /// Converts the output, after searching it for secrets.
     #[track_caller]
     pub(crate) fn seen(&self, arguments: &[&str], output: Output) -> Seen {
         for planted in &self.planted {
@@ -126,7 +126,7 @@ impl Person {
         output.into()
     }
 
-    /// Has the model of `script.json` asked `x`, with these flags.
+    /// Runs a turn with the scripted model of `script.json` and these flags.
     pub(crate) fn run_script(&self, flags: &[&str]) -> Seen {
         self.run(&[&SCRIPTED[..], flags].concat())
     }
@@ -134,27 +134,27 @@ impl Person {
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Seen {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that fails early does not read its input.
+        // A program that fails early may not read its input.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         self.seen(arguments, child.wait_with_output().unwrap())
     }
 
-    /// Replaces what differs from machine to machine.
+    /// Replaces paths that differ between machines.
     pub(crate) fn plain(&self, text: &str) -> String {
         text.replace(self.work().to_str().unwrap(), "[work]")
             .replace(self.home().to_str().unwrap(), "[home]")
     }
 }
 
-impl Drop for Person {
+impl Drop for User {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
         let own = self.own.borrow();
         for file in files_below(self.dir.path()) {
-            // A file may go while others are read, as those of a journal do.
+            // A file can disappear in the meantime, such as those of a SQLite journal.
             let (false, Ok(bytes)) = (own.contains(&file), std::fs::read(&file)) else {
                 continue;
             };
@@ -176,7 +176,7 @@ impl From<Output> for Seen {
 }
 
 impl Seen {
-    /// What was printed, once the exit code is as expected.
+    /// Asserts the exit code.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> Self {
         assert_eq!(
@@ -193,7 +193,7 @@ impl Seen {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
     }
 
-    /// Standard output as one JSON value a line.
+    /// Parses standard output as JSON lines.
     #[track_caller]
     pub(crate) fn json_lines(&self) -> Vec<Value> {
         self.stdout

@@ -1,4 +1,4 @@
-//! The shape of the house: who depends on whom, and what stands where.
+//! Structure of the workspace: dependencies between packages, and required files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Packages of ours that each package may depend on. Any other edge is wrong.
+/// Workspace packages that each package may depend on. No other dependency is allowed.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-core", &[]),
     ("toolcell-fs", &[]),
@@ -29,10 +29,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-sdk-macros", &[]),
 ];
 
-/// Packages of ours that tests and benches of a package may use beside those: sessions of the loop survive a kill.
+/// Additional workspace packages for tests and benches: session tests of the loop need a store.
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[("toolcell-agent", &["toolcell-store"])];
 
-/// The packages of shipped tools are named so, and know the SDK alone.
+/// Prefix of the packages of shipped tools, which depend on the SDK alone.
 const TOOL_PREFIX: &str = "toolcell-tool-";
 
 pub(crate) fn root() -> PathBuf {
@@ -45,11 +45,11 @@ pub(crate) fn root() -> PathBuf {
 /// Dependencies of a package, by name.
 struct Manifest {
     all: Vec<String>,
-    /// Those of tests and benches alone.
+    /// Dependencies of tests and benches only.
     dev: Vec<String>,
 }
 
-/// Every package of the workspace.
+/// Returns every package of the workspace.
 fn manifests() -> BTreeMap<String, Manifest> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -95,7 +95,7 @@ fn packages_depend_on_each_other_as_a_star() {
             MAY_DEPEND_ON
                 .iter()
                 .find(|(name, _)| name == package)
-                .unwrap_or_else(|| panic!("{package} has no place in the house: add it to MAY_DEPEND_ON"))
+                .unwrap_or_else(|| panic!("{package} is not listed: add it to MAY_DEPEND_ON"))
                 .1
         };
         for dependency in manifest.all.iter().filter(|d| manifests.contains_key(*d)) {
@@ -110,7 +110,7 @@ fn packages_depend_on_each_other_as_a_star() {
 }
 
 #[test]
-fn wasmtime_stands_in_one_manifest() {
+fn wasmtime_version_is_in_one_manifest() {
     let with_wasmtime: Vec<String> = manifests()
         .into_iter()
         .filter(|(_, manifest)| {
@@ -124,9 +124,9 @@ fn wasmtime_stands_in_one_manifest() {
     assert_eq!(with_wasmtime, ["toolcell-sandbox"]);
 }
 
-/// A panic in a function of the host ends one call, because it unwinds to where the call began.
+/// A panic in a host function unwinds to the start of the call and ends that call only.
 #[test]
-fn the_released_program_unwinds() {
+fn released_program_unwinds() {
     let text = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
     let manifest: toml::Value = toml::from_str(&text).expect("TOML");
     for profile in ["release", "dev"] {
@@ -136,12 +136,12 @@ fn the_released_program_unwinds() {
             "profile.{profile}: {panic:?}"
         );
     }
-    // Guests are the other way round: theirs is a trap.
+    // Guests abort: a panic is a trap.
     assert_eq!(manifest["profile"]["guest"]["panic"].as_str(), Some("abort"));
 }
 
 #[test]
-fn core_brings_neither_an_async_runtime_nor_input_and_output() {
+fn core_depends_on_no_async_runtime_or_io() {
     let manifests = manifests();
     for heavy in ["tokio", "reqwest", "hyper", "wasmtime", "cap-std", "tracing"] {
         assert!(
@@ -152,7 +152,7 @@ fn core_brings_neither_an_async_runtime_nor_input_and_output() {
 }
 
 #[test]
-fn no_test_file_is_forgotten() {
+fn every_test_file_is_a_module() {
     let main = std::fs::read_to_string(root().join("tests/it/main.rs")).expect("main.rs");
     for entry in std::fs::read_dir(root().join("tests/it")).expect("tests/it") {
         let path = entry.expect("an entry").path();
@@ -172,7 +172,7 @@ fn no_test_file_is_forgotten() {
 }
 
 #[test]
-fn each_top_level_folder_has_a_readme_of_a_screen_at_most() {
+fn each_top_level_folder_has_a_short_readme() {
     for folder in ["runtime", "wit", "tools", "sdk", "tests"] {
         let path = root().join(folder).join("README.md");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -219,10 +219,10 @@ fn libraries_read_no_environment_and_never_print() {
     }
 }
 
-/// What is printed as JSON is escaped there.
+/// JSON output is escaped in one function.
 #[test]
 fn json_is_printed_in_one_place() {
-    // Streams for the user, which a screen lays out; whether it is a terminal and how wide; a script; an identifier.
+    // Streams laid out by a screen, terminal detection and size, a completion script, an identifier.
     let others = [
         "ui/render/json.rs",
         "ui/render/held.rs",
