@@ -14,19 +14,19 @@ pub mod toolcell {
             #[used]
             #[doc(hidden)]
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
-            /// How much a message matters.
+            /// Severity of a message.
             #[repr(u8)]
             #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
             pub enum Level {
-                /// The flow of control and the values of variables.
+                /// Control flow and values of variables.
                 Trace,
-                /// For somebody who looks for an error in the tool.
+                /// Details for debugging the tool.
                 Debug,
-                /// For somebody who watches the tool work.
+                /// Normal operation.
                 Info,
-                /// Something is wrong and the tool goes on.
+                /// A problem that does not prevent the call from succeeding.
                 Warn,
-                /// Something is wrong and the call will fail.
+                /// A problem that makes the call fail.
                 Error,
             }
             impl ::core::fmt::Debug for Level {
@@ -62,8 +62,8 @@ pub mod toolcell {
             #[allow(unused_unsafe, clippy::all)]
             /// Writes one message to the log of the host.
             ///
-            /// The host cuts long messages and drops messages beyond a limit for each
-            /// call. The model never reads them.
+            /// The host truncates long messages and drops messages beyond a limit for
+            /// each call. The model never reads them.
             #[allow(async_fn_in_trait)]
             pub fn write(level: Level, message: &str) -> () {
                 unsafe {
@@ -92,9 +92,9 @@ pub mod toolcell {
             static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
             use super::super::super::_rt;
             #[allow(unused_unsafe, clippy::all)]
-            /// Reports how far a call has come, in steps of the tool's own choice.
+            /// Reports the progress of a call, in steps chosen by the tool.
             ///
-            /// The host shows it to a person and drops reports beyond a rate of its own.
+            /// The host shows it to the user and drops reports beyond a maximum rate.
             #[allow(async_fn_in_trait)]
             pub fn report(
                 done: u64,
@@ -152,9 +152,9 @@ pub mod toolcell {
         }
         /// Types shared by the interfaces of this package.
         ///
-        /// A record, variant or flags type can never grow once it is released (a host and
-        /// a guest of different versions then no longer link), so each has an open place
-        /// from the start: `annotations`, `context`, `other`.
+        /// A record, variant or flags type can never grow once it is released (a host
+        /// and a guest of different versions would no longer link), so each has an
+        /// extension point: `annotations`, `context`, `other`.
         #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
         pub mod types {
             #[used]
@@ -165,36 +165,37 @@ pub mod toolcell {
                 #[doc =
                 " Claims of the author about a tool. An unset flag claims nothing."]
                 #[doc = ""] #[doc =
-                " They help to decide when to ask the user. They never grant anything: what"]
-                #[doc = " a tool can do is decided by its policy alone."]
+                " They influence when the user is asked for approval. They never grant"]
+                #[doc = " anything: access is decided by the policy alone."]
                 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Clone, Copy)] pub
                 struct Hints : u8 { #[doc = " The tool changes nothing outside itself."]
                 const READ_ONLY = 1 << 0; #[doc =
                 " The tool may delete or overwrite data."] const DESTRUCTIVE = 1 << 1;
                 #[doc =
-                " Calling twice with the same arguments does no more than calling once."]
-                const IDEMPOTENT = 1 << 2; #[doc =
-                " The tool talks to systems that its policy cannot list beforehand."]
+                " Repeating a call with the same arguments has no further effect."] const
+                IDEMPOTENT = 1 << 2; #[doc =
+                " The tool accesses systems that its policy cannot list in advance."]
                 const OPEN_WORLD = 1 << 3; }
             }
-            /// One tool, as it is described to the model.
+            /// Description of a tool for the model.
             #[derive(Clone)]
             pub struct Definition {
                 /// Name, unique in this component: 1 to 64 characters of `a-z`, `A-Z`,
                 /// `0-9`, `_` and `-`, the first one a letter.
                 pub name: _rt::String,
-                /// Name for people.
+                /// Display name for the user.
                 pub title: ::core::option::Option<_rt::String>,
-                /// What the tool does and when to use it, in plain words for the model.
+                /// Purpose of the tool and when to use it, in plain words for the
+                /// model.
                 pub description: _rt::String,
                 /// JSON Schema (2020-12) of the arguments. The root is an object schema.
                 pub input_schema: _rt::String,
                 /// JSON Schema of `output.structured`, if the tool sets it.
                 pub output_schema: ::core::option::Option<_rt::String>,
-                /// What the author says about the effects of the tool.
+                /// Effects of the tool, as declared by the author.
                 pub hints: Hints,
-                /// Further claims, as names and JSON values. A host ignores names that it
-                /// does not know.
+                /// Further claims, as names and JSON values. A host ignores unknown
+                /// names.
                 pub annotations: _rt::Vec<(_rt::String, _rt::String)>,
             }
             impl ::core::fmt::Debug for Definition {
@@ -220,10 +221,10 @@ pub mod toolcell {
                 pub id: _rt::String,
                 /// Name of the tool, as in its definition.
                 pub name: _rt::String,
-                /// The arguments: a JSON object that fits `definition.input-schema`.
+                /// Arguments: a JSON object that matches `definition.input-schema`.
                 pub arguments: _rt::String,
-                /// What the host shares with every tool of the session, as names and JSON
-                /// values (the session's identifier, the user's locale).
+                /// Values shared by the host with every tool of the session, as names
+                /// and JSON values (the session's identifier, the user's locale).
                 pub context: _rt::Vec<(_rt::String, _rt::String)>,
             }
             impl ::core::fmt::Debug for Call {
@@ -239,12 +240,12 @@ pub mod toolcell {
                         .finish()
                 }
             }
-            /// Bytes and what they are.
+            /// Bytes with a media type.
             #[derive(Clone)]
             pub struct Blob {
                 /// Media type, such as `image/png`.
                 pub media_type: _rt::String,
-                /// The bytes.
+                /// Raw bytes.
                 pub data: _rt::Vec<u8>,
             }
             impl ::core::fmt::Debug for Blob {
@@ -258,12 +259,12 @@ pub mod toolcell {
                         .finish()
                 }
             }
-            /// A resource that is named and not sent.
+            /// Reference to a resource that is not included.
             #[derive(Clone)]
             pub struct Link {
-                /// Where it is.
+                /// URI of the resource.
                 pub uri: _rt::String,
-                /// What it is called.
+                /// Name of the resource.
                 pub name: _rt::String,
                 /// Media type, if known.
                 pub media_type: ::core::option::Option<_rt::String>,
@@ -280,14 +281,14 @@ pub mod toolcell {
                         .finish()
                 }
             }
-            /// One part of what a tool answers.
+            /// One part of a tool's result.
             #[derive(Clone)]
             pub enum Content {
                 /// Plain text or Markdown.
                 Text(_rt::String),
                 /// Bytes with a media type, such as a picture.
                 Blob(Blob),
-                /// Something to be read elsewhere.
+                /// Reference to a resource.
                 Link(Link),
             }
             impl ::core::fmt::Debug for Content {
@@ -308,12 +309,12 @@ pub mod toolcell {
                     }
                 }
             }
-            /// The answer of a tool that did what it was asked.
+            /// Result of a successful call.
             #[derive(Clone)]
             pub struct Output {
-                /// What the model reads, in order.
+                /// Content for the model, in order.
                 pub content: _rt::Vec<Content>,
-                /// A JSON value that fits `definition.output-schema`.
+                /// JSON value that matches `definition.output-schema`.
                 pub structured: ::core::option::Option<_rt::String>,
             }
             impl ::core::fmt::Debug for Output {
@@ -327,23 +328,23 @@ pub mod toolcell {
                         .finish()
                 }
             }
-            /// Why a tool has no answer. The cases differ in what may help, not in what
-            /// broke.
+            /// Error of a tool. The cases differ in what may help, not in the cause.
             #[derive(Clone)]
             pub enum ToolError {
-                /// The arguments fit the schema and still make no sense. The model reads
+                /// The arguments match the schema but make no sense. The model reads
                 /// the text and can call again with other arguments.
                 InvalidArguments(_rt::String),
-                /// Something the tool needs is not granted. The text names it. Calling
-                /// again does not help until the policy changes.
+                /// A required resource is not granted. The text names it. Calling again
+                /// does not help until the policy changes.
                 Denied(_rt::String),
-                /// A system outside did not answer or asked to wait. The same call may
-                /// work later.
+                /// An external system did not answer or requested a delay. The same
+                /// call may succeed later.
                 Unavailable(_rt::String),
-                /// The work was done and the result is a failure, such as a file that
-                /// does not exist. The model reads the text.
+                /// The tool ran and reports a failure, such as a missing file. The
+                /// model reads the text.
                 Failed(_rt::String),
-                /// Anything else. Text only for people; hosts do not interpret it.
+                /// Any other error. The text is for the user; hosts do not interpret
+                /// it.
                 Other(_rt::String),
             }
             impl ::core::fmt::Debug for ToolError {
@@ -1146,15 +1147,15 @@ pub mod exports {
                     /// Describes every tool of this component.
                     ///
                     /// The host calls this once for each version of the component, with nothing
-                    /// granted and little fuel, and keeps the answer. It returns the same list
-                    /// each time, does no input or output, and reads no clock.
+                    /// granted and little fuel, and caches the result. It must return the same
+                    /// list each time, do no I/O, and read no clock.
                     #[allow(async_fn_in_trait)]
                     fn definitions() -> _rt::Vec<Definition>;
                     /// Runs one tool.
                     ///
-                    /// Each call runs in an instance of its own: nothing in memory outlives it.
-                    /// A trap, an empty fuel tank or a passed deadline ends the call, and the
-                    /// model is told in words that the host chooses.
+                    /// Each call runs in a separate instance: nothing in memory outlives it. A
+                    /// trap, exhausted fuel or an exceeded deadline ends the call, and the host
+                    /// reports it to the model.
                     #[allow(async_fn_in_trait)]
                     fn run(call: Call) -> ::core::result::Result<Output, ToolError>;
                 }

@@ -18,13 +18,13 @@ use crate::bindings::toolcell::tool::types as __with_name2;
 pub mod exports {
     pub mod toolcell {
         pub mod tool {
-            /// A hook: code that is asked at fixed points of a turn, and may change or
-            /// refuse what is about to happen.
+            /// A hook: code that runs at fixed points of a turn, and may change or refuse
+            /// the next operation.
             ///
-            /// Each moment runs in an instance of its own: nothing in memory outlives it. A
-            /// hook that traps, runs out of fuel or time, answers an error or nonsense has
-            /// failed: nothing of what it wanted happens, the person is told, and where it
-            /// guards, what it guards does not happen either.
+            /// Each call runs in a separate instance: nothing in memory outlives it. A hook
+            /// that traps, exhausts its fuel or time, or returns an error or an invalid
+            /// response has failed: its response is discarded and the user is notified. If
+            /// it is a guard, the guarded operation is refused.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod hooks {
                 #[used]
@@ -33,41 +33,40 @@ pub mod exports {
                 use super::super::super::super::_rt;
                 pub type Content = super::super::super::super::__with_name2::Content;
                 ::wit_bindgen::rt::bitflags::bitflags! {
-                    #[doc =
-                    " The moments of a turn, each with a function of the same name."]
+                    #[doc = " Points of a turn, each with a function of the same name."]
                     #[derive(PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Clone, Copy)]
                     pub struct Moments : u8 { #[doc =
                     " Before the first request of a turn."] const BEFORE_PROMPT = 1 << 0;
                     #[doc =
-                    " Before each call whose arguments are in order, and before anybody is"]
-                    #[doc = " asked to approve it."] const BEFORE_CALL = 1 << 1; #[doc =
-                    " After each call that ran, whether it succeeded or not."] const
-                    AFTER_CALL = 1 << 2; #[doc = " After a turn, however it ended."]
-                    const AFTER_TURN = 1 << 3; #[doc =
+                    " Before each call with valid arguments, and before the user is asked"]
+                    #[doc = " to approve it."] const BEFORE_CALL = 1 << 1; #[doc =
+                    " After each call that ran, successfully or not."] const AFTER_CALL =
+                    1 << 2; #[doc = " After a turn, with any outcome."] const AFTER_TURN
+                    = 1 << 3; #[doc =
                     " When a request, a call or the arguments of one fail."] const
                     ON_ERROR = 1 << 4; }
                 }
-                /// What a hook says of itself. All of it is a claim: the person who
-                /// configures the hook has the last word on each.
+                /// Description of a hook. All of it is a claim that the user's
+                /// configuration overrides.
                 #[derive(Clone)]
                 pub struct Hook {
-                    /// Name for people: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and
+                    /// Display name: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and
                     /// `-`, the first one a letter.
                     pub name: _rt::String,
-                    /// What it does, in plain words for people. The model never reads it.
+                    /// Description for the user. The model never reads it.
                     pub description: _rt::String,
-                    /// When it wants to be asked. The host never calls it at another moment.
+                    /// Points at which it runs. The host never calls its other functions.
                     pub moments: Moments,
-                    /// Whether what it looks at must not happen when it fails.
+                    /// Refuses the checked operation if the hook fails.
                     pub guard: bool,
-                    /// Among hooks without other wishes the higher number comes first.
+                    /// Higher numbers come first among hooks without other order.
                     pub priority: i32,
-                    /// Names of hooks that it wants to run before.
+                    /// Names of hooks that run after this one.
                     pub before: _rt::Vec<_rt::String>,
-                    /// Names of hooks that it wants to run after.
+                    /// Names of hooks that run before this one.
                     pub after: _rt::Vec<_rt::String>,
-                    /// Further claims, as names and JSON values. A host ignores names that it
-                    /// does not know.
+                    /// Further claims, as names and JSON values. A host ignores unknown
+                    /// names.
                     pub annotations: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for Hook {
@@ -87,14 +86,14 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// The turn that a moment belongs to.
+                /// Turn in which a hook runs.
                 #[derive(Clone)]
                 pub struct Turn {
                     /// Identifier of the session.
                     pub session: _rt::String,
-                    /// What this hook and others left in this turn, as names and JSON values.
+                    /// Values left by hooks in this turn, as names and JSON values.
                     pub values: _rt::Vec<(_rt::String, _rt::String)>,
-                    /// What else the host shares, as names and JSON values.
+                    /// Further context, as names and JSON values.
                     pub context: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for Turn {
@@ -109,13 +108,13 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// How much a notice matters.
+                /// Severity of a notice.
                 #[repr(u8)]
                 #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
                 pub enum NoticeLevel {
-                    /// Good to know.
+                    /// Information.
                     Info,
-                    /// Something is not as it should be.
+                    /// Something is wrong and the turn continues.
                     Warning,
                     /// Something failed.
                     Error,
@@ -152,12 +151,12 @@ pub mod exports {
                         }
                     }
                 }
-                /// Something that a person is told. The model does not read it.
+                /// Message to the user. The model does not read it.
                 #[derive(Clone)]
                 pub struct Notice {
-                    /// How much it matters.
+                    /// Severity of the notice.
                     pub level: NoticeLevel,
-                    /// What it is.
+                    /// Text of the notice.
                     pub text: _rt::String,
                 }
                 impl ::core::fmt::Debug for Notice {
@@ -171,16 +170,16 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// What a hook does beside its answer.
+                /// Effects of a hook in addition to its response.
                 #[derive(Clone)]
                 pub struct Effects {
-                    /// What the person is told, at once and in this order.
+                    /// Notices for the user, shown immediately in this order.
                     pub notices: _rt::Vec<Notice>,
-                    /// What later moments of this turn find in `turn.values`, as names and
-                    /// JSON values. A name that is there gets the new value.
+                    /// Values for later hooks of this turn, found in `turn.values`, as
+                    /// names and JSON values. An existing name gets the new value.
                     pub values: _rt::Vec<(_rt::String, _rt::String)>,
-                    /// Further effects, as names and JSON values. A host ignores names that it
-                    /// does not know.
+                    /// Further effects, as names and JSON values. A host ignores unknown
+                    /// names.
                     pub other: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for Effects {
@@ -195,15 +194,15 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// What a hook decides.
+                /// Decision of a hook.
                 #[derive(Clone)]
                 pub enum Verdict {
-                    /// It goes on.
+                    /// Continue.
                     Proceed,
-                    /// This prompt is not sent, or this call is not made. Why, in words that
-                    /// the person reads, and of a call also the model.
+                    /// Do not send the prompt, or do not make the call. The reason is shown
+                    /// to the user, and for a call also to the model.
                     Cancel(_rt::String),
-                    /// The whole turn ends. Why, in words that the person reads.
+                    /// End the whole turn. The reason is shown to the user.
                     Abort(_rt::String),
                 }
                 impl ::core::fmt::Debug for Verdict {
@@ -227,15 +226,15 @@ pub mod exports {
                 /// A turn that is about to begin.
                 #[derive(Clone)]
                 pub struct Prompt {
-                    /// What the person said, as the hooks before this one left it.
+                    /// Message of the user, as the hooks before this one left it.
                     pub message: _rt::Vec<Content>,
-                    /// What the person said.
+                    /// Original message of the user.
                     pub original: _rt::Vec<Content>,
                     /// Length of the conversation in tokens, as far as known.
                     pub tokens: u64,
-                    /// The length at which it will be summarised.
+                    /// Length in tokens at which the conversation is summarised.
                     pub token_limit: ::core::option::Option<u64>,
-                    /// What else is known, as names and JSON values.
+                    /// Further information, as names and JSON values.
                     pub context: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for Prompt {
@@ -252,14 +251,14 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// An example of what to do when a person says something.
+                /// Example of a call for a message of the user.
                 #[derive(Clone)]
                 pub struct Example {
-                    /// What the person says.
+                    /// Message of the user.
                     pub says: _rt::String,
-                    /// The tool to call.
+                    /// Name of the tool to call.
                     pub tool: _rt::String,
-                    /// With these arguments: a JSON object.
+                    /// Arguments of the call: a JSON object.
                     pub arguments: _rt::String,
                 }
                 impl ::core::fmt::Debug for Example {
@@ -274,21 +273,21 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// What becomes of a prompt.
+                /// Response to a prompt.
                 #[derive(Clone)]
                 pub struct PromptAnswer {
-                    /// Whether it is sent.
+                    /// Decision on sending it.
                     pub verdict: Verdict,
-                    /// What takes the place of the message; none leaves it as it is.
+                    /// Replacement of the message; none leaves it unchanged.
                     pub message: ::core::option::Option<_rt::Vec<Content>>,
-                    /// Stands in front of the message in the conversation, each text as a
-                    /// block of its own.
+                    /// Texts placed before the message in the conversation, each as a
+                    /// separate block.
                     pub context: _rt::Vec<_rt::String>,
-                    /// Added to the system prompt for this turn.
+                    /// Texts added to the system prompt for this turn.
                     pub instructions: _rt::Vec<_rt::String>,
-                    /// Examples, added to the system prompt for this turn.
+                    /// Examples added to the system prompt for this turn.
                     pub examples: _rt::Vec<Example>,
-                    /// What else the hook does.
+                    /// Further effects of the hook.
                     pub effects: Effects,
                 }
                 impl ::core::fmt::Debug for PromptAnswer {
@@ -313,9 +312,9 @@ pub mod exports {
                     pub id: _rt::String,
                     /// Name of the tool.
                     pub tool: _rt::String,
-                    /// The arguments: a JSON object that fits the schema of the tool.
+                    /// Arguments: a JSON object that matches the schema of the tool.
                     pub arguments: _rt::String,
-                    /// What else is known, as names and JSON values.
+                    /// Further information, as names and JSON values.
                     pub context: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for PendingCall {
@@ -331,15 +330,15 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// What becomes of a call.
+                /// Response to a call.
                 #[derive(Clone)]
                 pub struct CallAnswer {
-                    /// Whether it is made.
+                    /// Decision on making it.
                     pub verdict: Verdict,
-                    /// What takes the place of the arguments: a JSON object, which is checked
-                    /// against the schema of the tool again. None leaves them as they are.
+                    /// Replacement of the arguments: a JSON object, which is validated
+                    /// against the schema of the tool again. None leaves them unchanged.
                     pub arguments: ::core::option::Option<_rt::String>,
-                    /// What else the hook does.
+                    /// Further effects of the hook.
                     pub effects: Effects,
                 }
                 impl ::core::fmt::Debug for CallAnswer {
@@ -357,13 +356,13 @@ pub mod exports {
                 /// A turn that has ended.
                 #[derive(Clone)]
                 pub struct FinishedTurn {
-                    /// How, in one word, such as `completed` or `cancelled`.
+                    /// Outcome as one word, such as `completed` or `cancelled`.
                     pub outcome: _rt::String,
-                    /// The answer.
+                    /// Final response.
                     pub text: _rt::String,
-                    /// Requests to the model.
+                    /// Number of requests to the model.
                     pub steps: u32,
-                    /// What else is known of the outcome, as names and JSON values.
+                    /// Further information about the outcome, as names and JSON values.
                     pub context: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for FinishedTurn {
@@ -379,14 +378,14 @@ pub mod exports {
                             .finish()
                     }
                 }
-                /// Something that failed.
+                /// A failure.
                 #[derive(Clone)]
                 pub struct Failure {
-                    /// What kind of failure, in one word. Of a call: `denied`, `limit`,
-                    /// `crashed` and so on. In `on-error` where it failed: `model`,
-                    /// `call_arguments` or `call`. Later hosts may have other words.
+                    /// Kind of the failure, in one word. For a call: `denied`, `limit`,
+                    /// `crashed` and so on. In `on-error` the part that failed: `model`,
+                    /// `call_arguments` or `call`. Later hosts may use other words.
                     pub kind: _rt::String,
-                    /// What is wrong.
+                    /// Error message.
                     pub message: _rt::String,
                 }
                 impl ::core::fmt::Debug for Failure {
@@ -409,17 +408,17 @@ pub mod exports {
                     pub tool: _rt::String,
                     /// The arguments that were executed: a JSON object.
                     pub arguments: _rt::String,
-                    /// What the model reads.
+                    /// Content for the model.
                     pub content: _rt::Vec<Content>,
-                    /// Why there is no answer, if there is none.
+                    /// Error, if the call failed.
                     pub error: ::core::option::Option<Failure>,
-                    /// What the call used, as a JSON object with the members `fuel`,
-                    /// `wall_us`, `cpu_us`, `peak_memory`, `bytes_in`, `bytes_out` and
-                    /// `log_bytes`, and perhaps others; none if the tool has no cell.
+                    /// Receipt as a JSON object with the members `fuel`, `wall_us`,
+                    /// `cpu_us`, `peak_memory`, `bytes_in`, `bytes_out` and `log_bytes`,
+                    /// and possibly others; none if the tool has no cell.
                     pub receipt: ::core::option::Option<_rt::String>,
-                    /// How long it took, in milliseconds, attempts that failed included.
+                    /// Duration in milliseconds, including failed attempts.
                     pub duration_ms: u64,
-                    /// What else is known, as names and JSON values.
+                    /// Further information, as names and JSON values.
                     pub context: _rt::Vec<(_rt::String, _rt::String)>,
                 }
                 impl ::core::fmt::Debug for FinishedCall {
@@ -3892,35 +3891,35 @@ pub mod exports {
                     /// Describes this hook.
                     ///
                     /// The host calls this once for each version of the component, with nothing
-                    /// granted and little fuel, and keeps the answer. It returns the same each
-                    /// time, does no input or output, and reads no clock.
+                    /// granted and little fuel, and caches the result. It must return the same
+                    /// result each time, do no I/O, and read no clock.
                     #[allow(async_fn_in_trait)]
                     fn describe() -> Hook;
-                    /// Looks at a prompt before it is sent.
+                    /// Handles a prompt before it is sent.
                     #[allow(async_fn_in_trait)]
                     fn before_prompt(
                         prompt: Prompt,
                         turn: Turn,
                     ) -> ::core::result::Result<PromptAnswer, _rt::String>;
-                    /// Looks at a call before it is made.
+                    /// Handles a call before it is made.
                     #[allow(async_fn_in_trait)]
                     fn before_call(
                         call: PendingCall,
                         turn: Turn,
                     ) -> ::core::result::Result<CallAnswer, _rt::String>;
-                    /// Looks at a call that has ended.
+                    /// Handles a call that has ended.
                     #[allow(async_fn_in_trait)]
                     fn after_call(
                         call: FinishedCall,
                         turn: Turn,
                     ) -> ::core::result::Result<Effects, _rt::String>;
-                    /// Looks at a turn that has ended.
+                    /// Handles a turn that has ended.
                     #[allow(async_fn_in_trait)]
                     fn after_turn(
                         end: FinishedTurn,
                         turn: Turn,
                     ) -> ::core::result::Result<Effects, _rt::String>;
-                    /// Looks at something that failed.
+                    /// Handles a failure.
                     #[allow(async_fn_in_trait)]
                     fn on_error(
                         failure: Failure,

@@ -257,21 +257,21 @@ mod tests {
 
     #[test]
     fn response_beyond_each_limit_is_refused_or_truncated() {
-        let nobody = Redactor::new([]);
+        let redactor = Redactor::new([]);
         let context = |bytes: usize| hooks::PromptAnswer {
             context: vec!["x".repeat(bytes)],
             ..prompt_answer()
         };
-        assert!(context(MAX_PROMPT).validate(&nobody).is_ok());
-        let error = context(MAX_PROMPT + 1).validate(&nobody).unwrap_err();
+        assert!(context(MAX_PROMPT).validate(&redactor).is_ok());
+        let error = context(MAX_PROMPT + 1).validate(&redactor).unwrap_err();
         assert!(error.contains("adds 262145 bytes to the conversation"), "{error}");
 
         let values = |bytes: usize| hooks::Effects {
             values: vec![("v".into(), format!("\"{}\"", "x".repeat(bytes - 3)))],
             ..effects()
         };
-        assert!(values(MAX_VALUES).validate(&nobody).is_ok());
-        assert!(values(MAX_VALUES + 1).validate(&nobody).is_err());
+        assert!(values(MAX_VALUES).validate(&redactor).is_ok());
+        assert!(values(MAX_VALUES + 1).validate(&redactor).is_err());
 
         let notices = |count: usize| hooks::Effects {
             notices: (0..count).map(|_| notice("n")).collect(),
@@ -279,7 +279,7 @@ mod tests {
         };
         let last = |count| {
             notices(count)
-                .validate(&nobody)
+                .validate(&redactor)
                 .unwrap()
                 .notices
                 .pop()
@@ -288,31 +288,31 @@ mod tests {
         };
         assert_eq!(last(MAX_NOTICES), "n");
         assert_eq!(last(MAX_NOTICES + 2), "2 more notices were dropped");
-        assert_eq!(clean_text("x".repeat(MAX_TEXT), &nobody).len(), MAX_TEXT);
-        assert!(clean_text("x".repeat(MAX_TEXT + 1), &nobody).ends_with("[1 bytes cut]"));
+        assert_eq!(clean_text("x".repeat(MAX_TEXT), &redactor).len(), MAX_TEXT);
+        assert!(clean_text("x".repeat(MAX_TEXT + 1), &redactor).ends_with("[1 bytes cut]"));
     }
 
     #[test]
     fn invalid_json_in_a_response_is_rejected() {
-        let nobody = Redactor::new([]);
+        let redactor = Redactor::new([]);
         let call = |arguments: &str| hooks::CallAnswer {
             verdict: hooks::Verdict::Proceed,
             arguments: Some(arguments.into()),
             effects: effects(),
         };
         assert_eq!(
-            call(r#"{"a":1}"#).validate(&nobody).unwrap().arguments,
+            call(r#"{"a":1}"#).validate(&redactor).unwrap().arguments,
             json!({"a": 1}).as_object().cloned()
         );
         for bad in ["{", "[1]", r#"{"a":1,"a":2}"#] {
-            let error = call(bad).validate(&nobody).unwrap_err();
+            let error = call(bad).validate(&redactor).unwrap_err();
             assert!(error.starts_with("the arguments: "), "{bad}: {error}");
         }
         let value = hooks::Effects {
             values: vec![("\u{1b}[2J".into(), "nope".into())],
             ..effects()
         };
-        let error = value.validate(&nobody).unwrap_err();
+        let error = value.validate(&redactor).unwrap_err();
         assert!(
             error.starts_with(r"the value `\u{1b}[2J` is not valid JSON"),
             "{error}"
