@@ -10,9 +10,16 @@ use serde_json::Value;
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("toolcell-core", &[]),
     ("toolcell-fs", &[]),
-    ("toolcell-sandbox", &["toolcell-core", "toolcell-fs"]),
+    ("toolcell-tls", &[]),
+    (
+        "toolcell-sandbox",
+        &["toolcell-core", "toolcell-fs", "toolcell-tls"],
+    ),
     ("toolcell-agent", &["toolcell-core", "toolcell-fs"]),
-    ("toolcell-providers", &["toolcell-core", "toolcell-fs"]),
+    (
+        "toolcell-providers",
+        &["toolcell-core", "toolcell-fs", "toolcell-tls"],
+    ),
     ("toolcell-store", &["toolcell-core", "toolcell-fs"]),
     (
         "toolcell",
@@ -23,6 +30,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "toolcell-agent",
             "toolcell-providers",
             "toolcell-store",
+            "toolcell-tls",
         ],
     ),
     ("toolcell-sdk", &["toolcell-sdk-macros"]),
@@ -192,7 +200,7 @@ fn libraries_read_no_environment_and_never_print() {
         "eprintln!",
         "print!(",
     ];
-    for library in ["core", "fs", "sandbox", "agent", "providers", "store"] {
+    for library in ["core", "fs", "tls", "sandbox", "agent", "providers", "store"] {
         for path in rust_files(&root().join("runtime").join(library).join("src")) {
             let text = std::fs::read_to_string(&path).expect("a source file");
             let is_test = path.components().any(|c| c.as_os_str() == "tests") || path.ends_with("tests.rs");

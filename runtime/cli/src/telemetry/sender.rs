@@ -90,15 +90,7 @@ impl HttpClient for Sender {
 /// Creates a client with the Mozilla and system root certificates, without redirects or proxies: headers may contain a
 /// key.
 fn client() -> Result<reqwest::Client, HttpError> {
-    let mut roots = rustls::RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let tls = toolcell_tls::client_config(&[])?;
     Ok(reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
         .redirect(reqwest::redirect::Policy::none())

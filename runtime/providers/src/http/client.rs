@@ -2,10 +2,7 @@
 //!
 //! Redirects are not followed (a key must not be sent to another host), and proxies of the environment are not used.
 
-use std::sync::{Arc, OnceLock};
-
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rustls::RootCertStore;
 use url::Url;
 
 use super::HttpOptions;
@@ -86,8 +83,11 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
         let (name, value) = header(name, value, true)?;
         headers.insert(name, value);
     }
+    let mut tls = toolcell_tls::client_config(&options.root_certificates)
+        .map_err(|e| SetupError::Client { reason: chain(&e) })?;
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut builder = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls(options)?)
+        .tls_backend_preconfigured(tls)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .referer(false)
@@ -105,48 +105,6 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
     builder.build().map_err(|e| SetupError::Client {
         reason: chain(&e.without_url()),
     })
-}
-
-/// TLS 1.2 and 1.3; certificate verification cannot be disabled.
-fn tls(options: &HttpOptions) -> Result<rustls::ClientConfig, SetupError> {
-    let mut roots = roots();
-    for certificate in &options.root_certificates {
-        Arc::make_mut(&mut roots)
-            .add(certificate.clone().into())
-            .map_err(|e| SetupError::Client {
-                reason: format!("invalid root certificate: {e}"),
-            })?;
-    }
-    let mut config =
-        rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|e| SetupError::Client {
-                reason: e.to_string(),
-            })?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-/// Roots of Mozilla and of the operating system, if it has any: containers often have none, and companies add their
-/// own. Read once per process; reading the system's file takes some milliseconds.
-fn roots() -> Arc<RootCertStore> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    ROOTS
-        .get_or_init(|| {
-            let mut roots = RootCertStore {
-                roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-            };
-            let native = rustls_native_certs::load_native_certs();
-            for error in &native.errors {
-                tracing::debug!(%error, "could not read a certificate store of the system");
-            }
-            let (_, refused) = roots.add_parsable_certificates(native.certs);
-            tracing::debug!(count = roots.len(), refused, "TLS roots are loaded");
-            Arc::new(roots)
-        })
-        .clone()
 }
 
 /// True if TLS refused the connection, for example because of an untrusted certificate.

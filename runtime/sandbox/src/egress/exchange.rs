@@ -117,7 +117,8 @@ pub(super) async fn send(
     let stream: Box<dyn Duplex> = match target.scheme {
         Scheme::Http => Box::new(stream),
         Scheme::Https => {
-            let config = egress.transport.tls().await.map_err(|e| from_rustls(&e))?;
+            let config = (egress.transport.tls().await)
+                .map_err(|error| Error::InternalError(Some(error.to_string())))?;
             let connector = tokio_rustls::TlsConnector::from(config);
             let handshake = connector.connect(server_name(&target.host)?, stream);
             let stream = timeout_at(connected_by, handshake)

@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use rustls::ClientConfig;
 use rustls::client::Resumption;
-use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use toolcell_core::BoxFuture;
+use toolcell_tls::TlsError;
 
 /// Network used by requests of guests. The policy is applied above it: only granted names are resolved, and only
 /// checked addresses are connected to.
@@ -46,7 +46,7 @@ pub(crate) struct Transport {
 }
 
 struct Tls {
-    extra_roots: Vec<CertificateDer<'static>>,
+    extra_roots: Vec<Vec<u8>>,
     /// Created by the first TLS request: reading the certificates of the system takes milliseconds.
     config: OnceLock<Arc<ClientConfig>>,
 }
@@ -55,28 +55,35 @@ impl Transport {
     /// Creates a transport. `extra_roots` are DER certificates trusted beside Mozilla's root certificates and those of
     /// the system.
     pub(crate) fn new(network: Arc<dyn Network>, extra_roots: &[Vec<u8>]) -> Self {
-        let extra_roots = extra_roots.iter().cloned().map(CertificateDer::from).collect();
         let tls = Arc::new(Tls {
-            extra_roots,
+            extra_roots: extra_roots.to_vec(),
             config: OnceLock::new(),
         });
         Self { network, tls }
     }
 
-    /// Returns the TLS settings: TLS 1.2 and 1.3, certificates always verified.
+    /// The TLS settings.
     ///
     /// # Errors
-    ///
-    /// If the cryptography provider does not support the protocol versions; ring does.
-    pub(crate) async fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+    /// [`TlsError::RootCertificate`] for an invalid extra root.
+    pub(crate) async fn tls(&self) -> Result<Arc<ClientConfig>, TlsError> {
         if let Some(config) = self.tls.config.get() {
             return Ok(config.clone());
         }
         let tls = self.tls.clone();
-        let made = tokio::task::spawn_blocking(move || client_config(&tls.extra_roots))
-            .await
-            .map_err(|e| rustls::Error::General(e.to_string()))??;
-        Ok(self.tls.config.get_or_init(|| made).clone())
+        let made = tokio::task::spawn_blocking(move || tls.client_config()).await;
+        let made = made.unwrap_or_else(|_| self.tls.client_config())?;
+        Ok(self.tls.config.get_or_init(|| Arc::new(made)).clone())
+    }
+}
+
+impl Tls {
+    fn client_config(&self) -> Result<ClientConfig, TlsError> {
+        let mut config = toolcell_tls::client_config(&self.extra_roots)?;
+        // A session that is resumed carries something from one call to the next, across tools.
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
     }
 }
 
@@ -86,24 +93,4 @@ impl std::fmt::Debug for Transport {
             .field("extra_roots", &self.tls.extra_roots.len())
             .finish_non_exhaustive()
     }
-}
-
-fn client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
-    let mut roots = RootCertStore::empty();
-    roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let system = rustls_native_certs::load_native_certs();
-    for error in &system.errors {
-        tracing::debug!(%error, "ignoring an unreadable root certificate of the system");
-    }
-    roots.add_parsable_certificates(system.certs);
-    roots.add_parsable_certificates(extra_roots.iter().cloned());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    // Session resumption would carry state from one call to the next, across tools.
-    config.resumption = Resumption::disabled();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }
