@@ -356,3 +356,130 @@ async fn a_file_is_looked_at_by_a_path_without_links() {
         assert_eq!(size, 1, "of the link, not of the file");
     }
 }
+
+#[tokio::test]
+async fn a_path_goes_up_to_where_it_came_from() {
+    for mut guest in tree().both("write") {
+        assert_eq!(guest.read("d/../f").await.unwrap(), b"old");
+        assert_eq!(guest.read("d/./inner").await.unwrap(), b"old");
+        for path in ["..", "../host/f", "d/../../host/f"] {
+            assert!(
+                matches!(guest.read(path).await, Err(ErrorCode::NotPermitted)),
+                "{path}"
+            );
+        }
+        let flags = DescriptorFlags::READ;
+        let d = guest.open("d", OpenFlags::DIRECTORY, flags).await.unwrap();
+        let up = guest
+            .view()
+            .open_at(
+                borrow(&d),
+                PathFlags::empty(),
+                "../f".into(),
+                OpenFlags::empty(),
+                flags,
+            )
+            .await;
+        assert!(matches!(code(up), Err(ErrorCode::NotPermitted)));
+    }
+}
+
+#[tokio::test]
+async fn a_path_has_up_to_4096_bytes_and_40_links() {
+    let tree = tree();
+    for i in 0..42 {
+        symlink(format!("hop{}", i + 1), tree.host.join(format!("hop{i}"))).unwrap();
+    }
+    symlink("f", tree.host.join("hop42")).unwrap();
+    for mut guest in tree.both("read") {
+        for (bytes, is_read) in [(4_096, true), (4_097, false)] {
+            let path = format!("{}f", "/".repeat(bytes - 3));
+            let path = format!("./{path}");
+            assert_eq!(path.len(), bytes);
+            assert_eq!(guest.read(&path).await.is_ok(), is_read, "{bytes}");
+        }
+        assert!(guest.read("hop3").await.is_ok());
+        assert!(guest.read("hop2").await.is_err());
+        assert!(guest.read("").await.is_err());
+        assert!(guest.read("f\0").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn what_is_opened_to_be_emptied_is_empty() {
+    for mut guest in tree().both("write") {
+        let fd = guest.open("f", OpenFlags::TRUNCATE, DescriptorFlags::WRITE).await;
+        guest.close(fd.unwrap());
+        assert!(guest.read("f").await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn nothing_moves_between_an_overlay_and_a_directory() {
+    use toolcell_core::policy::{DirAccess, DirGrant};
+
+    let (layered, plain) = (tree(), tree());
+    let grant = |tree: &Tree, guest: &str, overlay| DirGrant {
+        host: tree.host.clone(),
+        guest: guest.into(),
+        access: DirAccess::WRITE,
+        overlay,
+    };
+    let overlay = layered.dir.path().join("changes");
+    let dirs = vec![
+        grant(&layered, "/layered", Some(overlay)),
+        grant(&plain, "/plain", None),
+    ];
+    let mut guest = Guest::granted(dirs, &Limits::default(), toolcell_core::Denials::default());
+    for (from, to) in [(0, 1), (1, 0)] {
+        let renamed = guest.rename((from, "f"), (to, "g")).await;
+        assert!(matches!(renamed, Err(ErrorCode::CrossDevice)), "{from}");
+        let linked = guest.link((from, "f"), (to, "g")).await;
+        assert!(matches!(linked, Err(ErrorCode::CrossDevice)), "{from}");
+    }
+    assert!(!layered.host.join("g").exists() && !plain.host.join("g").exists());
+}
+
+#[tokio::test]
+async fn a_listing_says_what_each_entry_is() {
+    use wasmtime::component::Resource;
+    use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, HostDirectoryEntryStream};
+
+    for mut guest in tree().both("write") {
+        guest.mkdir("new").await.unwrap();
+        let flags = DescriptorFlags::READ;
+        let root = guest.open(".", OpenFlags::DIRECTORY, flags).await.unwrap();
+        let stream = code(guest.view().read_directory(root).await).unwrap();
+        let mut found = Vec::new();
+        loop {
+            let stream = Resource::new_borrow(stream.rep());
+            match code(guest.view().read_directory_entry(stream).await).unwrap() {
+                Some(entry) => found.push((entry.name, entry.type_)),
+                None => break,
+            }
+        }
+        HostDirectoryEntryStream::drop(&mut guest.view(), stream).unwrap();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["d", "f", "new", "nowhere"]);
+        assert!(matches!(
+            found.iter().map(|(_, kind)| *kind).collect::<Vec<_>>()[..],
+            [
+                DescriptorType::Directory,
+                DescriptorType::RegularFile,
+                DescriptorType::Directory,
+                DescriptorType::SymbolicLink,
+            ]
+        ));
+    }
+}
+
+#[tokio::test]
+async fn a_denial_names_the_grant_with_the_missing_right() {
+    let tree = tree();
+    let mut guest = tree.plain("read");
+    assert!(guest.write("new", b"x").await.is_err());
+    let (_, allow_with) = guest.denials().remove(0);
+    let expected = format!("read+create={}:/w", tree.host.display());
+    assert_eq!(allow_with.as_deref(), Some(expected.as_str()));
+}

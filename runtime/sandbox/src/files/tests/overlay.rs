@@ -276,6 +276,58 @@ async fn conflicting_change_is_detected_and_nothing_is_committed() {
     }
 }
 
+#[tokio::test]
+async fn what_is_as_it_was_is_no_change() {
+    let scratch = scratch();
+    fs::create_dir_all(scratch.host.join("a/s/deep")).unwrap();
+    fs::write(scratch.host.join("a/s/z"), "old").unwrap();
+    let mut guest = scratch.guest("write");
+    let none = [] as [&str; 0];
+    guest.write("c", b"old c").await.unwrap();
+    assert_eq!(scratch.changes(), none);
+    guest.write("c", b"OLD c").await.unwrap();
+    assert_eq!(scratch.changes(), ["~c"]);
+    guest.write("c", b"old c").await.unwrap();
+    for (target, changes) in [("c", &none[..]), ("a", &["~l"])] {
+        guest.unlink("l").await.unwrap();
+        guest.symlink(target, "l").await.unwrap();
+        assert_eq!(scratch.changes(), changes, "{target}");
+    }
+    guest.unlink("l").await.unwrap();
+    guest.write("l", b"c").await.unwrap();
+    assert_eq!(scratch.changes(), ["~l"]);
+    guest.unlink("l").await.unwrap();
+    guest.symlink("c", "l").await.unwrap();
+    // A directory that is made anew has lost what it held.
+    for path in ["a/s/z", "a/x", "a/y"] {
+        guest.unlink(path).await.unwrap();
+    }
+    for path in ["a/s/deep", "a/s", "a"] {
+        guest.rmdir(path).await.unwrap();
+    }
+    guest.mkdir("a").await.unwrap();
+    assert_eq!(scratch.changes(), ["-a/s", "-a/x", "-a/y"]);
+    guest.mkdir("a/s").await.unwrap();
+    assert_eq!(scratch.changes(), ["-a/s/deep", "-a/s/z", "-a/x", "-a/y"]);
+    guest.rmdir("a/s").await.unwrap();
+    guest.write("a/s", b"a file").await.unwrap();
+    assert_eq!(scratch.changes(), ["~a/s", "-a/x", "-a/y"]);
+}
+
+#[tokio::test]
+async fn a_link_that_somebody_else_changed_is_a_conflict() {
+    for (theirs, is_conflict) in [("c", false), ("b/x", true)] {
+        let scratch = scratch();
+        let mut guest = scratch.guest("write");
+        guest.unlink("l").await.unwrap();
+        guest.symlink("a/x", "l").await.unwrap();
+        fs::remove_file(scratch.host.join("l")).unwrap();
+        symlink(theirs, scratch.host.join("l")).unwrap();
+        let found = conflicts(&scratch.host, &scratch.overlay).unwrap();
+        assert_eq!(found.len(), usize::from(is_conflict), "{theirs}");
+    }
+}
+
 /// The same change twice is not a conflict.
 #[tokio::test]
 async fn identical_change_by_another_program_is_not_a_conflict() {
