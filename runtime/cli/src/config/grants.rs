@@ -303,6 +303,11 @@ mod tests {
             ("read=a", "read=a/../ab", false),
             ("read=.", "write=a", false),
             ("write=.", "read+create=a", true),
+            ("read+create=.", "read+modify=a", false),
+            ("read+modify=.", "read+delete=a", false),
+            ("read+modify=.", "read+create=a", false),
+            ("modify+create+delete=.", "read=a", false),
+            ("read+modify=.", "modify=a", true),
             ("read=.", "read=a:/elsewhere", true),
             ("env=A", "env=A", true),
             ("env=A", "env=A=1", false),
@@ -358,6 +363,7 @@ mod tests {
         assert_eq!(parse("read=."), (None, "read=.".into()));
         assert_eq!(parse("files:read=."), (Some("files".into()), "read=.".into()));
         assert_eq!(parse("read=a:/b"), (None, "read=a:/b".into()));
+        assert_eq!(parse("read=a:/b=c"), (None, "read=a:/b=c".into()));
         assert_eq!(
             parse("fetch:http=http://localhost:80"),
             (Some("fetch".into()), "http=http://localhost:80".into())
@@ -408,5 +414,27 @@ mod tests {
         assert!(grants.buckets[0].write);
         let error = combined(["keyvalue=a", "keyvalue=b:a"]).unwrap_err().to_string();
         assert!(error.contains("under the name `a`"), "{error}");
+    }
+
+    #[test]
+    fn ports_lie_within_others_one_by_one() {
+        let grant = |ports: &[u16]| {
+            let Ok(Grant::Http(mut http)) = "http=example.com".parse() else {
+                panic!("no grant")
+            };
+            http.ports = ports.to_vec();
+            http
+        };
+        for (outer, inner, covered) in [
+            (&[80, 443][..], &[443][..], true),
+            (&[80, 443], &[80, 443], true),
+            (&[80, 443], &[443, 8443], false),
+            (&[80, 443], &[], false),
+            (&[], &[443], false),
+            (&[], &[], true),
+        ] {
+            let is = http_covers(&grant(outer), &grant(inner));
+            assert_eq!(is, covered, "{outer:?} covers {inner:?}");
+        }
     }
 }
