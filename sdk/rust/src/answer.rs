@@ -1,4 +1,4 @@
-//! What a tool may return.
+//! Return types of tools.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use crate::{Output, ToolError, schema};
 
-/// What a tool may return, by itself or in a `Result`.
+/// Return type of a tool, directly or in a `Result`.
 ///
 /// - `String`, `&'static str`: text.
-/// - `()`: the model reads `Done.`
-/// - A structure with [`#[output]`](macro@crate::output) over it, or anything else that is [`Serialize`] and
-///   [`JsonSchema`]: the model reads it as compact JSON. If it is a JSON object, it is also the structured output, and
+/// - `()`: the model gets `Done.`
+/// - A structure with [`#[output]`](macro@crate::output), or any other type that is [`Serialize`] and
+///   [`JsonSchema`]: the model gets it as compact JSON. If it is a JSON object, it is also the structured output, and
 ///   its schema the output schema of the tool.
 /// - [`Output`]: several parts.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the answer of a tool",
-    label = "no answer of a tool",
-    note = "a tool returns text, `()`, `toolcell_sdk::Output`, or a type with `#[toolcell_sdk::output]` over it (`Serialize` and `JsonSchema`); or a `Result` of one of these"
+    message = "`{Self}` cannot be returned by a tool",
+    label = "not a return type of a tool",
+    note = "a tool returns text, `()`, `toolcell_sdk::Output`, or a type with `#[toolcell_sdk::output]` (`Serialize` and `JsonSchema`); or a `Result` of one of these"
 )]
 pub trait Answer: Sized {
-    /// Makes content of the value.
+    /// Converts the value to content.
     ///
     /// # Errors
-    /// If the value cannot be written as JSON.
+    /// Fails if the value cannot be serialised as JSON.
     fn into_output(self) -> Result<Output, ToolError>;
 
-    /// JSON Schema of [`Output::structured`], if it is set.
+    /// JSON Schema of [`Output::structured`], if set.
     fn output_schema() -> Option<Value>;
 }
 
@@ -37,7 +37,7 @@ impl<T: Serialize + JsonSchema> Answer for T {
     }
 
     fn output_schema() -> Option<Value> {
-        // Clients of the Model Context Protocol accept nothing but objects as structured output.
+        // Clients of the Model Context Protocol accept only objects as structured output.
         schema::of_output::<T>().filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"))
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_text_and_nothing_is_said_in_a_word() {
+    fn text_is_text_and_unit_is_done() {
         assert_eq!(answer("yes"), Ok(Output::new().text("yes")));
         assert_eq!(answer(String::from("yes")), Ok(Output::new().text("yes")));
         assert_eq!(answer(()), Ok(Output::new().text("Done.")));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_text_and_structured_output_with_a_schema() {
+    fn object_is_text_and_structured_output_with_a_schema() {
         let output = answer(BTreeMap::from([("a", 1_u8)])).unwrap();
         assert_eq!(output.to_text(), r#"{"a":1}"#);
         assert_eq!(output.structured, Some(json!({"a": 1})));
@@ -103,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_text_alone() {
+    fn list_is_text_only() {
         let output = answer(vec![1, 2]).unwrap();
         assert_eq!((output.to_text().as_str(), output.structured), ("[1,2]", None));
         assert_eq!(answer_schema::<Vec<u8>>(), None);
     }
 
     #[test]
-    fn what_cannot_be_json_is_an_error() {
+    fn value_without_json_form_is_an_error() {
         let error = answer(BTreeMap::from([(vec![1_u8], 1_u8)])).unwrap_err();
         assert!(error.message().contains("key must be a string"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The arguments of a call, on their way from JSON to parameters.
+//! Arguments of a call, decoded from JSON.
 
 use std::fmt;
 
@@ -9,45 +9,45 @@ use serde_json::{Map, Value};
 
 use crate::ToolError;
 
-/// What may be a parameter of a tool: everything that is `Deserialize` and [`JsonSchema`].
+/// Type of a tool's parameter: any type that is `Deserialize` and [`JsonSchema`].
 ///
-/// Those are strings, numbers, `bool`, `Option`, `Vec`, maps, and structures and enums with
-/// [`#[input]`](macro@crate::input) over them.
+/// Includes strings, numbers, `bool`, `Option`, `Vec`, maps, and structures and enums with
+/// [`#[input]`](macro@crate::input).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a tool",
-    label = "no parameter of a tool",
-    note = "put `#[toolcell_sdk::input]` over the type, or derive `serde::Deserialize` and `schemars::JsonSchema`"
+    label = "not a parameter type of a tool",
+    note = "put `#[toolcell_sdk::input]` on the type, or derive `serde::Deserialize` and `schemars::JsonSchema`"
 )]
 pub trait Parameter: DeserializeOwned + JsonSchema {}
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + JsonSchema> Parameter for T {}
 
-/// The arguments of a call: a JSON object that the macro takes apart.
+/// Arguments of a call: a JSON object, decoded by the macro.
 #[derive(Debug, Clone, Default)]
 pub struct Arguments {
     values: Map<String, Value>,
 }
 
 impl Arguments {
-    /// Reads a JSON object.
+    /// Parses a JSON object.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) for anything else.
     pub fn parse(json: &str) -> Result<Self, ToolError> {
         match serde_json::from_str(json) {
             Ok(Value::Object(values)) => Ok(Self { values }),
-            Ok(_) => Err(ToolError::invalid("the arguments are no JSON object")),
+            Ok(_) => Err(ToolError::invalid("the arguments are not a JSON object")),
             Err(error) => Err(ToolError::invalid(format_args!(
-                "the arguments are no JSON: {error}"
+                "the arguments are not valid JSON: {error}"
             ))),
         }
     }
 
-    /// Takes one argument out. One that is missing is `None` for an `Option` and an error for anything else.
+    /// Removes one argument. A missing one is `None` for an `Option` and an error for any other type.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of what does not fit.
+    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of the invalid value.
     pub fn take<T: Parameter>(&mut self, name: &str) -> Result<T, ToolError> {
         match self.values.remove(name) {
             Some(value) => decode(name, value),
@@ -55,10 +55,10 @@ impl Arguments {
         }
     }
 
-    /// Takes one argument out, or another value if it is missing.
+    /// Removes one argument, or returns a default if it is missing.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of what does not fit.
+    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of the invalid value.
     pub fn take_or<T: Parameter>(&mut self, name: &str, default: impl FnOnce() -> T) -> Result<T, ToolError> {
         match self.values.remove(name) {
             Some(value) => decode(name, value),
@@ -66,29 +66,27 @@ impl Arguments {
         }
     }
 
-    /// Makes one value of all arguments.
+    /// Decodes all arguments into one value.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of what does not fit.
+    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the path of the invalid value.
     pub fn take_all<T: Parameter>(&mut self) -> Result<T, ToolError> {
         decode("", Value::Object(std::mem::take(&mut self.values)))
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no argument is left.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the first name that is left.
+    /// [`ErrorKind::InvalidArguments`](crate::ErrorKind::InvalidArguments) with the name of the first unknown argument.
     pub fn finish(self) -> Result<(), ToolError> {
         match self.values.keys().next() {
-            Some(name) => Err(ToolError::invalid(format_args!(
-                "`{name}` is no parameter of this tool"
-            ))),
+            Some(name) => Err(ToolError::invalid(format_args!("unknown argument `{name}`"))),
             None => Ok(()),
         }
     }
 }
 
-/// The value that a missing argument has, if it may be missing.
+/// Value of a missing argument, if it is optional.
 pub(crate) fn absent<T: Parameter>() -> Option<T> {
     T::deserialize(Absent).ok()
 }
@@ -107,10 +105,10 @@ fn decode<T: Parameter>(name: &str, value: Value) -> Result<T, ToolError> {
     })
 }
 
-/// Stands for an argument that is not there: `None` to whoever asks for an option, an error to everybody else.
+/// Deserializer of a missing argument: `None` for an option, an error for any other type.
 struct Absent;
 
-/// That an argument is not there.
+/// Error of a missing argument.
 #[derive(Debug)]
 struct Missing;
 
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_option_is_none_and_anything_else_missing_is_an_error() {
+    fn missing_option_is_none_and_other_missing_arguments_fail() {
         let mut none = arguments("{}");
         assert_eq!(none.take::<Option<u8>>("n"), Ok(None));
         assert_eq!(none.take_or("n", || 7_u8), Ok(7));
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_with_its_path() {
+    fn invalid_value_is_named_with_its_path() {
         let error = arguments(r#"{"n": 256}"#).take::<u8>("n").unwrap_err();
         assert_eq!(error.message(), "`n`: invalid value: integer `256`, expected u8");
         let error = arguments(r#"{"n": {"a": [1, "b"]}}"#)
@@ -181,20 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_that_nobody_took_is_an_error() {
+    fn unknown_argument_is_an_error() {
         assert_eq!(arguments("{}").finish(), Ok(()));
         assert_eq!(
             arguments(r#"{"x": 1}"#).finish().unwrap_err().message(),
-            "`x` is no parameter of this tool"
+            "unknown argument `x`"
         );
     }
 
     #[test]
-    fn arguments_are_a_json_object_and_nothing_else() {
+    fn arguments_must_be_a_json_object() {
         for (json, says) in [
-            ("[]", "no JSON object"),
-            ("{", "no JSON: EOF"),
-            ("", "no JSON: EOF"),
+            ("[]", "not a JSON object"),
+            ("{", "not valid JSON: EOF"),
+            ("", "not valid JSON: EOF"),
         ] {
             let error = Arguments::parse(json).unwrap_err();
             assert!(error.message().contains(says), "{json}: {error}");

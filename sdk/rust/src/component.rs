@@ -1,10 +1,10 @@
-//! From tools to a component: what the exports of the contract do.
+//! Exports of a component with tools.
 
 use crate::bindings::exports::toolcell::tool::tools as wire;
 use crate::bindings::toolcell::tool::types;
 use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError};
 
-/// Makes a component of tools, in the order in which the model shall see them. Once in a crate.
+/// Exports tools as a component, in the order in which the model gets them. Once per crate.
 ///
 /// ```
 /// # use toolcell_sdk::tool;
@@ -24,7 +24,7 @@ use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, T
 /// # fn main() {}
 /// ```
 ///
-/// Two tools of one name do not compile:
+/// Two tools with the same name do not compile:
 ///
 /// ```compile_fail
 /// # use toolcell_sdk::tool;
@@ -67,7 +67,7 @@ macro_rules! export {
     };
 }
 
-/// One tool of a component.
+/// Tool of a component.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     name: &'static str,
@@ -76,7 +76,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a tool.
+    /// Creates the entry of a tool.
     pub const fn of<T: Tool>() -> Self {
         Self {
             name: T::NAME,
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-/// Stops the compiler if two tools have the same name.
+/// Fails compilation if two tools have the same name.
 pub const fn assert_distinct_names(tools: &[Entry]) {
     let mut i = 0;
     while i < tools.len() {
@@ -116,22 +116,22 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// The export `definitions`.
+/// Export `definitions`.
 pub fn definitions(tools: &[Entry]) -> Vec<wire::Definition> {
     tools.iter().map(|tool| (tool.definition)().into()).collect()
 }
 
-/// The export `run`.
+/// Export `run`.
 ///
 /// # Errors
-/// What the tool says, or what is wrong with the call.
+/// The tool's error, or an invalid call.
 pub fn run(tools: &[Entry], call: wire::Call) -> Result<wire::Output, wire::ToolError> {
     let Some(tool) = tools.iter().find(|tool| tool.name == call.name) else {
         return Err(ToolError::invalid(format_args!("this component has no tool `{}`", call.name)).into());
     };
     let arguments = Arguments::parse(&call.arguments)?;
     let values = call.context.into_iter().filter_map(|(name, json)| {
-        // A value that is no JSON is the host's mistake and no reason to refuse the call.
+        // Invalid JSON in a context value is an error of the host, not a reason to refuse the call.
         Some((name, serde_json::from_str(&json).ok()?))
     });
     let output = (tool.call)(arguments, &Context::new(call.id, values))?;

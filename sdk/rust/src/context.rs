@@ -1,9 +1,9 @@
-//! What surrounds a call.
+//! Context of a call.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What surrounds a call. A tool asks for it with a parameter of the type `&Context`, which the model does not see.
+/// Context of a call, passed to a parameter of type `&Context`, which is not part of the schema.
 ///
 /// ```
 /// use toolcell_sdk::{Context, tool};
@@ -25,7 +25,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context with values of its own, for tests.
+    /// Creates a context with these values, for tests.
     pub fn new(call_id: impl Into<String>, values: impl IntoIterator<Item = (String, Value)>) -> Self {
         Self {
             call_id: call_id.into(),
@@ -38,8 +38,8 @@ impl Context {
         &self.call_id
     }
 
-    /// What the host shares with every tool of the session under a name (such as `session` or `locale`); `None` if it
-    /// shares nothing of this name and type.
+    /// Value that the host shares with every tool of the session under a name (such as `session` or `locale`); `None`
+    /// if there is none of this name and type.
     pub fn value<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let (_, value) = self.values.iter().find(|(known, _)| known == name)?;
         T::deserialize(value).ok()

@@ -1,6 +1,7 @@
-//! Doc comments, as a model reads them.
+//! Formatting of doc comments for models.
 
-/// Joins the lines of a paragraph: where a comment was wrapped means nothing. Lists, tables, code and empty lines stay.
+/// Joins the lines of a paragraph, because line breaks of a wrapped comment are not significant. Lists, tables, code
+/// and empty lines are kept.
 pub(crate) fn reflow(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_code = false;
@@ -22,13 +23,13 @@ pub(crate) fn reflow(text: &str) -> String {
             line
         });
         in_code ^= is_fence;
-        // A wrapped item of a list goes on as text does.
+        // A wrapped list item is continued like text.
         may_join = !in_code && !is_fence && !line.is_empty() && !line.starts_with(['#', '|']);
     }
     out
 }
 
-/// Whether a line starts something of its own: an item, a heading, a row, a quotation.
+/// True if a line starts a block: a list item, heading, table row or quotation.
 fn starts_block(line: &str) -> bool {
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     line.starts_with(['#', '|', '>'])
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_become_one_line_and_everything_else_stays() {
+    fn paragraphs_are_joined_and_other_blocks_kept() {
         assert_eq!(reflow("One\ntwo.\n\nThree\nfour."), "One two.\n\nThree four.");
         assert_eq!(
             reflow("List:\n- one\n  more\n- two\n1. three"),

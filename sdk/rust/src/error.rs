@@ -1,32 +1,32 @@
-//! Why a tool has no answer.
+//! Errors of tools.
 
 use std::error::Error;
 use std::fmt;
 
-/// What a tool returns: [`std::result::Result`] with a [`ToolError`].
+/// Result of a tool: [`std::result::Result`] with a [`ToolError`].
 pub type Result<T, E = ToolError> = std::result::Result<T, E>;
 
-/// Why a tool has no answer. The kinds differ in what may help, not in what broke.
+/// Kind of a [`ToolError`], by what the caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The arguments fit the schema and still make no sense. The model can call again with other arguments.
+    /// Arguments that fit the schema but are invalid. The model can call again with other arguments.
     InvalidArguments,
-    /// Something the tool needs is not granted. Calling again does not help until the policy changes.
+    /// Missing grant. Calling again does not help until the policy changes.
     Denied,
-    /// A system outside did not answer or asked to wait. The same call may work later.
+    /// An external system did not answer or asked to wait. The same call may succeed later.
     Unavailable,
-    /// The work was done and the result is a failure, such as a file that does not exist.
+    /// The operation failed, for example because a file does not exist.
     Failed,
 }
 
-/// Why a tool has no answer, in words that the model reads.
+/// Error of a tool, with a message for the model.
 ///
-/// Every [`std::error::Error`] becomes one by `?`, with its whole chain of causes as the text. Its kind is
-/// [`ErrorKind::Failed`], or [`ErrorKind::Denied`] for an [`std::io::Error`] of the kind `PermissionDenied`, as the host
-/// reports everything that the policy does not grant.
+/// Every [`std::error::Error`] is converted by `?`, with its whole chain of causes as the message. Its kind is
+/// [`ErrorKind::Failed`], or [`ErrorKind::Denied`] for an [`std::io::Error`] of kind `PermissionDenied`, which the host
+/// returns for anything that the policy does not grant.
 ///
-/// Like `anyhow::Error`, it is no [`std::error::Error`] itself; that is what allows the conversion.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`] itself, which would conflict with the conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: ErrorKind,
@@ -34,37 +34,37 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// The arguments make no sense: say which one, why, and what would.
+    /// Invalid arguments: the message should name the argument, the reason and valid values.
     pub fn invalid(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::InvalidArguments, message)
     }
 
-    /// Something is not granted: name it.
+    /// Missing grant: the message should name it.
     pub fn denied(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Denied, message)
     }
 
-    /// A system outside did not answer: the same call may work later.
+    /// An external system did not answer: the same call may succeed later.
     pub fn unavailable(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// The result is a failure.
+    /// The operation failed.
     pub fn failed(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Failed, message)
     }
 
-    /// What may help.
+    /// Kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What the model reads.
+    /// Message for the model.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Puts words before the message: `what: message`.
+    /// Prefixes the message: `what: message`.
     #[must_use]
     pub fn context(mut self, what: impl fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);
@@ -91,12 +91,12 @@ impl<E: Error + 'static> From<E> for ToolError {
     }
 }
 
-/// Words for an error that is passed on.
+/// Context for converted errors.
 pub trait ResultExt<T> {
-    /// Puts words before the error: `what: error`.
+    /// Prefixes the error: `what: error`.
     ///
     /// # Errors
-    /// The same failure as before, as a [`ToolError`].
+    /// The same error as a [`ToolError`].
     fn context(self, what: impl fmt::Display) -> Result<T>;
 }
 
@@ -106,14 +106,14 @@ impl<T, E: Into<ToolError>> ResultExt<T> for std::result::Result<T, E> {
     }
 }
 
-/// One copy for all error types.
+/// Not generic, so that all error types share one copy of the code.
 fn from_error(error: &(dyn Error + 'static)) -> ToolError {
     let mut message = error.to_string();
     let mut kind = kind_of(error);
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        // Many errors already print their cause.
+        // Many errors already include their cause.
         if !message.ends_with(&text) {
             message.push_str(": ");
             message.push_str(&text);
@@ -153,20 +153,20 @@ mod tests {
     }
 
     #[test]
-    fn an_error_carries_its_whole_chain_of_causes() {
+    fn error_includes_its_chain_of_causes() {
         let error = ToolError::from(Outer(std::io::Error::other("disk on fire")));
         assert_eq!(error.to_string(), "cannot read the list: disk on fire");
         assert_eq!(error.kind(), ErrorKind::Failed);
     }
 
     #[test]
-    fn a_denied_permission_anywhere_in_the_chain_makes_the_error_denied() {
+    fn permission_denied_in_the_chain_gives_kind_denied() {
         let error = ToolError::from(Outer(std::io::ErrorKind::PermissionDenied.into()));
         assert_eq!(error.kind(), ErrorKind::Denied);
     }
 
     #[test]
-    fn context_goes_before_the_message_and_keeps_the_kind() {
+    fn context_prefixes_the_message_and_keeps_the_kind() {
         let failed: std::result::Result<(), _> = Err(ToolError::unavailable("asked to wait"));
         let error = failed.context("`a.txt`").unwrap_err();
         assert_eq!(

@@ -1,12 +1,12 @@
-//! Files, with the errors and encodings that a tool for a model has to deal with.
+//! File access with error messages and encodings for tools of models.
 //!
-//! The paths are those of `std::fs`: absolute, or relative to `/`, as the policy of the tool maps them. What is not
-//! granted is not there.
+//! Paths are those of `std::fs`: absolute, or relative to `/`, as mapped by the policy of the tool. Paths that are not
+//! granted do not exist.
 //!
 //! ```
 //! use toolcell_sdk::{Result, files, tool};
 //!
-//! /// Says how the first line of a text file reads.
+//! /// Returns the first line of a text file.
 //! #[tool(read_only)]
 //! fn first_line(path: String) -> Result<String> {
 //!     let mut lines = files::TextReader::open(&path)?.lines(1000);
@@ -32,7 +32,7 @@ pub use text::{Binary, Line, Lines, TextReader};
 /// Opens a file for reading.
 ///
 /// # Errors
-/// Words for the model as [`explain`] makes them, also for a directory.
+/// A message for the model as in [`explain`], also for a directory.
 pub fn open(path: impl AsRef<Path>) -> Result<File> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|error| explain(path, &error))?;
@@ -45,13 +45,13 @@ pub fn open(path: impl AsRef<Path>) -> Result<File> {
 /// Reads a text file of at most `max_bytes` bytes, in any [`Encoding`].
 ///
 /// # Errors
-/// As [`open`]; for a longer file; for a binary one.
+/// As [`open`]; also for a longer or binary file.
 pub fn read_text(path: impl AsRef<Path>, max_bytes: u64) -> Result<String> {
     let path = path.as_ref();
     let mut reader = TextReader::open(path)?;
     if reader.len() > max_bytes {
         return Err(ToolError::failed(format_args!(
-            "`{}` has {} bytes, and this tool reads files of at most {max_bytes}",
+            "`{}` has {} bytes, the limit of this tool is {max_bytes}",
             path.display(),
             reader.len(),
         )));
@@ -61,10 +61,10 @@ pub fn read_text(path: impl AsRef<Path>, max_bytes: u64) -> Result<String> {
     Ok(text)
 }
 
-/// Reads a file of at most `max_bytes` bytes as it is.
+/// Reads a file of at most `max_bytes` bytes without decoding.
 ///
 /// # Errors
-/// As [`open`]; for a longer file.
+/// As [`open`]; also for a longer file.
 pub fn read_bytes(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let mut bytes = Vec::new();
@@ -74,14 +74,14 @@ pub fn read_bytes(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
     read.map_err(|error| explain(path, &error))?;
     if bytes.len() as u64 > max_bytes {
         return Err(ToolError::failed(format_args!(
-            "`{}` has more than the {max_bytes} bytes that this tool reads",
+            "`{}` has more than {max_bytes} bytes, the limit of this tool",
             path.display()
         )));
     }
     Ok(bytes)
 }
 
-/// The directories that the policy grants, as absolute paths, sorted. On the host, where tests run, that is `/`.
+/// Directories that the policy grants, as absolute paths, sorted. On the host, where tests run, `/`.
 pub fn roots() -> Vec<String> {
     #[cfg(target_family = "wasm")]
     {
@@ -94,8 +94,7 @@ pub fn roots() -> Vec<String> {
     vec!["/".to_owned()]
 }
 
-/// Words for a model about a failure with a file: what failed with which path, why, and for a path that does not exist
-/// what there is instead.
+/// Message for a model about a failed file operation: the path, the reason, and for a missing path similar names.
 pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {
     let path = path.as_ref();
     let shown = path.display();
@@ -105,22 +104,22 @@ pub fn explain(path: impl AsRef<Path>, error: &io::Error) -> ToolError {
             ToolError::denied(format_args!("no permission for `{shown}`"))
         }
         io::ErrorKind::IsADirectory => is_a_directory(path),
-        io::ErrorKind::NotADirectory => ToolError::failed(format_args!(
-            "`{shown}` goes through something that is not a directory"
-        )),
-        io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("`{shown}` exists already")),
+        io::ErrorKind::NotADirectory => {
+            ToolError::failed(format_args!("a parent of `{shown}` is not a directory"))
+        }
+        io::ErrorKind::AlreadyExists => ToolError::failed(format_args!("`{shown}` already exists")),
         _ if is_outside(error) => ToolError::denied(format_args!(
-            "`{shown}` is outside the directories that this tool was given"
+            "`{shown}` is outside the directories granted to this tool"
         )),
         _ => ToolError::failed(format_args!("`{shown}`: {error}")),
     }
 }
 
 fn is_a_directory(path: &Path) -> ToolError {
-    ToolError::failed(format_args!("`{}` is a directory and not a file", path.display()))
+    ToolError::failed(format_args!("`{}` is a directory, not a file", path.display()))
 }
 
-/// `ENOTCAPABLE`: how wasi-libc says that no preopened directory holds the path.
+/// `ENOTCAPABLE`: error of wasi-libc for a path outside all preopened directories.
 #[cfg(target_family = "wasm")]
 fn is_outside(error: &io::Error) -> bool {
     error.raw_os_error() == Some(76)

@@ -4,7 +4,7 @@
 //! use toolcell_sdk::keyvalue::Bucket;
 //! use toolcell_sdk::{Result, tool};
 //!
-//! /// Counts how often it was called.
+//! /// Counts its calls.
 //! #[tool]
 //! fn count() -> Result<String> {
 //!     let bucket = Bucket::open("counters")?;
@@ -15,12 +15,12 @@
 //! assert_eq!(count().unwrap(), "2");
 //! ```
 //!
-//! A bucket is there where the policy grants it (`keyvalue=counters`). Each operation is done whole or not at all, also
-//! one on many keys, and also when the call is ended in the middle of it; calls that run at the same time see each
-//! other's values, so what belongs together is written in one operation.
+//! A bucket is available if the policy grants it (`keyvalue=counters`). Each operation is atomic, including operations
+//! on many keys, also if the call is ended during it; concurrent calls see each other's values, so related values
+//! should be written in one operation.
 //!
-//! Keys have 1 to 512 bytes, values at most 1 MiB; one operation has at most 1,000 keys and reads at most 8 MiB. Outside
-//! of a component, where tests run, every bucket is there, and each thread has buckets of its own.
+//! Keys have 1 to 512 bytes, values at most 1 MiB; one operation has at most 1,000 keys and reads at most 8 MiB.
+//! Outside a component, where tests run, every bucket is available, and each thread has its own buckets.
 
 #[cfg(target_family = "wasm")]
 mod component;
@@ -34,14 +34,14 @@ use memory as backend;
 
 use crate::{Result, ToolError};
 
-/// A bucket: values by key.
+/// Bucket of values by key.
 #[derive(Debug)]
 pub struct Bucket {
     name: String,
     inner: backend::Bucket,
 }
 
-/// Why the host refused.
+/// Reason for a refusal by the host.
 #[cfg_attr(
     not(target_family = "wasm"),
     expect(dead_code, reason = "no test has a host that refuses")
@@ -53,10 +53,10 @@ enum Refused {
 }
 
 impl Bucket {
-    /// Opens the bucket of that name.
+    /// Opens the bucket with this name.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) when it is not granted.
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied) if it is not granted.
     pub fn open(name: &str) -> Result<Self> {
         let inner = backend::Bucket::open(name).map_err(|refused| {
             told(refused, || {
@@ -69,18 +69,18 @@ impl Bucket {
         })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the value cannot be read.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
         self.inner.get(key).map_err(|refused| self.told(refused))
     }
 
-    /// The values of some keys, in their order.
+    /// Returns the values of some keys, in their order.
     ///
     /// # Errors
-    /// When they cannot be read, or have more than 8 MiB together.
+    /// Fails if the values cannot be read, or have more than 8 MiB in total.
     pub fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         self.inner.get_many(keys).map_err(|refused| self.told(refused))
     }
@@ -88,47 +88,47 @@ impl Bucket {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// When the bucket is full or may only be read.
+    /// Fails if the bucket is full or read-only.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.inner.set(key, value).map_err(|refused| self.told(refused))
     }
 
-    /// Sets the values of some keys, all or none.
+    /// Sets the values of some keys atomically.
     ///
     /// # Errors
-    /// When the bucket is full or may only be read.
+    /// Fails if the bucket is full or read-only.
     pub fn set_many(&self, pairs: &[(String, Vec<u8>)]) -> Result<()> {
         self.inner.set_many(pairs).map_err(|refused| self.told(refused))
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if it exists.
     ///
     /// # Errors
-    /// When the bucket may only be read.
+    /// Fails if the bucket is read-only.
     pub fn delete(&self, key: &str) -> Result<()> {
         self.inner.delete(key).map_err(|refused| self.told(refused))
     }
 
-    /// Removes some keys, all or none.
+    /// Removes some keys atomically.
     ///
     /// # Errors
-    /// When the bucket may only be read.
+    /// Fails if the bucket is read-only.
     pub fn delete_many(&self, keys: &[String]) -> Result<()> {
         self.inner.delete_many(keys).map_err(|refused| self.told(refused))
     }
 
-    /// Whether there is a key.
+    /// True if the key exists.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the bucket cannot be read.
     pub fn exists(&self, key: &str) -> Result<bool> {
         self.inner.exists(key).map_err(|refused| self.told(refused))
     }
 
-    /// All keys, in no order that one could rely on.
+    /// All keys, in unspecified order.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Fails if the keys cannot be read.
     pub fn keys(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
         let mut cursor = None;
@@ -145,11 +145,11 @@ impl Bucket {
         }
     }
 
-    /// Adds to a number, kept as decimal digits, and says what it is then; one that is not there is 0. No two calls get
-    /// the same number.
+    /// Adds to a number, stored as decimal digits, and returns the sum; a missing key counts as 0. No two calls get the
+    /// same number.
     ///
     /// # Errors
-    /// When the value is no number, or the bucket is full or may only be read.
+    /// Fails if the value is not a number, or the bucket is full or read-only.
     pub fn increment(&self, key: &str, delta: u64) -> Result<u64> {
         self.inner
             .increment(key, delta)
@@ -158,7 +158,7 @@ impl Bucket {
 
     fn told(&self, refused: Refused) -> ToolError {
         told(refused, || {
-            ToolError::denied(format_args!("the bucket `{}` may only be read", self.name))
+            ToolError::denied(format_args!("the bucket `{}` is read-only", self.name))
         })
     }
 }
@@ -166,7 +166,7 @@ impl Bucket {
 fn told(refused: Refused, denied: impl FnOnce() -> ToolError) -> ToolError {
     match refused {
         Refused::Denied => denied(),
-        Refused::NoSuchStore => ToolError::unavailable("this host keeps no values between calls"),
+        Refused::NoSuchStore => ToolError::unavailable("this host has no key-value store"),
         Refused::Other(why) => ToolError::failed(why),
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_does_outside_of_a_component_what_it_does_in_one() {
+    fn bucket_behaves_the_same_outside_a_component() {
         let bucket = Bucket::open("b").unwrap();
         assert_eq!(bucket.get("k").unwrap(), None);
         bucket.set("k", b"1").unwrap();
@@ -202,7 +202,7 @@ mod tests {
                 .increment("m", 1)
                 .unwrap_err()
                 .message()
-                .contains("no number")
+                .contains("not a number")
         );
     }
 }

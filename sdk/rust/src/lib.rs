@@ -1,4 +1,4 @@
-//! Write tools for Toolcell in Rust: a function becomes a tool.
+//! SDK for tools of Toolcell in Rust: an attribute turns a function into a tool.
 //!
 //! ```
 //! use toolcell_sdk::{Result, ToolError, tool};
@@ -24,42 +24,41 @@
 //! # }
 //! ```
 //!
-//! The crate type is `cdylib`, the target `wasm32-wasip2`, and `toolcell-sdk` is the only dependency that is needed:
+//! The crate type is `cdylib`, the target `wasm32-wasip2`, and `toolcell-sdk` is the only required dependency:
 //!
 //! ```sh
 //! cargo build --release --target wasm32-wasip2
 //! toolcell call target/wasm32-wasip2/release/divide.wasm '{"dividend": 6, "divisor": 3}'
 //! ```
 //!
-//! # What the model is told
+//! # Definition for the model
 //!
-//! - The name is the name of the function, the description its doc comment: [`tool`] has the options.
+//! - The name is the name of the function, the description its doc comment. See [`tool`] for the options.
 //! - The schema of the arguments comes from the parameters: their types ([`Parameter`]) and their doc comments. An
 //!   `Option` may be left out, `#[default(10)]` names a value for a parameter that was left out, integers carry their
 //!   range, and no other arguments are accepted.
-//! - Structures and enums become parameters with [`input`] over them, and answers with [`output`] over them.
+//! - Structures and enums become parameter types with [`input`], and result types with [`output`].
 //!
-//! # What a tool answers
+//! # Results
 //!
-//! Text, a serialisable value (the model reads it as JSON; an object is also handed over as structured output, with its
-//! schema), or an [`Output`] of several parts; see [`Answer`]. `Result` of any of these: `?` makes a [`ToolError`] of
-//! every [`std::error::Error`].
+//! Text, a serialisable value (sent to the model as JSON; an object is also returned as structured output, with its
+//! schema), or an [`Output`] of several parts; see [`Answer`]. `Result` of any of these: `?` converts every
+//! [`std::error::Error`] to a [`ToolError`].
 //!
 //! # Inside a call
 //!
-//! Files, environment, clocks and random numbers are those of `std`, empty or denied until the policy of the tool grants
-//! them. [`keyvalue`] has buckets of values that outlive the call. [`log`] and [`progress`] reach the person who runs the tool. A `&`[`Context`] parameter carries the identifier
-//! of the call and what the host shares with every tool. Each call runs in an instance of its own: nothing in memory
-//! outlives it.
+//! Files, environment, clocks and random numbers are those of `std`, empty or denied until the policy of the tool
+//! grants them. [`keyvalue`] has buckets of values that outlive the call. [`log`] and [`progress`] reach the user. A
+//! `&`[`Context`] parameter has the identifier of the call and the values that the host shares with every tool. Each
+//! call runs in its own instance: nothing in memory outlives it.
 //!
 //! # Hooks
 //!
-//! A component can also be asked at fixed points of a turn, and change or refuse what is about to happen: see
-//! [`hook`](mod@hook).
+//! A component can also run at fixed points of a turn, and change or refuse operations: see [`hook`](mod@hook).
 //!
 //! # Tests
 //!
-//! A tool is still a plain function, so a test calls it; [`testing`] calls it with JSON, as the host does.
+//! The function itself stays callable in tests; [`testing`] calls the tool with JSON, as the host does.
 
 mod answer;
 mod arguments;
@@ -132,7 +131,7 @@ pub use error::{ErrorKind, Result, ResultExt, ToolError};
 pub use output::{Content, Output};
 pub use tool::{Definition, Hints, Tool};
 
-/// What the macros write into an author's crate. No part of the interface.
+/// Items used by code that the macros generate. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::answer::{answer, answer_schema};
@@ -141,7 +140,7 @@ pub mod __private {
     pub use crate::tool::define;
 }
 
-/// The example of the README, which is compiled and run like every other.
+/// The example of the README, which is compiled and run like every other example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

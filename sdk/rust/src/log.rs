@@ -1,4 +1,4 @@
-//! Messages for the person who runs the tool. The model never reads them.
+//! Log messages for the user. They are not shown to the model.
 //!
 //! ```
 //! use toolcell_sdk::log;
@@ -11,47 +11,47 @@
 
 use std::fmt::Display;
 
-/// How much a message matters.
+/// Severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The flow of control and the values of variables.
+    /// Control flow and values of variables.
     Trace,
-    /// For somebody who looks for an error in the tool.
+    /// Information for debugging the tool.
     Debug,
-    /// For somebody who watches the tool work.
+    /// Information about the tool's work.
     Info,
-    /// Something is wrong and the tool goes on.
+    /// A problem that does not prevent the result.
     Warn,
-    /// Something is wrong and the call will fail.
+    /// A problem that fails the call.
     Error,
 }
 
-/// Writes the flow of control and the values of variables.
+/// Logs at level [`Level::Trace`]: control flow and values of variables.
 pub fn trace(message: impl Display) {
     write(Level::Trace, message);
 }
 
-/// Writes for somebody who looks for an error in the tool.
+/// Logs at level [`Level::Debug`]: information for debugging the tool.
 pub fn debug(message: impl Display) {
     write(Level::Debug, message);
 }
 
-/// Writes for somebody who watches the tool work.
+/// Logs at level [`Level::Info`]: information about the tool's work.
 pub fn info(message: impl Display) {
     write(Level::Info, message);
 }
 
-/// Writes that something is wrong and the tool goes on.
+/// Logs at level [`Level::Warn`]: a problem that does not prevent the result.
 pub fn warn(message: impl Display) {
     write(Level::Warn, message);
 }
 
-/// Writes that something is wrong and the call will fail.
+/// Logs at level [`Level::Error`]: a problem that fails the call.
 pub fn error(message: impl Display) {
     write(Level::Error, message);
 }
 
-/// Writes one message.
+/// Logs one message.
 pub fn write(level: Level, message: impl Display) {
     sink(level, message.to_string());
 }

@@ -1,11 +1,11 @@
-//! The answer of a tool that did what it was asked.
+//! Result of a successful call.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::ToolError;
 
-/// An answer of several parts, in the order in which the model reads them.
+/// Result with several parts, in the order in which the model gets them.
 ///
 /// ```
 /// use toolcell_sdk::Output;
@@ -18,13 +18,13 @@ use crate::ToolError;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
-    /// What the model reads, in order.
+    /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// A value that fits the tool's output schema.
+    /// Structured value that fits the tool's output schema.
     pub structured: Option<Value>,
 }
 
-/// One part of an answer.
+/// Part of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// Plain text or Markdown.
@@ -36,11 +36,11 @@ pub enum Content {
         /// The bytes.
         data: Vec<u8>,
     },
-    /// Something to be read elsewhere.
+    /// Link to a resource.
     Link {
-        /// Where it is.
+        /// URI of the resource.
         uri: String,
-        /// What it is called.
+        /// Display name.
         name: String,
         /// Media type, if known.
         media_type: Option<String>,
@@ -48,7 +48,7 @@ pub enum Content {
 }
 
 impl Output {
-    /// An answer without parts.
+    /// Creates an empty result.
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,17 +81,18 @@ impl Output {
         self
     }
 
-    /// Sets the structured value. Name its type with `#[tool(output = Type)]`, so that the tool has an output schema.
+    /// Sets the structured value. Declare its type with `#[tool(output = Type)]`, so that the tool has an output
+    /// schema.
     ///
     /// # Errors
-    /// [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the value cannot be written as JSON (a map whose keys are no
-    /// text).
+    /// [`ErrorKind::Failed`](crate::ErrorKind::Failed) if the value cannot be serialised as JSON (a map with non-string
+    /// keys).
     pub fn structured(mut self, value: &impl Serialize) -> Result<Self, ToolError> {
         self.structured = Some(serde_json::to_value(value)?);
         Ok(self)
     }
 
-    /// The text parts, one below the other.
+    /// Concatenates the text parts, separated by line ends.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for part in &self.content {

@@ -1,11 +1,11 @@
-//! Progress of a long call, for the person who waits. The host drops reports beyond a rate of its own.
+//! Progress of a long call, shown to the user. The host drops reports beyond a rate limit.
 
-/// Reports that `done` steps of `total` are done, in steps of the tool's own choice.
+/// Reports that `done` of `total` steps are completed, in units of the tool's choice.
 pub fn report(done: u64, total: impl Into<Option<u64>>) {
     sink(done, total.into(), None);
 }
 
-/// Reports progress with words about what goes on.
+/// Reports progress with a message.
 pub fn report_with(done: u64, total: impl Into<Option<u64>>, message: &str) {
     sink(done, total.into(), Some(message));
 }

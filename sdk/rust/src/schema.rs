@@ -1,10 +1,10 @@
-//! JSON Schemas (2020-12) of parameters and answers: what schemars makes of the types, in the plain form that every
-//! model provider understands.
+//! JSON Schemas (2020-12) of parameters and results: the schemas of schemars in a plain form that every model provider
+//! supports.
 //!
-//! - Types are written where they are used; only recursive ones stay behind a `$ref`.
-//! - A property that may be left out is not also allowed to be `null`.
-//! - Integers carry their range as `minimum` and `maximum`, and not as a `format` that the standard does not know.
-//! - An object of the arguments accepts no other properties than those it lists.
+//! - Types are inlined; only recursive ones use a `$ref`.
+//! - An optional property does not accept `null`.
+//! - Integers have their range as `minimum` and `maximum`, instead of a non-standard `format`.
+//! - Objects of the arguments accept no additional properties.
 
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::absent;
 use crate::{Parameter, docs};
 
-/// Collects the parameters of a tool, for the macro.
+/// Collector of the parameters of a tool, for the macro.
 pub struct Parameters {
     generator: SchemaGenerator,
     properties: Map<String, Value>,
@@ -22,7 +22,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// No parameters.
+    /// Creates an empty collector.
     #[expect(clippy::new_without_default, reason = "written by the macro alone")]
     pub fn new() -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Parameters {
         }
     }
 
-    /// Adds a parameter. It is required unless its type has a value for being absent, as `Option` has.
+    /// Adds a parameter. It is required unless its type is optional, such as `Option`.
     pub fn add<T: Parameter>(&mut self, name: &str, description: &str) {
         if absent::<T>().is_none() {
             self.required.push(name.into());
@@ -40,12 +40,12 @@ impl Parameters {
         self.insert::<T>(name, description, None);
     }
 
-    /// Adds a parameter with a value for being absent.
+    /// Adds a parameter with a default.
     pub fn add_with_default<T: Parameter + Serialize>(&mut self, name: &str, description: &str, default: &T) {
         self.insert::<T>(name, description, serde_json::to_value(default).ok());
     }
 
-    /// The schema of all parameters together.
+    /// Schema of all parameters.
     pub fn finish(mut self) -> Value {
         let mut schema = json!({
             "type": "object",
@@ -63,12 +63,12 @@ impl Parameters {
         schema
     }
 
-    /// The schema of one type that holds all parameters.
+    /// Schema of one type that has all parameters.
     pub fn all<T: Parameter>() -> Value {
         let mut generator = generator(SchemaSettings::draft2020_12().for_deserialize());
         let mut schema = generator.root_schema_for::<T>().to_value();
         if let Value::Object(schema) = &mut schema {
-            // What the type says about itself; the tool has a description of its own.
+            // The description of the type; the tool has its own.
             schema.remove("title");
             schema.remove("description");
         }
@@ -79,7 +79,7 @@ impl Parameters {
     fn insert<T: Parameter>(&mut self, name: &str, description: &str, default: Option<Value>) {
         let mut schema = match self.generator.subschema_for::<T>().to_value() {
             Value::Object(schema) => schema,
-            // The schema `true`, of a parameter that takes any value.
+            // The schema `true`, which accepts any value.
             _ => Map::new(),
         };
         if !description.is_empty() {
@@ -92,7 +92,7 @@ impl Parameters {
     }
 }
 
-/// The schema of an answer.
+/// Schema of a result.
 pub(crate) fn of_output<T: Serialize + JsonSchema>() -> Option<Value> {
     let mut schema = generator(SchemaSettings::draft2020_12().for_serialize())
         .into_root_schema_for::<T>()
@@ -110,7 +110,7 @@ fn generator(mut settings: SchemaSettings) -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// Brings a schema and all schemas inside it into the plain form. `closed`: objects accept no other properties.
+/// Converts a schema and its subschemas to the plain form. `closed`: objects accept no additional properties.
 fn simplify(schema: &mut Value, closed: bool) {
     let Value::Object(map) = schema else { return };
     if let Some(Value::String(description)) = map.get_mut("description") {
@@ -119,7 +119,7 @@ fn simplify(schema: &mut Value, closed: bool) {
     integer_range(map);
     optional_without_null(map);
 
-    // Next to one of these, `additionalProperties` would not see the properties that they list.
+    // `additionalProperties` does not apply to properties listed in one of these.
     let combined = ["allOf", "anyOf", "oneOf", "$ref"]
         .iter()
         .any(|keyword| map.contains_key(*keyword));
@@ -146,7 +146,7 @@ fn simplify(schema: &mut Value, closed: bool) {
     }
 }
 
-/// Writes the range of an integer type out. Limits that no JSON number of common libraries keeps are left out.
+/// Adds the range of an integer type. Limits that common JSON libraries cannot represent are omitted.
 fn integer_range(map: &mut Map<String, Value>) {
     let (minimum, maximum) = match map.get("format").and_then(Value::as_str) {
         Some("int8") => (Some(i64::from(i8::MIN)), Some(i64::from(i8::MAX))),
@@ -154,7 +154,7 @@ fn integer_range(map: &mut Map<String, Value>) {
         Some("int32") => (Some(i64::from(i32::MIN)), Some(i64::from(i32::MAX))),
         Some("uint8") => (Some(0), Some(i64::from(u8::MAX))),
         Some("uint16") => (Some(0), Some(i64::from(u16::MAX))),
-        // `usize` has 32 bits where the tool runs.
+        // `usize` has 32 bits in a component.
         Some("uint32" | "uint") => (Some(0), Some(i64::from(u32::MAX))),
         Some("uint64" | "uint128") => (Some(0), None),
         Some("int" | "int64" | "int128" | "float" | "double") => (None, None),
@@ -170,7 +170,7 @@ fn integer_range(map: &mut Map<String, Value>) {
     }
 }
 
-/// Takes `null` out of the properties that may be left out.
+/// Removes `null` from optional properties.
 fn optional_without_null(map: &mut Map<String, Value>) {
     let required = map.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| {
@@ -209,7 +209,7 @@ fn without_null(schema: &mut Map<String, Value>) {
             let only = std::mem::take(only);
             schema.remove("anyOf");
             for (keyword, value) in only {
-                // The words at the parameter are about this use of the type and win.
+                // The description of the parameter takes precedence over that of the type.
                 schema.entry(keyword).or_insert(value);
             }
         }

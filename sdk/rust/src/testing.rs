@@ -1,4 +1,4 @@
-//! Calls tools as the host does, in tests that run without one.
+//! Calls tools as the host does, for tests without a host.
 //!
 //! ```
 //! use toolcell_sdk::serde_json::json;
@@ -28,7 +28,7 @@ thread_local! {
     static LOGS: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the model is told about a tool.
+/// Definition of a tool for the model.
 pub fn definition<T: Tool>() -> Definition {
     T::definition()
 }
@@ -36,7 +36,7 @@ pub fn definition<T: Tool>() -> Definition {
 /// Calls a tool with a JSON object, in an empty context.
 ///
 /// # Errors
-/// What the tool says, or what is wrong with the arguments.
+/// The tool's error, or invalid arguments.
 pub fn call<T: Tool>(arguments: Value) -> Result<Output, ToolError> {
     call_in::<T>(&Context::default(), arguments)
 }
@@ -44,12 +44,12 @@ pub fn call<T: Tool>(arguments: Value) -> Result<Output, ToolError> {
 /// Calls a tool in a context.
 ///
 /// # Errors
-/// What the tool says, or what is wrong with the arguments.
+/// The tool's error, or invalid arguments.
 pub fn call_in<T: Tool>(context: &Context, arguments: Value) -> Result<Output, ToolError> {
     T::call(Arguments::parse(&arguments.to_string())?, context)
 }
 
-/// Takes the messages that this thread logged so far.
+/// Takes the messages that this thread has logged.
 pub fn logs() -> Vec<(Level, String)> {
     LOGS.take()
 }

@@ -1,60 +1,60 @@
-//! A tool, as the macro makes it.
+//! Trait of tools, implemented by the macro.
 
 use serde_json::Value;
 
 use crate::{Arguments, Context, Output, ToolError, docs};
 
-/// A tool. [`tool`](macro@crate::tool) implements it on a type with the name of the function.
+/// Tool. [`tool`](macro@crate::tool) implements it on a type with the name of the function.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no tool",
-    label = "no tool",
-    note = "put `#[toolcell_sdk::tool]` over the function"
+    message = "`{Self}` is not a tool",
+    label = "not a tool",
+    note = "put `#[toolcell_sdk::tool]` on the function"
 )]
 pub trait Tool {
     /// Name, unique in the component.
     const NAME: &'static str;
 
-    /// What the model is told. The same each time; does no input or output.
+    /// Definition for the model. Deterministic; performs no input or output.
     fn definition() -> Definition;
 
     /// Runs the tool.
     ///
     /// # Errors
-    /// What the tool says, or what is wrong with the arguments.
+    /// The tool's error, or invalid arguments.
     fn call(arguments: Arguments, context: &Context) -> Result<Output, ToolError>;
 }
 
-/// What the model is told about a tool.
+/// Definition of a tool for the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// Name: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, the first one a letter.
+    /// Name: 1 to 64 characters of `a-z`, `A-Z`, `0-9`, `_` and `-`, starting with a letter.
     pub name: &'static str,
-    /// Name for people.
+    /// Display name.
     pub title: Option<&'static str>,
-    /// What the tool does and when to use it.
+    /// Description: function and purpose of the tool.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments.
     pub input_schema: Value,
-    /// JSON Schema of the structured output, if there is any.
+    /// JSON Schema of the structured output, if any.
     pub output_schema: Option<Value>,
-    /// What the author says about the effects of the tool.
+    /// Claims of the author about effects of the tool.
     pub hints: Hints,
 }
 
-/// Claims of the author about a tool. They help the host to decide when to ask the user, and grant nothing.
+/// Claims of the author about effects of a tool. They help the host to decide when to ask the user, and grant nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
     /// The tool changes nothing outside itself.
     pub read_only: bool,
     /// The tool may delete or overwrite data.
     pub destructive: bool,
-    /// Calling twice with the same arguments does no more than calling once.
+    /// A repeated call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// The tool talks to systems that its policy cannot list beforehand.
+    /// The tool uses systems that its policy cannot list beforehand.
     pub open_world: bool,
 }
 
-/// A definition out of what the macro knows.
+/// Creates a definition, for the macro.
 #[doc(hidden)]
 pub fn define(
     name: &'static str,

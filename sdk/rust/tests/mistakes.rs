@@ -82,7 +82,7 @@ fn invalid_return_type_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f() -> Result<Mine> { Ok(Mine) }";
     let error = first_error("answer", source);
     assert!(
-        error.starts_with("5:18 `Mine` cannot be the answer of a tool (a tool returns text, `()`, "),
+        error.starts_with("5:18 `Mine` cannot be returned by a tool (a tool returns text, `()`, "),
         "{error}"
     );
 }
@@ -92,7 +92,7 @@ fn exported_function_without_the_attribute_is_named() {
     let error = first_error("export", "struct Mine;\ntoolcell_sdk::export!(Mine);");
     assert_eq!(
         error,
-        "3:23 `Mine` is no tool (put `#[toolcell_sdk::tool]` over the function)"
+        "3:23 `Mine` is not a tool (put `#[toolcell_sdk::tool]` on the function)"
     );
 }
 
@@ -102,27 +102,27 @@ fn invalid_tools_get_readable_errors() {
         (
             "docs",
             "#[tool]\nfn f() {}",
-            "3:4 a tool needs a description for the model: write a doc comment (`///`) over the function",
+            "3:4 a tool needs a description for the model: write a doc comment (`///`) on the function",
         ),
         (
             "async",
             "/// D.\n#[tool]\nasync fn f() {}",
-            "4:1 a tool is no `async` function: the host suspends a call while it waits",
+            "4:1 a tool cannot be an `async` function: the host suspends a call while it waits",
         ),
         (
             "generic",
             "/// D.\n#[tool]\nfn f<T>(t: T) {}",
-            "4:5 a tool has no generic parameters",
+            "4:5 a tool cannot have generic parameters",
         ),
         (
             "reference",
             "/// D.\n#[tool]\nfn f(a: &[u8]) {}",
-            "4:9 a parameter of a tool owns its value; only `&str` and `&toolcell_sdk::Context` are borrowed",
+            "4:9 a parameter of a tool must own its value; only `&str` and `&toolcell_sdk::Context` can be borrowed",
         ),
         (
             "pattern",
             "/// D.\n#[tool]\nfn f((a, b): (u8, u8)) {}",
-            "4:6 a parameter of a tool needs a plain name",
+            "4:6 a parameter of a tool must be a plain name",
         ),
         (
             "option",
@@ -133,14 +133,18 @@ fn invalid_tools_get_readable_errors() {
         (
             "name",
             "/// D.\n#[tool(name = \"a b\")]\nfn f() {}",
-            "3:15 `a b` is no name of a tool: 1 to 64 of a-z, A-Z, 0-9, `_` and `-`, the first one a letter",
+            "3:15 invalid name `a b`: expected 1 to 64 of a-z, A-Z, 0-9, `_` and `-`, starting with a letter",
         ),
         (
             "hints",
             "/// D.\n#[tool(read_only, destructive)]\nfn f() {}",
             "3:8 a tool that is `read_only` cannot be `destructive`",
         ),
-        ("item", "#[tool]\nstruct S;", "3:1 `#[tool]` goes over a function"),
+        (
+            "item",
+            "#[tool]\nstruct S;",
+            "3:1 `#[tool]` must be placed on a function",
+        ),
     ] {
         assert_eq!(first_error(name, source), error);
     }
@@ -164,21 +168,21 @@ fn hook_needs_a_description_a_point_and_valid_options() {
     };
     let moment = "fn after_turn(_: &toolcell_sdk::hook::TurnEnd, _: &mut toolcell_sdk::hook::Turn) -> Result<()> { Ok(()) }";
     for (name, source, said) in [
+        ("hook-words", hook("", "", moment), "a hook needs a description"),
         (
-            "hook-words",
-            hook("", "", moment),
-            "a hook needs a description for people",
+            "hook-moment",
+            hook("", "/// Looks.", ""),
+            "a hook needs at least one hook point",
         ),
-        ("hook-moment", hook("", "/// Looks.", ""), "a hook needs a moment"),
         (
             "hook-option",
             hook("guards", "/// Looks.", moment),
-            "no option of a hook; there are `name`, `guard`, `priority`, `before`, `after`",
+            "unknown option of a hook; valid options are `name`, `guard`, `priority`, `before`, `after`",
         ),
         (
             "hook-name",
             hook("name = \"a b\"", "/// Looks.", moment),
-            "`a b` is no name",
+            "invalid name `a b`",
         ),
         (
             "hook-attribute",

@@ -1,11 +1,11 @@
-//! `clock_add`.
+//! The tool `clock_add`.
 
 use jiff::Span;
 use toolcell_sdk::{Result, ToolError, output, tool};
 
 use crate::moment::{Moment, time_zone};
 
-/// Where an addition leads.
+/// Result of an addition.
 #[output]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sum {
@@ -25,14 +25,14 @@ pub(crate) fn clock_add(
     start: String,
     /// What to add, such as `90 days`, `1 year 2 months`, `-36 hours`, `2 weeks`, or ISO 8601 such as `P1Y2M10DT2H`.
     duration: String,
-    /// The time zone to count in, as a name of the IANA database; `start` is taken to be in it, or moved to it.
+    /// The time zone to count in, as a name of the IANA database; `start` is interpreted in it, or converted to it.
     time_zone: Option<String>,
 ) -> Result<Sum> {
     let zone = time_zone.as_deref().map(self::time_zone).transpose()?;
     let start = Moment::parse("start", &start, zone.as_ref())?;
     let span: Span = duration.trim().parse().map_err(|_| {
         ToolError::invalid(format_args!(
-            "`duration`: `{duration}` is no duration; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`"
+            "`duration`: invalid duration `{duration}`; write `90 days`, `1 year 2 months`, `-36 hours` or `P1Y2M10DT2H`"
         ))
     })?;
     let out_of_range = |_| ToolError::invalid("the result is outside the years -9999 to 9999");
@@ -50,7 +50,7 @@ pub(crate) fn clock_add(
     })
 }
 
-/// Whether a duration has units shorter than a day.
+/// True if a duration has units shorter than a day.
 fn has_time(span: &Span) -> bool {
     let calendar = Span::new()
         .years(span.get_years())
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_time_zone_a_day_keeps_the_time_and_an_hour_is_an_hour() {
+    fn day_in_a_time_zone_keeps_the_time_of_day() {
         let berlin = Some("Europe/Berlin");
         assert_eq!(
             add("2026-10-24 12:00", "1 day", berlin),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_day_of_the_week_is_told() {
+    fn weekday_is_returned() {
         let output = testing::call::<clock_add>(json!({"start": "2026-11-21", "duration": "1 day"})).unwrap();
         assert_eq!(
             output.structured,
@@ -108,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_or_leads_too_far_is_refused() {
-        for (duration, says) in [("soon", "is no duration"), ("9000 years", "outside the years")] {
+    fn invalid_and_out_of_range_durations_are_refused() {
+        for (duration, says) in [("soon", "invalid duration"), ("9000 years", "outside the years")] {
             let arguments = json!({"start": "2026-11-21", "duration": duration});
             let error = testing::call::<clock_add>(arguments).unwrap_err();
             assert!(error.message().contains(says), "{error}");

@@ -1,4 +1,4 @@
-//! `clock_diff`.
+//! The tool `clock_diff`.
 
 use jiff::fmt::friendly::{Designator, Direction, Spacing, SpanPrinter};
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, ToolError, output, tool};
 
 use crate::moment::{Moment, time_zone};
 
-/// The time between two moments; all parts are negative if the end comes before the start.
+/// Time between two points in time; all parts are negative if the end is before the start.
 #[output]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Difference {
@@ -61,10 +61,9 @@ pub(crate) fn clock_diff(
 }
 
 fn in_zone(moment: &Moment, zone: &TimeZone) -> Result<Zoned> {
-    moment
-        .civil()
-        .to_zoned(zone.clone())
-        .map_err(|error| ToolError::invalid(format_args!("{moment} is no time in this time zone: {error}")))
+    moment.civil().to_zoned(zone.clone()).map_err(|error| {
+        ToolError::invalid(format_args!("{moment} does not exist in this time zone: {error}"))
+    })
 }
 
 fn words(span: &Span) -> String {
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_before_the_start_is_negative() {
+    fn end_before_the_start_is_negative() {
         let (words, days, seconds) = diff("2026-11-21", "2026-11-20");
         assert_eq!((words.as_str(), days, seconds), ("-1 day", -1, -86_400));
     }
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_on_which_the_clocks_change_is_one_day_and_not_24_hours() {
+    fn day_of_a_clock_change_is_one_day() {
         let berlin = Some("Europe/Berlin".to_owned());
         let difference = clock_diff("2026-10-25".into(), "2026-10-26".into(), berlin).unwrap();
         assert_eq!(
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_compared_with_an_instant_in_the_zone_of_the_instant() {
+    fn date_and_instant_are_compared_in_the_instants_zone() {
         assert_eq!(diff("2026-11-21", "2026-11-21T06:00:00+09:00").2, 6 * 3600);
     }
 }

@@ -1,4 +1,4 @@
-//! The `clock` tools: what time it is, and arithmetic with dates. The time zone database is part of the component.
+//! The `clock` tools: current time, and arithmetic with dates. The time zone database is part of the component.
 
 mod add;
 mod diff;

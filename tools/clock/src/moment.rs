@@ -1,28 +1,28 @@
-//! Dates and times in the forms that people and machines write them.
+//! Parsing of dates and times in common formats.
 
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use toolcell_sdk::{Result, ToolError};
 
-/// The forms that [`Moment::parse`] reads, for errors.
+/// Formats that [`Moment::parse`] accepts, for errors.
 const FORMS: &str = "`2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00Z`, `2026-11-21T18:30:00+01:00`, \
     `2026-11-21T18:30[Europe/Berlin]`, `Sat, 21 Nov 2026 18:30:00 +0100`, Unix seconds such as `@1795282200`, `now` and \
     `today`";
 
-/// A date or time as precise as it was written.
+/// Date or time in the precision in which it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Moment {
-    /// A day.
+    /// Date.
     Date(Date),
-    /// A time on a day, anywhere.
+    /// Date and time without a time zone.
     Civil(DateTime),
-    /// An instant, in a time zone.
+    /// Instant in a time zone.
     Zoned(Zoned),
 }
 
 impl Moment {
-    /// Reads a date or time. What has no time zone of its own is taken to be in `zone`, what has one is moved there.
+    /// Parses a date or time. Without a time zone it is interpreted in `zone`; with one, it is converted to `zone`.
     pub(crate) fn parse(name: &str, text: &str, zone: Option<&TimeZone>) -> Result<Self> {
         let text = text.trim();
         let in_zone =
@@ -65,7 +65,7 @@ impl Moment {
         }
     }
 
-    /// The time on the calendar, midnight for a day.
+    /// Calendar date and time; midnight for a date.
     pub(crate) fn civil(&self) -> DateTime {
         match self {
             Self::Date(date) => date.to_datetime(Time::midnight()),
@@ -89,7 +89,7 @@ impl std::fmt::Display for Moment {
     }
 }
 
-/// The time zone of a name of the IANA database, or an offset such as `+02:00`.
+/// Time zone with a name of the IANA database, or an offset such as `+02:00`.
 pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
     let wanted = name.trim();
     if wanted.eq_ignore_ascii_case("utc") || wanted.eq_ignore_ascii_case("z") {
@@ -101,7 +101,7 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
         return Ok(zoned.time_zone().clone());
     }
     TimeZone::get(wanted).map_err(|_| {
-        let mut message = format!("`time_zone`: there is no time zone `{wanted}`");
+        let mut message = format!("`time_zone`: unknown time zone `{wanted}`");
         let near = near(wanted);
         if near.is_empty() {
             message.push_str(
@@ -114,12 +114,12 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
     })
 }
 
-/// The time now, in a time zone or in UTC.
+/// Current time, in a time zone or in UTC.
 pub(crate) fn now(zone: Option<&TimeZone>) -> Zoned {
     Timestamp::now().to_zoned(zone.cloned().unwrap_or(TimeZone::UTC))
 }
 
-/// An instant as RFC 3339 writes it.
+/// RFC 3339 form of an instant.
 pub(crate) fn rfc3339(zoned: &Zoned) -> String {
     if *zoned.time_zone() == TimeZone::UTC {
         return zoned.timestamp().to_string();
@@ -127,7 +127,7 @@ pub(crate) fn rfc3339(zoned: &Zoned) -> String {
     zoned.timestamp().display_with_offset(zoned.offset()).to_string()
 }
 
-/// A time with an offset or a `Z`, which keeps the offset.
+/// Parses a time with an offset or a `Z`; keeps the offset.
 fn with_offset(text: &str) -> Option<Zoned> {
     let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
     let offset = pieces.to_numeric_offset()?;
@@ -142,11 +142,11 @@ fn with_offset(text: &str) -> Option<Zoned> {
 
 fn unreadable(name: &str, text: &str) -> ToolError {
     ToolError::invalid(format_args!(
-        "`{name}`: `{text}` is no date or time that can be read; write {FORMS}"
+        "`{name}`: invalid date or time `{text}`; write {FORMS}"
     ))
 }
 
-/// Names of the database that end in the same place or contain the words.
+/// Names of the database with the same last part or containing the words.
 fn near(wanted: &str) -> Vec<String> {
     let squeeze = |text: &str| text.to_lowercase().replace([' ', '_', '-'], "");
     let wanted = squeeze(wanted.rsplit('/').next().unwrap_or(wanted));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read_as_precise_as_it_is() {
+    fn every_format_keeps_its_precision() {
         for (text, read) in [
             ("2026-11-21", "2026-11-21"),
             ("2026-11-21 18:30", "2026-11-21T18:30:00"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_zone_is_put_on_and_converted_to() {
+    fn time_zone_is_applied_or_converted_to() {
         assert_eq!(
             parse("2026-11-21 18:30", Some("Asia/Tokyo")),
             "2026-11-21T18:30:00+09:00"
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_answered_with_the_forms() {
+    fn invalid_time_is_answered_with_the_formats() {
         for text in ["", "next tuesday", "2026-13-01", "2026-02-30", "21.11.2026", "@x"] {
             let error = Moment::parse("start", text, None).unwrap_err();
             assert!(error.message().contains("`2026-11-21 18:30`"), "{text}: {error}");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_time_zone_is_answered_with_near_names() {
+    fn unknown_time_zone_gets_suggestions() {
         assert!(
             time_zone("Berlin")
                 .unwrap_err()

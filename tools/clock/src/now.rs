@@ -1,10 +1,10 @@
-//! `clock_now`.
+//! The tool `clock_now`.
 
 use toolcell_sdk::{Result, output, tool};
 
 use crate::moment::{now, rfc3339, time_zone};
 
-/// A moment in a time zone.
+/// Current time in a time zone.
 #[output]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Now {
@@ -48,7 +48,7 @@ mod tests {
     use toolcell_sdk::testing;
 
     #[test]
-    fn the_same_moment_is_told_in_every_time_zone() {
+    fn same_instant_is_returned_in_every_time_zone() {
         let utc = clock_now("UTC".into()).unwrap();
         let kolkata = clock_now("Asia/Kolkata".into()).unwrap();
         assert!(utc.time.ends_with('Z'));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn utc_is_the_default_and_an_unknown_zone_is_refused() {
+    fn utc_is_the_default_and_unknown_zones_are_refused() {
         let output = testing::call::<clock_now>(json!({})).unwrap();
         assert_eq!(output.structured.unwrap()["time_zone"], "UTC");
         assert!(testing::call::<clock_now>(json!({"time_zone": "Mars"})).is_err());

@@ -1,11 +1,11 @@
-//! Bytes of a page to text, by the rules of browsers.
+//! Decoding of pages by the rules of browsers.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How far into a page its own word about its charset is looked for (HTML standard, 13.2.3.2).
+/// Number of bytes of a page that are searched for a charset declaration (HTML standard, 13.2.3.2).
 const MAX_PRESCAN: usize = 1024;
 
-/// Decodes by byte order mark, then by the header, then by what the page says, then as UTF-8, and if it is not that, as
+/// Decodes by byte order mark, then by the header, then by the declaration in the page, then as UTF-8, otherwise as
 /// Windows-1252.
 pub(crate) fn decode(bytes: &[u8], header: Option<&str>) -> String {
     let named = header
@@ -16,7 +16,7 @@ pub(crate) fn decode(bytes: &[u8], header: Option<&str>) -> String {
     encoding.decode(bytes).0.into_owned()
 }
 
-/// Whether bytes are UTF-8, apart from a last character that was cut.
+/// True if bytes are UTF-8, except for an incomplete last character.
 fn is_utf8(bytes: &[u8]) -> bool {
     match std::str::from_utf8(bytes) {
         Ok(_) => true,
@@ -24,7 +24,7 @@ fn is_utf8(bytes: &[u8]) -> bool {
     }
 }
 
-/// The charset in `<meta charset=...>`, `<meta ... content="...; charset=...">` or `<?xml encoding="..."?>`.
+/// Charset in `<meta charset=...>`, `<meta ... content="...; charset=...">` or `<?xml encoding="..."?>`.
 fn declared(start: &[u8]) -> Option<&'static Encoding> {
     let start = start.to_ascii_lowercase();
     let text = String::from_utf8_lossy(&start);
@@ -43,7 +43,7 @@ fn declared(start: &[u8]) -> Option<&'static Encoding> {
         .find(['"', '\'', ';', '>', ' ', '/', '?'])
         .unwrap_or(label.len());
     let encoding = Encoding::for_label(&label.as_bytes()[..end])?;
-    // A page in UTF-16 could not have been read this far (HTML standard).
+    // A page in UTF-16 could not have been parsed this far (HTML standard).
     Some(if encoding.is_ascii_compatible() {
         encoding
     } else {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_charset_comes_from_mark_header_page_or_guess() {
+    fn charset_comes_from_mark_header_page_or_guess() {
         assert_eq!(decode(b"\xef\xbb\xbf\xc3\xa4", Some("iso-8859-1")), "\u{e4}");
         assert_eq!(decode(b"\xe4", Some("iso-8859-1")), "\u{e4}");
         assert_eq!(

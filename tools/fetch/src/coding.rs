@@ -1,4 +1,4 @@
-//! Content codings: what a body was packed with.
+//! Content codings of response bodies.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, ToolError};
 
 use crate::response::Response;
 
-/// Unpacks the body, up to `max` bytes, so that a small body cannot fill the memory.
+/// Decompresses the body, up to `max` bytes, so that a small body cannot exhaust memory.
 pub(crate) fn unpack(response: &mut Response, max: usize) -> Result<()> {
     let coding = response
         .header("content-encoding")
@@ -20,21 +20,21 @@ pub(crate) fn unpack(response: &mut Response, max: usize) -> Result<()> {
             return Ok(());
         }
         "gzip" | "x-gzip" => read(MultiGzDecoder::new(&packed[..]), max),
-        // The standard means zlib; some servers send the bare stream.
+        // The standard requires zlib; some servers send a raw deflate stream.
         "deflate" => match read(ZlibDecoder::new(&packed[..]), max) {
             (bytes, Some(_)) if bytes.is_empty() => read(DeflateDecoder::new(&packed[..]), max),
             read => read,
         },
         other => {
             return Err(ToolError::failed(format_args!(
-                "the answer is packed with `{other}`, which is not read"
+                "the response has the unsupported content encoding `{other}`"
             )));
         }
     };
     match unpacked {
-        // Of a body that was cut, the first part is still good.
+        // The first part of a truncated body is still valid.
         (bytes, Some(error)) if bytes.is_empty() || !response.cut => Err(ToolError::failed(format_args!(
-            "the answer is not valid {coding}: {error}"
+            "the response is not valid {coding}: {error}"
         ))),
         (mut bytes, _) => {
             response.cut |= bytes.len() > max;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_coding_is_unpacked() {
+    fn every_coding_is_decompressed() {
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
         zlib.write_all(b"hello").unwrap();
         let mut bare = DeflateEncoder::new(Vec::new(), Compression::fast());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_unpacked_up_to_the_limit_and_cut_beyond() {
+    fn body_beyond_the_limit_is_cut() {
         let mut response = packed("gzip", gzip(&[b'x'; 100_000]));
         unpack(&mut response, 100_000).unwrap();
         assert_eq!((response.body.len(), response.cut), (100_000, false));
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_or_unknown_coding_is_an_error() {
+    fn invalid_or_unknown_coding_is_an_error() {
         assert!(unpack(&mut packed("gzip", b"hello".to_vec()), 100).is_err());
         let error = unpack(&mut packed("br", b"hello".to_vec()), 100).unwrap_err();
         assert_eq!(
             error.message(),
-            "the answer is packed with `br`, which is not read"
+            "the response has the unsupported content encoding `br`"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! The tool.
+//! The tool `fetch`.
 
 use toolcell_sdk::{Output, Result, tool};
 
 use crate::page::{Content, Range};
 use crate::{coding, page, redirect, wire};
 
-/// Most bytes of a body that are received, and most bytes that they are unpacked to.
+/// Maximum size of a body, in bytes, both received and decompressed.
 const MAX_BODY: usize = 8 << 20;
 
 /// Read a web page or another text on the web. A page comes as the Markdown of its main content, JSON indented, a
@@ -54,10 +54,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused_before_anything_is_sent() {
+    fn invalid_url_is_refused_before_any_request() {
         let error = testing::call::<fetch>(json!({"url": "file:///etc/passwd"})).unwrap_err();
         assert!(
-            error.message().contains("only http and https are read"),
+            error.message().contains("only http and https are supported"),
             "{error}"
         );
     }

@@ -1,21 +1,21 @@
-//! Web pages to Markdown.
+//! Conversion of web pages to Markdown.
 
 use dom_smoothie::{Config, Readability, TextMode};
 use toolcell_sdk::{Result, ToolError};
 use url::Url;
 
-/// What a person would read of a page.
+/// Readable content of a page.
 pub(crate) struct Article {
     pub(crate) title: String,
     pub(crate) text: String,
-    /// Whether the main content was found; otherwise the text is that of the whole page.
+    /// True if the main content was found; otherwise the text is that of the whole page.
     pub(crate) is_main: bool,
 }
 
-/// Most elements of a page; larger ones are data and no article, and would take long.
+/// Maximum number of elements of a page; larger pages are data rather than articles, and would take long.
 const MAX_ELEMENTS: usize = 100_000;
 
-/// Makes Markdown of a page: of its main content, or with `whole` of everything on it.
+/// Converts a page to Markdown: its main content, or with `whole` the whole page.
 pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
     let config = Config {
         text_mode: TextMode::Markdown,
@@ -23,7 +23,7 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
         ..Config::default()
     };
     let mut page = Readability::new(html, Some(url.as_str()), Some(config))
-        .map_err(|error| ToolError::failed(format_args!("the page cannot be read: {error}")))?;
+        .map_err(|error| ToolError::failed(format_args!("could not parse the page: {error}")))?;
     let title = page.get_article_title().trim().to_owned();
     remove_noise(&page.doc);
     if !whole
@@ -36,9 +36,9 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
             is_main: true,
         });
     }
-    // Looking for the main content has changed the document.
+    // The search for the main content changes the document.
     let page = Readability::new(html, Some(url.as_str()), None)
-        .map_err(|error| ToolError::failed(format_args!("the page cannot be read: {error}")))?;
+        .map_err(|error| ToolError::failed(format_args!("could not parse the page: {error}")))?;
     remove_noise(&page.doc);
     for (selector, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
         for node in page.doc.select(selector).nodes() {
@@ -57,8 +57,8 @@ pub(crate) fn read(html: &str, url: &Url, whole: bool) -> Result<Article> {
     })
 }
 
-/// Takes away what costs a model tokens and tells it nothing: tooltips, marks that link to their own heading, pictures
-/// that are part of the page's own bytes.
+/// Removes content that costs tokens without information: tooltips, anchors that link to their own heading, pictures
+/// embedded in the page.
 fn remove_noise(page: &dom_query::Document) {
     page.select("a[title], img[title]").remove_attr("title");
     page.select("img[src^='data:']").remove();
@@ -69,7 +69,7 @@ fn remove_noise(page: &dom_query::Document) {
     }
 }
 
-/// No more than one empty line in a row, and none at the ends.
+/// Limits empty lines to one in a row, and none at the ends.
 fn tidy(text: &str) -> String {
     let mut tidy = String::with_capacity(text.len());
     let mut empty = 0;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_content_comes_as_markdown_with_absolute_links() {
+    fn main_content_is_markdown_with_absolute_links() {
         let article = read_page(&article(), false);
         assert!(article.is_main);
         assert_eq!(article.title, "The title");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_page_comes_on_request_and_when_there_is_no_main_content() {
+    fn whole_page_is_returned_on_request_or_without_main_content() {
         let whole = read_page(&article(), true);
         assert!(whole.text.contains("[About us](https://example.org/about)") && !whole.is_main);
         assert!(!whole.text.contains("alert"));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_empty_pages_are_no_errors() {
+    fn broken_and_empty_pages_are_accepted() {
         for html in ["", "<", "<table><tr><td>cell", "plain words", "<html></html>"] {
             let url = Url::parse("https://example.org/").unwrap();
             assert!(read(html, &url, false).is_ok(), "{html}");

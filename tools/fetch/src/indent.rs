@@ -1,6 +1,6 @@
-//! Indents JSON without changing anything in it: the order of names and the digits of numbers stay.
+//! Indents JSON without changing its content: the order of names and the digits of numbers are kept.
 
-/// The same JSON over several lines; `None` if it is no JSON.
+/// Returns the same JSON over several lines; `None` if it is invalid.
 pub(crate) fn indent(json: &str) -> Option<String> {
     toolcell_sdk::serde_json::from_str::<toolcell_sdk::serde::de::IgnoredAny>(json).ok()?;
     let mut out = String::with_capacity(json.len() * 3 / 2);
@@ -50,7 +50,7 @@ pub(crate) fn indent(json: &str) -> Option<String> {
     Some(out)
 }
 
-/// The position after the string that starts at `at`.
+/// Position after the string that starts at `at`.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while at < bytes.len() {
@@ -65,7 +65,7 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
 
 fn new_line(out: &mut String, depth: usize) {
     out.push('\n');
-    // Deep nesting shall not multiply the size.
+    // Deep nesting must not multiply the size.
     for _ in 0..depth.min(20) {
         out.push_str("  ");
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_indented_and_nothing_else() {
+    fn only_json_is_indented() {
         assert_eq!(
             indent(r#"{"b":[1, 2.50],"a":{ } ,"c":"x\"{y","d":[]}"#).unwrap(),
             "{\n  \"b\": [\n    1,\n    2.50\n  ],\n  \"a\": {},\n  \"c\": \"x\\\"{y\",\n  \"d\": []\n}"

@@ -1,4 +1,4 @@
-//! The `fetch` tool: reads a web page, as Markdown of its main content.
+//! The `fetch` tool: reads a web page as Markdown of its main content.
 
 mod charset;
 mod coding;
@@ -13,7 +13,7 @@ mod wire;
 
 toolcell_sdk::export!(fetch::fetch);
 
-/// Where there is no WASI, there is no network: tests hand over their own responses.
+/// Replacement without WASI, which has no network: tests provide their own responses.
 #[cfg(not(target_family = "wasm"))]
 mod wire {
     use toolcell_sdk::{Result, ToolError};
@@ -23,7 +23,7 @@ mod wire {
 
     pub(crate) fn get(url: &Url, _: usize) -> Result<Response> {
         Err(ToolError::unavailable(format_args!(
-            "`{url}`: there is no network outside a cell"
+            "`{url}`: no network outside a cell"
         )))
     }
 }

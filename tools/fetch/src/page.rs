@@ -1,4 +1,4 @@
-//! From a response to what the model reads.
+//! Conversion of a response to content for the model.
 
 use toolcell_sdk::{Output, Result, ToolError, input};
 use url::Url;
@@ -6,13 +6,13 @@ use url::Url;
 use crate::response::Response;
 use crate::{charset, html, indent};
 
-/// Largest picture that is handed over, in bytes: about what model providers accept.
+/// Maximum size of a returned picture, in bytes: about the limit of model providers.
 const MAX_PICTURE: usize = 3 << 20;
 
-/// Most bytes shown of the body of an error.
+/// Maximum bytes of the body of an error that are shown.
 const MAX_EXCERPT: usize = 500;
 
-/// What to make of a page.
+/// Form in which a page is returned.
 #[input]
 #[serde(rename_all = "lowercase")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub(crate) enum Content {
     Raw,
 }
 
-/// The part of the text that was asked for, in characters.
+/// Requested part of the text, in characters.
 pub(crate) struct Range {
     pub(crate) start: usize,
     pub(crate) len: usize,
 }
 
-/// Makes an answer of a response.
+/// Converts a response to an output.
 pub(crate) fn read(url: &Url, response: &Response, content: Content, range: &Range) -> Result<Output> {
     check_status(url, response)?;
     let (media_type, charset) = response.media_type();
@@ -91,7 +91,7 @@ pub(crate) fn read(url: &Url, response: &Response, content: Content, range: &Ran
     Ok(Output::new().text(answer))
 }
 
-/// The characters that were asked for.
+/// Returns the requested characters.
 fn part<'a>(text: &'a str, range: &Range, notes: &mut Vec<String>) -> Result<&'a str> {
     let total = text.chars().count();
     if total == 0 {
@@ -118,7 +118,7 @@ fn part<'a>(text: &'a str, range: &Range, notes: &mut Vec<String>) -> Result<&'a
     Ok(shown)
 }
 
-/// Turns the answer of a server that did not give what was asked for into an error.
+/// Converts an unsuccessful status to an error.
 fn check_status(url: &Url, response: &Response) -> Result<()> {
     if (200..300).contains(&response.status) {
         return Ok(());
@@ -155,7 +155,7 @@ fn check_status(url: &Url, response: &Response) -> Result<()> {
     })
 }
 
-/// Whether a media type is text for people or programs.
+/// True if a media type is text.
 fn is_text(media_type: &str) -> bool {
     let (kind, subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
     let known = [
@@ -181,7 +181,7 @@ fn is_text(media_type: &str) -> bool {
         || subtype.ends_with("+xml")
 }
 
-/// The media type of a body whose server names none.
+/// Media type of a body without a declared one.
 fn guess(body: &[u8]) -> &'static str {
     let start = &body[..body.len().min(1024)];
     let text = String::from_utf8_lossy(start).trim_start().to_lowercase();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stands_below_a_header_that_says_whose_words_they_are() {
+    fn text_follows_a_header_that_names_its_origin() {
         let text = read_all(&response(200, "text/plain", b"hello"), Content::Article, &ALL).unwrap();
         assert_eq!(
             text,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_indented_unless_it_shall_be_raw() {
+    fn json_is_indented_unless_raw_is_requested() {
         let json = response(200, "application/ld+json", b"{\"a\":1}");
         assert!(
             read_all(&json, Content::Article, &ALL)
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_comes_in_parts_of_characters() {
+    fn long_text_is_returned_in_parts() {
         let page = response(200, "text/plain; charset=utf-8", "\u{e4}b\u{20ac}d".as_bytes());
         let part = |start, len| read_all(&page, Content::Article, &Range { start, len });
         assert!(part(0, 4).unwrap().ends_with("\n\n\u{e4}b\u{20ac}d"));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_handed_over_and_other_bytes_are_refused_in_words() {
+    fn pictures_are_returned_and_other_bytes_refused() {
         let url = Url::parse("https://example.org/a").unwrap();
         let output = read(&url, &response(200, "image/png", b"png"), Content::Article, &ALL).unwrap();
         assert_eq!(output.content.len(), 2);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_is_no_success_is_an_error_with_the_words_of_the_server() {
+    fn error_status_is_an_error_with_the_servers_text() {
         let error = read_all(
             &response(404, "text/html", b"<p>Gone <b>away</b></p>"),
             Content::Article,
@@ -299,14 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_a_type_is_looked_at() {
+    fn type_of_a_body_without_media_type_is_detected() {
         assert_eq!(guess(b"  <!DOCTYPE html><p>"), "text/html");
         assert_eq!(guess(b"words"), "text/plain");
         assert_eq!(guess(b"\x00\x01"), "application/octet-stream");
     }
 
     #[test]
-    fn an_empty_page_says_so() {
+    fn empty_page_is_reported() {
         let text = read_all(&response(200, "text/plain", b""), Content::Article, &ALL).unwrap();
         assert!(text.contains("Note: there is no text\n"), "{text}");
     }

@@ -1,42 +1,42 @@
-//! Follows redirections. Each hop is a request of its own, which the host checks like any other.
+//! Follows redirects. Each hop is a request of its own, which the host checks like any other.
 
 use toolcell_sdk::{Result, ToolError};
 use url::Url;
 
 use crate::response::Response;
 
-/// Most redirections that are followed.
+/// Maximum number of redirects.
 pub(crate) const MAX_REDIRECTS: usize = 5;
 
-/// Reads an address.
+/// Parses a URL.
 pub(crate) fn parse_url(text: &str) -> Result<Url> {
     let text = text.trim();
     let url = match Url::parse(text) {
         Ok(url) => url,
-        // What people type into a browser.
+        // URLs without a scheme, as typed into a browser.
         Err(url::ParseError::RelativeUrlWithoutBase) => Url::parse(&format!("https://{text}"))
-            .map_err(|error| ToolError::invalid(format_args!("`url`: `{text}` is no address: {error}")))?,
+            .map_err(|error| ToolError::invalid(format_args!("`url`: invalid URL `{text}`: {error}")))?,
         Err(error) => {
             return Err(ToolError::invalid(format_args!(
-                "`url`: `{text}` is no address: {error}"
+                "`url`: invalid URL `{text}`: {error}"
             )));
         }
     };
     if !matches!(url.scheme(), "http" | "https") {
         return Err(ToolError::invalid(format_args!(
-            "`url`: `{text}` has the scheme `{}`; only http and https are read",
+            "`url`: `{text}` has the scheme `{}`; only http and https are supported",
             url.scheme()
         )));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(ToolError::invalid(
-            "`url`: a name or password in an address is not sent",
+            "`url`: user names and passwords in URLs are not supported",
         ));
     }
     Ok(url)
 }
 
-/// Requests an address and what it redirects to, up to the answer.
+/// Requests a URL and follows redirects up to the final response.
 pub(crate) fn follow(mut url: Url, get: &mut dyn FnMut(&Url) -> Result<Response>) -> Result<(Url, Response)> {
     let mut redirects = 0;
     loop {
@@ -50,19 +50,17 @@ pub(crate) fn follow(mut url: Url, get: &mut dyn FnMut(&Url) -> Result<Response>
         };
         if redirects == MAX_REDIRECTS {
             return Err(ToolError::failed(format_args!(
-                "more than {MAX_REDIRECTS} redirections, the last one from `{url}` to `{location}`"
+                "more than {MAX_REDIRECTS} redirects, the last one from `{url}` to `{location}`"
             )));
         }
         redirects += 1;
         let next = url.join(&location).map_err(|error| {
             ToolError::failed(format_args!(
-                "`{url}` redirects to `{location}`, which is no address: {error}"
+                "`{url}` redirects to the invalid URL `{location}`: {error}"
             ))
         })?;
         url = parse_url(next.as_str()).map_err(|error| {
-            ToolError::failed(format_args!(
-                "`{url}` redirects to an address that is not read: {error}"
-            ))
+            ToolError::failed(format_args!("`{url}` redirects to an unsupported URL: {error}"))
         })?;
     }
 }
@@ -79,7 +77,7 @@ mod tests {
         }
     }
 
-    /// Follows from `https://a.example/x/y`; the last response is a plain 200.
+    /// Follows redirects from `https://a.example/x/y`; the last response is a plain 200.
     fn follow_all(responses: &[(u16, &str)]) -> (Result<String>, Vec<String>) {
         let mut asked = Vec::new();
         let result = follow(parse_url("https://a.example/x/y").unwrap(), &mut |url| {
@@ -96,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_location_is_a_request_of_its_own() {
+    fn each_redirect_is_a_request_of_its_own() {
         let (end, asked) = follow_all(&[
             (301, "z"),
             (302, "/top"),
@@ -117,15 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn redirections_are_followed_up_to_the_limit_and_not_beyond() {
+    fn redirects_beyond_the_limit_are_not_followed() {
         assert!(follow_all(&[(302, "a"); MAX_REDIRECTS]).0.is_ok());
         let (end, asked) = follow_all(&[(302, "a"); MAX_REDIRECTS + 1]);
-        assert!(end.unwrap_err().message().starts_with("more than 5 redirections"));
+        assert!(end.unwrap_err().message().starts_with("more than 5 redirects"));
         assert_eq!(asked.len(), MAX_REDIRECTS + 1);
     }
 
     #[test]
-    fn a_redirection_cannot_leave_the_web() {
+    fn redirect_to_another_scheme_is_refused() {
         for to in [
             "file:///etc/passwd",
             "ftp://a.example/",
@@ -133,13 +131,13 @@ mod tests {
             "https://u:p@a.example/",
         ] {
             let (end, asked) = follow_all(&[(302, to)]);
-            assert!(end.unwrap_err().message().contains("is not read"), "{to}");
+            assert!(end.unwrap_err().message().contains("unsupported URL"), "{to}");
             assert_eq!(asked.len(), 1);
         }
     }
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn urls_without_a_scheme_are_accepted() {
         assert_eq!(
             parse_url(" example.com/a b ").unwrap().as_str(),
             "https://example.com/a%20b"

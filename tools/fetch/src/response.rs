@@ -1,17 +1,17 @@
-//! What a server answered.
+//! HTTP response.
 
-/// A response with its body, perhaps cut.
+/// Response with its body, possibly cut.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) body: Vec<u8>,
-    /// Whether the body was longer than what was read of it.
+    /// True if the body was longer than the part that was read.
     pub(crate) cut: bool,
 }
 
 impl Response {
-    /// A header as text; `None` if there is none.
+    /// Value of a header as text; `None` if there is none.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         let (_, value) = self
             .headers
@@ -20,7 +20,7 @@ impl Response {
         Some(String::from_utf8_lossy(value).trim().to_owned())
     }
 
-    /// The media type in lower case, without parameters, and the charset if one is named.
+    /// Media type in lower case, without parameters, and the charset if there is one.
     pub(crate) fn media_type(&self) -> (Option<String>, Option<String>) {
         let Some(value) = self.header("content-type") else {
             return (None, None);
@@ -39,7 +39,7 @@ impl Response {
         (media_type, charset)
     }
 
-    /// What people call the status.
+    /// Status code with its reason phrase.
     pub(crate) fn status_text(&self) -> String {
         let reason = match self.status {
             400 => " Bad Request",
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_content_type_is_taken_apart() {
+    fn content_type_is_parsed() {
         let with = |value: &str| Response {
             headers: vec![("Content-Type".into(), value.into())],
             ..Response::default()

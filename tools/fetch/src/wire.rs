@@ -1,4 +1,4 @@
-//! HTTP as a cell has it: `wasi:http` 0.2.
+//! HTTP through `wasi:http` 0.2.
 
 use toolcell_sdk::{Result, ToolError};
 use url::Url;
@@ -10,7 +10,7 @@ use wasip2::io::streams::StreamError;
 
 use crate::response::Response;
 
-/// Bytes read at a time.
+/// Bytes per read.
 const CHUNK: u64 = 64 << 10;
 
 const HEADERS: &[(&str, &str)] = &[
@@ -25,7 +25,7 @@ const HEADERS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Sends one GET request and reads at most `max_body` bytes of the answer.
+/// Sends a GET request and reads at most `max_body` bytes of the response.
 pub(crate) fn get(url: &Url, max_body: usize) -> Result<Response> {
     let response = request(url).map_err(|error| explain(url, &error))?;
     let mut answer = Response {
@@ -35,10 +35,10 @@ pub(crate) fn get(url: &Url, max_body: usize) -> Result<Response> {
     };
     let body = response
         .consume()
-        .map_err(|()| ToolError::failed("the body was read before"))?;
+        .map_err(|()| ToolError::failed("the body was already read"))?;
     let stream = body
         .stream()
-        .map_err(|()| ToolError::failed("the body was read before"))?;
+        .map_err(|()| ToolError::failed("the body was already read"))?;
     loop {
         match stream.blocking_read(CHUNK) {
             Ok(chunk) => answer.body.extend_from_slice(&chunk),
@@ -100,7 +100,7 @@ fn request(url: &Url) -> Result<wasip2::http::types::IncomingResponse, ErrorCode
     }
 }
 
-/// Says what the model can do about it: nothing until somebody grants it, try again, or go elsewhere.
+/// Converts an error to a message that states the remedy: a grant, a retry, or another URL.
 fn explain(url: &Url, error: &ErrorCode) -> ToolError {
     let host = url.host_str().unwrap_or_default();
     match error {
@@ -108,13 +108,13 @@ fn explain(url: &Url, error: &ErrorCode) -> ToolError {
             ToolError::denied(format_args!("this tool may not send requests to `{url}`"))
         }
         ErrorCode::DnsError(_) | ErrorCode::DestinationNotFound => {
-            ToolError::failed(format_args!("there is no host `{host}`"))
+            ToolError::failed(format_args!("unknown host `{host}`"))
         }
         ErrorCode::TlsProtocolError | ErrorCode::TlsCertificateError | ErrorCode::TlsAlertReceived(_) => {
             ToolError::failed(format_args!("no secure connection to `{host}`: {}", words(error)))
         }
         ErrorCode::HttpResponseBodySize(_) => ToolError::failed(format_args!(
-            "`{url}`: the answer is larger than this tool may receive"
+            "`{url}`: the response exceeds the limit of this tool"
         )),
         ErrorCode::HttpRequestUriInvalid | ErrorCode::HttpRequestUriTooLong => ToolError::invalid(
             format_args!("`url`: `{url}` cannot be requested: {}", words(error)),
@@ -123,7 +123,7 @@ fn explain(url: &Url, error: &ErrorCode) -> ToolError {
     }
 }
 
-/// `ErrorCode::ConnectionRefused` as "connection refused".
+/// Converts `ErrorCode::ConnectionRefused` to "connection refused".
 fn words(error: &ErrorCode) -> String {
     if let ErrorCode::InternalError(Some(message)) = error {
         return message.clone();

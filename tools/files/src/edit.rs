@@ -1,4 +1,4 @@
-//! `files_edit`.
+//! The tool `files_edit`.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use toolcell_sdk::{Result, ToolError, tool};
 
 use crate::replace::replace;
 
-/// Largest file that is edited, in bytes: it is in memory up to four times.
+/// Maximum size of an edited file, in bytes: it is in memory up to four times.
 const MAX_FILE: u64 = 16 << 20;
 
-/// Largest file in which something like the text is looked for, in bytes.
+/// Maximum size of a file that is searched for similar text, in bytes.
 const MAX_COMPARED: usize = 4 << 20;
 
-/// Most lines named in an answer.
+/// Maximum line numbers in an answer.
 const MAX_LINES: usize = 10;
 
 /// Replace a text in a file by another one. The old text must stand in the file exactly once, or `all` is set.
@@ -70,7 +70,7 @@ pub(crate) fn files_edit(
     Ok(format!("Replaced {times} in `{path}`, {lines}."))
 }
 
-/// The text of a file as bytes of UTF-8. Other bytes stay what they are, so that a file in an older encoding survives.
+/// Text of a file as UTF-8 bytes. Other bytes are kept, so that a file in a legacy encoding is not damaged.
 struct Text {
     encoding: Encoding,
     bytes: Vec<u8>,
@@ -82,7 +82,7 @@ impl Text {
         let body = &contents[mark..];
         if files::is_binary(&contents[..contents.len().min(8192)]) {
             return Err(ToolError::failed(format_args!(
-                "`{path}` is a binary file and no text"
+                "`{path}` is a binary file, not text"
             )));
         }
         let unit = match encoding {
@@ -109,7 +109,7 @@ impl Text {
         }
     }
 
-    /// Gives two texts the line ends of this one, if it has CRLF throughout.
+    /// Converts the line ends of two texts to those of the file, if it has CRLF throughout.
     fn with_its_line_ends(&self, old: String, new: String) -> (String, String) {
         let ends = self.bytes.iter().filter(|byte| **byte == b'\n').count();
         let crlf = self.bytes.windows(2).filter(|pair| pair == b"\r\n").count();
@@ -120,7 +120,7 @@ impl Text {
         (convert(old), convert(new))
     }
 
-    /// Where a text stands; occurrences do not overlap.
+    /// Positions of a text; occurrences do not overlap.
     fn find(&self, wanted: &[u8]) -> Vec<usize> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -131,7 +131,7 @@ impl Text {
         found
     }
 
-    /// The bytes of the file with other text at these places.
+    /// Bytes of the file with the text at these positions replaced.
     fn replaced(&self, found: &[usize], old_len: usize, new: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes.len() + found.len() * new.len());
         let mut at = 0;
@@ -143,7 +143,7 @@ impl Text {
         bytes.extend_from_slice(&self.bytes[at..]);
         let body = match self.encoding {
             Encoding::Utf8 | Encoding::Utf8Bom => bytes,
-            // Made of valid text and valid text.
+            // Consists of valid text only.
             encoding => encoding.encode(&String::from_utf8_lossy(&bytes)),
         };
         [self.encoding.mark(), &body].concat()
@@ -189,7 +189,7 @@ fn lines_of(text: &Text, found: &[usize]) -> String {
     format!("at line{plural} {}{more}", numbers.join(", "))
 }
 
-/// Says that a text does not stand in a file, and what stands there that is like it.
+/// Message that a text does not occur in a file, with similar lines.
 fn not_found(path: &str, text: &Text, old: &str) -> String {
     let said = format!("`old` does not stand in `{path}`; nothing changed");
     if text.bytes.len() > MAX_COMPARED {
@@ -242,7 +242,7 @@ fn squeeze(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Lines for the model, of a reasonable length.
+/// Lines for the model, shortened.
 fn shown(lines: &[String]) -> String {
     let text = lines.join("\n");
     match text.floor_char_boundary(2000) {
@@ -251,7 +251,7 @@ fn shown(lines: &[String]) -> String {
     }
 }
 
-/// How many per cent of their pairs of neighbouring bytes two lines have in common (Dice's coefficient).
+/// Percentage of common byte bigrams of two lines (Dice's coefficient).
 fn likeness(a: &str, b: &str) -> usize {
     let pairs = |line: &str| {
         let mut pairs: Vec<[u8; 2]> = line
@@ -262,7 +262,7 @@ fn likeness(a: &str, b: &str) -> usize {
         pairs.sort_unstable();
         pairs
     };
-    // Lines of very different length cannot be alike; most of a file is left out here.
+    // Lines of very different length cannot be similar; this excludes most of a file.
     if a.len() < 2 || b.len() < 2 || a.len() > 3 * b.len() || b.len() > 3 * a.len() {
         return 0;
     }
@@ -288,7 +288,7 @@ mod tests {
     use toolcell_sdk::serde_json::{Value, json};
     use toolcell_sdk::testing;
 
-    /// The answer without the file's path, and what is then in the file.
+    /// The answer without the file's path, and the file's content afterwards.
     fn edit(contents: &[u8], arguments: Value) -> (Result<String, String>, Vec<u8>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, contents).unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_stands_once_is_replaced() {
+    fn unique_text_is_replaced() {
         let (answer, after) = edit(b"a\nb\nc\n", json!({"old": "b", "new": "B"}));
         assert_eq!(
             (answer.unwrap().as_str(), after.as_slice()),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_stands_more_than_once_needs_all() {
+    fn repeated_text_needs_all() {
         let (answer, after) = edit(b"x\ny\nx x\n", json!({"old": "x", "new": "z"}));
         assert_eq!(
             answer.unwrap_err(),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_differs_in_white_space_is_shown_as_it_stands() {
+    fn text_that_differs_in_white_space_is_shown() {
         let file = b"fn main() {\n    one();\n    two();\n}\n";
         let (answer, after) = edit(file, json!({"old": "one();\ntwo();", "new": ""}));
         assert_eq!(
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_like_the_text_are_shown() {
+    fn similar_lines_are_shown() {
         let (answer, _) = edit(
             b"let count = 1;\nlet other = 2;\n",
             json!({"old": "let counts = 1;", "new": ""}),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_encoding_of_the_file_are_kept() {
+    fn line_ends_and_encoding_are_kept() {
         let (_, after) = edit(b"a\r\nb\r\nc\r\n", json!({"old": "a\nb", "new": "x\ny"}));
         assert_eq!(after, b"x\r\ny\r\nc\r\n");
         let (_, after) = edit(b"\xef\xbb\xbfa\xfc", json!({"old": "a", "new": "b"}));
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_and_nothing_changes() {
+    fn invalid_edits_are_refused_and_change_nothing() {
         for (old, new) in [("", "a"), ("a", "a")] {
             let (answer, after) = edit(b"a", json!({"old": old, "new": new}));
             assert!(answer.is_err());
             assert_eq!(after, b"a");
         }
         let (answer, _) = edit(b"a\0", json!({"old": "a", "new": "b"}));
-        assert_eq!(answer.unwrap_err(), "`F` is a binary file and no text");
+        assert_eq!(answer.unwrap_err(), "`F` is a binary file, not text");
         let (answer, _) = edit(b"\xff\xfea\0\0\xd8", json!({"old": "a", "new": "b"}));
         assert!(answer.unwrap_err().contains("is not valid UTF-16"));
     }

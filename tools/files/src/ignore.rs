@@ -1,4 +1,4 @@
-//! What `.gitignore` files leave out: build output and dependencies, which nobody wants to search.
+//! Rules of `.gitignore` files, which exclude build output and dependencies.
 //!
 //! The rules are those of [gitignore](https://git-scm.com/docs/gitignore), for files found while walking down.
 
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// Most bytes read of one file, and most rules kept of all files on the way: more than any real project has.
+/// Maximum bytes read of one file, and maximum rules of all files on the path: more than any real project has.
 const MAX_BYTES: u64 = 64 << 10;
 const MAX_RULES: usize = 2_000;
 
-/// The rules of the directories on the way down.
+/// Rules of the directories on the current path.
 #[derive(Default)]
 pub(crate) struct Ignore {
     rules: Vec<Rule>,
@@ -20,18 +20,18 @@ pub(crate) struct Ignore {
 
 struct Rule {
     matcher: GlobMatcher,
-    /// Length of the path of the directory that the rule stands in, with its `/`.
+    /// Length of the path of the rule's directory, including its `/`.
     base: usize,
-    /// Whether the pattern is matched against the path below `base`, not against the name.
+    /// True if the pattern is matched against the path below `base` instead of the name.
     anchored: bool,
     directories_only: bool,
-    /// Whether it takes something back in.
+    /// True if the rule is negated.
     negated: bool,
 }
 
 impl Ignore {
-    /// Adds the rules of a directory, if it has any. `prefix` is its path below the start of the walk, with a `/` at the
-    /// end. Returns a mark for [`Ignore::leave`].
+    /// Adds the rules of a directory, if it has any. `prefix` is its path relative to the start of the walk, with a
+    /// trailing `/`. Returns a marker for [`Ignore::leave`].
     pub(crate) fn enter(&mut self, directory: &Path, prefix: &str) -> usize {
         let mark = self.rules.len();
         let mut text = Vec::new();
@@ -49,12 +49,12 @@ impl Ignore {
         mark
     }
 
-    /// Forgets the rules that were added since a mark.
+    /// Removes the rules that were added since a marker.
     pub(crate) fn leave(&mut self, mark: usize) {
         self.rules.truncate(mark);
     }
 
-    /// Whether an entry is left out. The last rule that matches decides.
+    /// True if an entry is ignored. The last rule that matches decides.
     pub(crate) fn ignores(&self, relative: &str, is_directory: bool) -> bool {
         let name = relative.rsplit('/').next().unwrap_or(relative);
         self.rules
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_names_paths_and_directories_as_git_has_it() {
+    fn patterns_match_names_paths_and_directories_like_git() {
         let rules = ignore(&[(
             "",
             "# comment\n\n*.log\n/target/\ndocs/*.html\nnode_modules/\n!keep.log\n**/tmp\n",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_a_directory_start_there_and_win_over_those_above() {
+    fn nested_rules_apply_below_and_take_precedence() {
         let rules = ignore(&[("", "*.txt\n"), ("sub/", "!*.txt\n/only\n")]);
         assert!(!rules.ignores("sub/a.txt", false));
         assert!(rules.ignores("sub/only", false));

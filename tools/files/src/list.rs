@@ -1,4 +1,4 @@
-//! `files_list`.
+//! The tool `files_list`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
-/// Most entries that are listed. More than this nobody reads; the rest is counted.
+/// Maximum number of listed entries; the rest is counted.
 const MAX_LISTED: usize = 500;
 
 /// List a directory: every entry with its path, directories with a `/` at the end, files with their size in bytes.
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_and_ignored_entries_are_counted_and_listed_on_request() {
+    fn hidden_and_ignored_entries_are_listed_on_request() {
         let root = tree();
         fs::write(root.path().join(".gitignore"), "*.md\n").unwrap();
         assert_eq!(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glob_finds_files_at_any_depth_and_says_when_there_are_none() {
+    fn glob_finds_files_at_any_depth() {
         let root = tree();
         assert_eq!(list(&root, json!({"glob": "*.rs"})), "src/deep/c.rs\t1\n");
         assert!(list(&root, json!({"glob": "*.py"})).ends_with("matches `*.py`.\n"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_listed_up_to_the_limit_and_counted_beyond() {
+    fn entries_beyond_the_limit_are_counted() {
         let root = tempfile::tempdir().unwrap();
         for i in 0..MAX_LISTED {
             fs::write(root.path().join(format!("{i}")), "").unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_an_error_with_near_names() {
+    fn missing_directory_gets_suggestions() {
         let root = tree();
         let path = root.path().join("scr");
         let error = testing::call::<files_list>(json!({"path": path})).unwrap_err();
@@ -165,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_directory() {
+    fn listing_a_file_is_an_error() {
         let root = tree();
         let error = testing::call::<files_list>(json!({"path": root.path().join("b.txt")})).unwrap_err();
         assert!(
-            error.message().ends_with("b.txt` is a file and not a directory"),
+            error.message().ends_with("b.txt` is a file, not a directory"),
             "{error}"
         );
     }

@@ -1,6 +1,6 @@
-//! What a binary file is, by its first bytes.
+//! Detection of binary file types by their first bytes.
 
-/// Media type and whether a model may look at it as a picture.
+/// Media type, and true if models accept it as a picture.
 pub(crate) fn sniff(start: &[u8]) -> (&'static str, bool) {
     const KNOWN: &[(&[u8], &str, bool)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png", true),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_known_by_their_first_bytes() {
+    fn pictures_are_detected_by_their_first_bytes() {
         assert_eq!(sniff(b"\x89PNG\r\n\x1a\n\0"), ("image/png", true));
         assert_eq!(sniff(b"RIFF\0\0\0\0WEBPVP8 "), ("image/webp", true));
         assert_eq!(sniff(b"\0asm\x0d\0\x01\0"), ("application/wasm", false));

@@ -1,4 +1,4 @@
-//! `files_read`.
+//! The tool `files_read`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,13 +8,13 @@ use toolcell_sdk::{Output, Result, ToolError, tool};
 
 use crate::media;
 
-/// Most bytes of text in one answer; more is read with another call.
+/// Maximum bytes of text in one answer.
 const MAX_TEXT: usize = 200_000;
 
-/// Most bytes shown of one line: minified sources and data files have lines of megabytes.
+/// Maximum bytes shown of one line: minified sources and data files have lines of megabytes.
 const MAX_LINE: usize = 10_000;
 
-/// Largest picture that is handed over, in bytes: about what model providers accept.
+/// Maximum size of a returned picture, in bytes: about the limit of model providers.
 const MAX_PICTURE: u64 = 3 << 20;
 
 /// Read a text file, the whole or some of its lines. Files of any size can be read in parts. A picture (PNG, JPEG, GIF,
@@ -70,7 +70,7 @@ fn read_from(path: &str, mut lines: Lines, first: usize, max_lines: usize, numbe
     Ok(page.finish(&lines, next))
 }
 
-/// Reads the last lines. Nothing but them is kept.
+/// Reads the last lines; only these are kept in memory.
 fn read_end(mut lines: Lines, back: usize, max_lines: usize, numbers: bool) -> Result<String> {
     let keep = back.min(MAX_TEXT);
     let mut last: VecDeque<Line> = VecDeque::new();
@@ -79,7 +79,7 @@ fn read_end(mut lines: Lines, back: usize, max_lines: usize, numbers: bool) -> R
         number += 1;
         bytes += line.text.len() + 1;
         last.push_back(line);
-        // With room for twice an answer, as the first line shown may be far from the last one.
+        // With room for two answers, as the first line shown may be far from the last one.
         while last.len() > keep || bytes > 2 * MAX_TEXT.max(MAX_LINE) {
             bytes -= last.pop_front().map_or(0, |line| line.text.len() + 1);
         }
@@ -96,7 +96,7 @@ fn read_end(mut lines: Lines, back: usize, max_lines: usize, numbers: bool) -> R
     Ok(page.finish(&lines, next))
 }
 
-/// The text of an answer, up to its limit.
+/// Text of an answer, up to its limit.
 struct Page {
     text: String,
     number: usize,
@@ -114,7 +114,7 @@ impl Page {
         }
     }
 
-    /// Adds a line, if there is room.
+    /// Adds a line; `false` if there is no room.
     fn push(&mut self, line: &Line) -> bool {
         if !self.text.is_empty() && self.text.len() + line.text.len() > MAX_TEXT {
             return false;
@@ -133,7 +133,7 @@ impl Page {
         true
     }
 
-    /// Adds what the model has to know about the text.
+    /// Adds notes for the model about the text.
     fn finish(mut self, lines: &Lines, next: Option<usize>) -> String {
         let reader = lines.reader();
         let mut notes = Vec::new();
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn a_text_file_comes_as_it_is() {
+    fn text_file_is_returned_unchanged() {
         assert_eq!(text(b"a\n\nb", json!({})), "a\n\nb");
         assert_eq!(text(b"", json!({})), "[the file is empty]");
     }
 
     #[test]
-    fn a_range_of_lines_says_how_to_go_on() {
+    fn range_of_lines_names_the_next_line() {
         let file = b"1\n2\n3\n4\n";
         assert_eq!(
             text(file, json!({"start_line": 2, "max_lines": 2})),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_start_reads_the_end() {
+    fn negative_start_reads_the_end() {
         let file = b"1\n2\n3\n4\n";
         assert_eq!(text(file, json!({"start_line": -2})), "3\n4\n");
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_beyond_the_end_is_refused_with_the_number_of_lines() {
+    fn start_beyond_the_end_is_refused() {
         let error = read(b"1\n2\n", json!({"start_line": 3})).unwrap_err();
         assert!(
             error.message().ends_with("has 2 lines, so there is no line 3"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_at_the_limit_of_an_answer_and_of_a_line() {
+    fn text_is_cut_at_the_answer_and_line_limits() {
         let long = text("x".repeat(99).as_bytes().repeat(3000).as_slice(), json!({}));
         assert!(long.contains("[287000 more bytes of this line are left out]"));
         let lines = format!("{}\n", "x".repeat(99)).repeat(3000);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn other_encodings_are_decoded_and_said() {
+    fn other_encodings_are_decoded_and_named() {
         assert_eq!(text(b"\xef\xbb\xbfa\n", json!({})), "a\n");
         assert_eq!(
             text(b"\xff\xfea\0\n\0", json!({})),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_handed_over_and_another_binary_is_told_of() {
+    fn pictures_are_returned_and_other_binaries_described() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0";
         let output = read(png, json!({})).unwrap();
         assert_eq!(
@@ -294,12 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_no_file() {
+    fn reading_a_directory_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         let error = testing::call::<files_read>(json!({"path": root.path()})).unwrap_err();
-        assert!(
-            error.message().ends_with("is a directory and not a file"),
-            "{error}"
-        );
+        assert!(error.message().ends_with("is a directory, not a file"), "{error}");
     }
 }

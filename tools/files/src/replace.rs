@@ -1,13 +1,13 @@
-//! Gives an existing file new contents.
+//! Replaces the content of an existing file.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Writes into the file itself and, if that fails half-way (a full disk, a limit), puts the old contents back.
+/// Writes into the file itself and restores the old content if that fails (a full disk, a limit).
 ///
-/// A new file that takes the place of the old one would never be seen half-written, but it would also lose the
-/// permissions of the old one (an executable script) and any links to it: WASI can neither read nor set them.
+/// Replacing the file by a new one would be atomic, but would lose its permissions (an executable script) and links:
+/// WASI can neither read nor set them.
 pub(crate) fn replace(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
     let put = |bytes: &[u8]| {
         let mut file = OpenOptions::new().write(true).open(path)?;
@@ -15,7 +15,7 @@ pub(crate) fn replace(path: &Path, old: &[u8], new: &[u8]) -> io::Result<()> {
         file.set_len(bytes.len() as u64)
     };
     put(new).inspect_err(|_| {
-        // Nothing more can be done if this fails as well; the first error is the one to tell.
+        // If this fails as well, the first error is reported.
         let _ = put(old);
     })
 }

@@ -1,4 +1,4 @@
-//! `files_search`.
+//! The tool `files_search`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,22 +10,23 @@ use toolcell_sdk::{Result, ToolError, log, progress, tool};
 
 use crate::walk::{Kind, Pattern, Walk};
 
-/// Most bytes of the answer.
+/// Maximum size of the answer, in bytes.
 const MAX_TEXT: usize = 200_000;
 
-/// Most bytes of a line that are searched.
+/// Maximum bytes of a line that are searched.
 const MAX_LINE: usize = 1 << 20;
 
-/// Most bytes of a line that are shown.
+/// Maximum bytes of a line that are shown.
 const MAX_SHOWN: usize = 400;
 
-/// Files up to this many bytes are searched as one text first: most files have no match and need no look at lines.
+/// Maximum size of a file that is first searched as a whole, in bytes: most files have no match and need no split into
+/// lines.
 const MAX_WHOLE: u64 = 8 << 20;
 
-/// Files between two reports of progress.
+/// Number of files between two progress reports.
 const PROGRESS: u64 = 500;
 
-/// Memory for a compiled regular expression, in bytes.
+/// Maximum memory of a compiled regular expression, in bytes.
 const MAX_REGEX: usize = 4 << 20;
 
 /// Search text files for a regular expression, line by line.
@@ -63,7 +64,7 @@ pub(crate) fn files_search(
         .map_err(|error| ToolError::invalid(format_args!("`pattern`: {error}")))?;
     let glob = glob.as_deref().map(Pattern::parse).transpose()?;
     let mut search = Search {
-        // These mean the ends of the text searched, so a whole file may not match where a line does.
+        // These match the ends of the searched text, so a whole file may not match although a line does.
         whole_first: !pattern.contains(r"\A") && !pattern.contains(r"\z"),
         regex,
         context: context.into(),
@@ -116,7 +117,7 @@ struct Search {
 }
 
 impl Search {
-    /// Searches one file. `false`: the answer is full.
+    /// Searches one file. `false` if the answer is full.
     fn file(&mut self, path: &Path, shown: &str) -> Result<bool> {
         let reader = match files::open(path).and_then(|file| TextReader::from_file(path, file)) {
             Ok(Ok(reader)) => reader,
@@ -179,7 +180,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Adds a line to the answer: of a long one, the part around the match.
+    /// Adds a line to the answer; of a long line, the part around the match.
     fn show(&mut self, path: &str, number: usize, mark: char, line: &str, at: usize) {
         let start = match at {
             at if at + MAX_SHOWN / 2 <= MAX_SHOWN => 0,
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn context_stands_around_matches_once() {
+    fn context_is_shown_once() {
         let root = tree(&[("a", b"1\n2\nx\n4\nx\n6\n7\n8\n9\nx\n")]);
         assert_eq!(
             search(&root, json!({"pattern": "x", "context": 1})),
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_match_is_said_in_words_with_what_was_skipped() {
+    fn no_match_reports_skipped_files() {
         let root = tree(&[("a", b"1\n"), ("b", b"x\0")]);
         assert_eq!(
             search(&root, json!({"pattern": "x"})),
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_shown_up_to_the_limit_and_more_are_announced() {
+    fn matches_beyond_the_limit_are_announced() {
         let root = tree(&[("a", b"x\nx\nx\n")]);
         assert_eq!(
             search(&root, json!({"pattern": "x", "max_matches": 3})),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_shown_around_its_match() {
+    fn long_line_is_shown_around_its_match() {
         let line = format!("{}needle{}", "a".repeat(5000), "b".repeat(5000));
         let root = tree(&[("a", line.as_bytes())]);
         let text = search(&root, json!({"pattern": "needle"}));
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn other_encodings_are_searched_too() {
+    fn other_encodings_are_searched() {
         let root = tree(&[("a", b"\xff\xfeh\0i\0\n\0"), ("b", b"z\xfcrich hi")]);
         assert_eq!(
             search(&root, json!({"pattern": "^hi|hi$"})),
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_and_a_missing_path_too() {
+    fn invalid_pattern_and_missing_path_are_refused() {
         let call = |arguments| testing::call::<files_search>(arguments).unwrap_err();
         assert!(call(json!({"pattern": "("})).message().contains("unclosed group"));
         assert!(

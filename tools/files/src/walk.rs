@@ -8,39 +8,39 @@ use toolcell_sdk::{Result, ToolError, files, log};
 
 use crate::ignore::Ignore;
 
-/// Most entries that one walk looks at, so that a whole disk ends as an answer and not at a limit of the cell.
+/// Maximum entries of one walk, so that a whole disk gives an answer instead of exceeding a limit of the cell.
 const MAX_ENTRIES: usize = 200_000;
 
-/// What a walk shall find.
+/// Scope of a walk.
 pub(crate) struct Walk {
-    /// Levels of directories; 1 is the directory itself.
+    /// Depth; 1 is the directory itself.
     pub(crate) depth: usize,
-    /// Whether hidden entries (whose name starts with a dot) and those that git ignores are part of it.
+    /// True to include hidden entries (names with a leading dot) and entries ignored by git.
     pub(crate) all: bool,
 }
 
-/// How a walk ended.
+/// Result of a walk.
 pub(crate) struct Walked {
-    /// Whether it came to its end.
+    /// True if the walk was completed.
     pub(crate) complete: bool,
-    /// Entries that were left out as hidden or ignored, without what is below them.
+    /// Number of entries left out as hidden or ignored, without their descendants.
     pub(crate) left_out: usize,
 }
 
-/// Where a walk is.
+/// Progress of a walk.
 #[derive(Default)]
 struct State {
-    /// Entries looked at.
+    /// Entries visited.
     seen: usize,
     left_out: usize,
     ignore: Ignore,
 }
 
-/// Something in a directory.
+/// Entry of a directory.
 pub(crate) struct Entry {
-    /// Path as a tool takes it: the path of the walk's start and below.
+    /// Path as a tool accepts it: the path of the walk's start and below.
     pub(crate) path: PathBuf,
-    /// Path below the start of the walk, with `/` between the parts.
+    /// Path relative to the start of the walk, separated by `/`.
     pub(crate) relative: String,
     pub(crate) kind: Kind,
     /// Size of a file in bytes.
@@ -51,17 +51,17 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     Directory,
     File,
-    /// A link, which is not followed, or something that is neither file nor directory.
+    /// A link, which is not followed, or a special file.
     Other,
 }
 
 impl Walk {
-    /// Calls `visit` for everything below a directory, files before directories, each sorted by name. `visit` stops the
-    /// walk with `false`.
+    /// Calls `visit` for everything below a directory, files before directories, each sorted by name. `visit` returns
+    /// `false` to stop the walk.
     pub(crate) fn visit(&self, start: &Path, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<Walked> {
         if fs::metadata(start).is_ok_and(|metadata| metadata.is_file()) {
             return Err(ToolError::failed(format_args!(
-                "`{}` is a file and not a directory",
+                "`{}` is a file, not a directory",
                 start.display()
             )));
         }
@@ -78,11 +78,11 @@ impl Walk {
         })
     }
 
-    /// Stands in for a top directory that was not granted itself: what was granted is what there is.
+    /// Replaces a root directory that is not granted itself by the granted directories.
     fn visit_roots(&self, state: &mut State, visit: &mut dyn FnMut(Entry) -> Result<bool>) -> Result<bool> {
         let roots = files::roots();
         if roots.is_empty() {
-            return Err(ToolError::denied("this tool was given no files"));
+            return Err(ToolError::denied("no files are granted to this tool"));
         }
         for root in roots {
             let relative = root.trim_start_matches('/').to_owned();
@@ -183,7 +183,7 @@ impl Walk {
     }
 }
 
-/// A glob pattern: one with a `/` is matched against the path below the start, one without against the name alone.
+/// Glob pattern: one with a `/` is matched against the relative path, one without against the name.
 pub(crate) struct Pattern {
     matcher: GlobMatcher,
     whole_path: bool,
@@ -196,7 +196,7 @@ impl Pattern {
             .build()
             .map_err(|error| {
                 ToolError::invalid(format_args!(
-                    "`glob`: `{pattern}` is no glob pattern: {}",
+                    "`glob`: invalid pattern `{pattern}`: {}",
                     error.kind()
                 ))
             })?;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_without_slash_matches_names_and_one_with_slash_matches_paths() {
+    fn pattern_with_slash_matches_paths_otherwise_names() {
         assert!(matches("*.rs", "src/walk.rs"));
         assert!(!matches("*.rs", "src/walk.rs.txt"));
         assert!(matches("src/*.rs", "src/walk.rs"));
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_pattern_is_refused() {
         let error = Pattern::parse("a[").map(|_| ()).unwrap_err();
         assert!(
-            error.message().starts_with("`glob`: `a[` is no glob pattern: "),
+            error.message().starts_with("`glob`: invalid pattern `a[`: "),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! `files_write`.
+//! The tool `files_write`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,10 +8,10 @@ use toolcell_sdk::{Result, ToolError, files, input, tool};
 
 use crate::replace::replace;
 
-/// Old contents up to this many bytes are put back if overwriting fails.
+/// Maximum size of old content that is restored if overwriting fails, in bytes.
 const MAX_KEPT: u64 = 16 << 20;
 
-/// What to do if the file exists.
+/// Action if the file exists.
 #[input]
 #[serde(rename_all = "lowercase")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) fn files_write(
             count(content.lines().count(), "line")
         )),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(ToolError::failed(format_args!(
-            "`{path}` exists already; choose another path, or `mode` `overwrite` or `append`"
+            "`{path}` already exists; choose another path, or `mode` `overwrite` or `append`"
         ))),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !parents => {
             Err(files::explain(&path, &error)
@@ -67,7 +67,7 @@ pub(crate) fn files_write(
 fn create(path: &Path, content: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all(content.as_bytes()).inspect_err(|_| {
-        // No half of a file stays behind.
+        // Removes the incomplete file.
         let _ = fs::remove_file(path);
     })
 }
@@ -93,7 +93,7 @@ fn overwrite(path: &Path, content: &str) -> io::Result<String> {
         }
         Err(error) => return Err(error),
     };
-    // A file that may be written and not read, or a very large one, is overwritten without a copy.
+    // A write-only or very large file is overwritten without a copy.
     let old = if before <= MAX_KEPT {
         fs::read(path).ok()
     } else {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_says_what_it_did() {
+    fn each_mode_reports_its_action() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.txt");
         let said = write(&path, "one\n", "create").unwrap();
@@ -136,7 +136,7 @@ mod tests {
         );
         let error = write(&path, "two\n", "create").unwrap_err();
         assert!(
-            error.message().contains("exists already; choose another path"),
+            error.message().contains("already exists; choose another path"),
             "{error}"
         );
         assert!(
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_created_only_if_asked_for() {
+    fn directories_are_created_on_request_only() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b/c.txt");
         let error = write(&path, "x", "create").unwrap_err();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_not_written_to() {
+    fn directory_is_not_written_to() {
         let root = tempfile::tempdir().unwrap();
         for mode in ["create", "overwrite", "append"] {
             assert!(write(root.path(), "x", mode).is_err(), "{mode}");

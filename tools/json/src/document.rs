@@ -1,24 +1,27 @@
-//! JSON documents, before and after a query.
+//! JSON documents: parsing and formatting.
 
 use jaq_json::{Val, read, write};
 use toolcell_sdk::{Result, ToolError};
 
-/// Deepest nesting of a document. Deeper ones would fill the stack of the cell.
+/// Maximum nesting of a document. Deeper ones would overflow the stack of the cell.
 const MAX_DEPTH: usize = 1_000;
 
-/// Reads all documents of a text: one, or several one after the other (JSON lines).
+/// Parses all documents of a text: one, or several in sequence (JSON lines).
 pub(crate) fn parse(text: &str, what: &str) -> Result<Vec<Val>> {
     let depth = depth_of(text);
     if depth > MAX_DEPTH {
         return Err(ToolError::failed(format_args!(
-            "{what} is nested {depth} levels deep, and {MAX_DEPTH} are read"
+            "{what} is nested {depth} levels deep, the limit is {MAX_DEPTH}"
         )));
     }
     let mut documents = Vec::new();
     for document in read::parse_many(text.as_bytes()) {
         documents.push(document.map_err(|error| {
             let error = error.to_string();
-            ToolError::failed(format_args!("{what} is no JSON: {}", with_line(text, &error)))
+            ToolError::failed(format_args!(
+                "{what} is not valid JSON: {}",
+                with_line(text, &error)
+            ))
         })?);
     }
     if documents.is_empty() {
@@ -27,7 +30,7 @@ pub(crate) fn parse(text: &str, what: &str) -> Result<Vec<Val>> {
     Ok(documents)
 }
 
-/// Writes a value in one line, or in several with `pretty`.
+/// Formats a value on one line, or on several with `pretty`.
 pub(crate) fn to_text(value: &Val, pretty: bool) -> String {
     let style = write::Pp {
         indent: pretty.then(|| "  ".to_owned()),
@@ -40,7 +43,7 @@ pub(crate) fn to_text(value: &Val, pretty: bool) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The deepest nesting of brackets outside strings.
+/// Maximum nesting of brackets outside strings.
 fn depth_of(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = text.bytes();
@@ -66,7 +69,7 @@ fn depth_of(text: &str) -> usize {
     deepest
 }
 
-/// Puts line and column in the place of `byte offset N`.
+/// Replaces `byte offset N` by line and column.
 fn with_line(text: &str, error: &str) -> String {
     let Some((offset, reason)) = error
         .strip_prefix("byte offset ")
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_follow_each_other() {
+    fn several_documents_are_parsed() {
         let documents = parse("{\"a\": 1}\n[2]\n", "the text").unwrap();
         let texts: Vec<String> = documents
             .iter()
@@ -99,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_named_with_its_place() {
+    fn invalid_json_is_named_with_its_position() {
         let error = parse("{\"a\": 1,\n \"b\": x}", "the text").unwrap_err();
         assert!(
             error
                 .message()
-                .starts_with("the text is no JSON: line 2, column "),
+                .starts_with("the text is not valid JSON: line 2, column "),
             "{error}"
         );
         assert_eq!(
@@ -114,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_read_up_to_its_limit_and_refused_beyond() {
+    fn nesting_beyond_the_limit_is_refused() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(&nested(MAX_DEPTH), "the text").is_ok());
         let error = parse(&nested(MAX_DEPTH + 1), "the text").unwrap_err();

@@ -1,23 +1,23 @@
-//! jq programs.
+//! Programs of jq.
 
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Filter, Vars, compile, data};
 use jaq_json::Val;
 use toolcell_sdk::{Result, ToolError};
 
-/// A program that is ready to run.
+/// A compiled program.
 pub(crate) struct Program(Filter<data::JustLut<Val>>);
 
-/// What a program yields next.
+/// Output of a program.
 pub(crate) enum Yield {
     Value(Val),
-    /// The program ended itself with `halt`.
+    /// The program stopped with `halt`.
     Halt,
 }
 
 impl Program {
     /// # Errors
-    /// What is wrong where in the program.
+    /// Description and position of the error.
     pub(crate) fn compile(code: &str) -> Result<Self> {
         let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
         let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
@@ -36,10 +36,10 @@ impl Program {
         Ok(Self(filter))
     }
 
-    /// Runs the program on a value and hands over each value that it yields, until `take` returns `false`.
+    /// Runs the program on a value and passes each output to `take`, until it returns `false`.
     ///
     /// # Errors
-    /// The error that the program ended in.
+    /// The error of the program.
     pub(crate) fn run(&self, input: Val, take: &mut dyn FnMut(Yield) -> bool) -> Result<(), String> {
         let context = Ctx::<data::JustLut<Val>>::new(&self.0.lut, Vars::new([]));
         for result in self.0.id.run((context, input)) {
@@ -66,7 +66,7 @@ fn load_errors(code: &str, errors: &load::Errors<&str, ()>) -> String {
                 texts.extend(
                     errors
                         .iter()
-                        .map(|(path, _)| format!("there is no module `{path}` to include")),
+                        .map(|(path, _)| format!("modules are not supported: `{path}`")),
                 );
             }
             load::Error::Lex(errors) => texts.extend(
@@ -113,7 +113,7 @@ fn unexpected(code: &str, expected: &str, part: &str) -> String {
     format!("{}{expected}found {found}", place(code, part))
 }
 
-/// Where in the program a part of it stands.
+/// Position of a part in the program.
 fn place(code: &str, part: &str) -> String {
     let offset = (part.as_ptr() as usize).wrapping_sub(code.as_ptr() as usize);
     match code.get(..offset) {

@@ -1,4 +1,4 @@
-//! `json_query`.
+//! The tool `json_query`.
 
 use jaq_json::Val;
 use toolcell_sdk::{Result, ToolError, files, tool};
@@ -6,10 +6,10 @@ use toolcell_sdk::{Result, ToolError, files, tool};
 use crate::document::{parse, to_text};
 use crate::program::{Program, Yield};
 
-/// Largest document, in bytes. As values in memory it takes some ten times as much.
+/// Maximum size of a document, in bytes. As values in memory it takes about ten times as much.
 const MAX_DOCUMENT: u64 = 16 << 20;
 
-/// Most bytes of an answer.
+/// Maximum size of an answer, in bytes.
 const MAX_TEXT: usize = 200_000;
 
 /// Run a jq program on JSON: select, filter, count, group or reshape. Give the JSON as a value in `json` or as a file in
@@ -80,7 +80,7 @@ pub(crate) fn json_query(
     Ok(answer.finish())
 }
 
-/// The outputs, up to their limits.
+/// Outputs, up to their limits.
 struct Answer {
     text: String,
     outputs: u32,
@@ -92,7 +92,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Adds an output. `false`: no more are wanted.
+    /// Adds an output. `false` if no more are wanted.
     fn take(&mut self, yielded: Yield) -> bool {
         let Yield::Value(value) = yielded else {
             self.halted = true;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_json_are_documents_and_slurp_makes_one_of_them() {
+    fn json_lines_are_documents_and_slurp_joins_them() {
         assert_eq!(answer(".a", "{\"a\":1}\n{\"a\":2}\n"), "1\n2\n");
         assert_eq!(
             query("map(.a) | add", "{\"a\":1}\n{\"a\":2}\n", json!({"slurp": true})).unwrap(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_program_is_named_with_its_place() {
+    fn invalid_program_is_named_with_its_position() {
         let error = |program: &str| query(program, "1", json!({})).unwrap_err();
         assert_eq!(
             error(".a | foo(1)").message(),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_program_says_after_how_many_outputs_and_in_which_document() {
+    fn program_error_names_document_and_output_count() {
         let error = query(".a", "{\"a\":1}\n[]", json!({})).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Failed);
         assert!(
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_written_up_to_their_limit_and_announced_beyond() {
+    fn outputs_beyond_the_limit_are_announced() {
         let limited = |max: u32| query("range(3)", "null", json!({"max_outputs": max})).unwrap();
         assert_eq!(limited(3), "0\n1\n2\n");
         assert_eq!(limited(2), "0\n1\n[there are more outputs than these 2]\n");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_can_be_queried_and_one_source_is_given() {
+    fn file_can_be_queried_and_one_source_is_required() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, "\u{feff}{\"a\": [1, 2]}").unwrap();
         let output = testing::call::<json_query>(json!({"program": ".a[1]", "path": file.path()})).unwrap();

@@ -1,4 +1,4 @@
-//! `memory_discover`.
+//! The tool `memory_discover`.
 
 use toolcell_sdk::{Result, ToolError, output, serde_json, tool};
 
@@ -9,16 +9,16 @@ use crate::rank::{Query, RANKED_BY, Ranking};
 use crate::shelf::{Keys, Shelf};
 use crate::task::Task;
 
-/// Most matches and most neighbours in one answer.
+/// Maximum number of matches and of neighbours in one answer.
 const MAX_LIMIT: u32 = 50;
 
-/// Most links to go.
+/// Maximum distance in links.
 const MAX_DEPTH: u32 = 3;
 
-/// Most bytes of a content that are shown; `memory_recall` has the rest.
+/// Maximum bytes of content that are shown; `memory_recall` has the rest.
 const EXCERPT: usize = 600;
 
-/// Bytes that an excerpt has before the first word that matched.
+/// Bytes of an excerpt before the first matching word.
 const BEFORE: usize = 100;
 
 /// What was found.
@@ -180,7 +180,7 @@ fn about(memory: Memory) -> String {
     })
 }
 
-/// The part of a text around a place.
+/// Part of a text around a position.
 fn excerpt(text: &str, place: usize) -> String {
     if text.len() <= EXCERPT {
         return text.to_owned();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn memories_are_found_by_their_words_the_best_first_with_what_matched() {
+    fn matches_are_ranked_and_name_their_words() {
         fill();
         let found = discover(json!({"query": "deploy, friday"}));
         assert_eq!(ids(&found), ["m1", "m2"]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_and_tags_narrow_a_search() {
+    fn kind_and_tags_filter_a_search() {
         fill();
         assert_eq!(
             ids(&discover(json!({"query": "deploy ada", "kind": "preference"}))),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_to_a_match_is_shown_as_far_as_asked() {
+    fn linked_entries_are_shown_up_to_the_depth() {
         fill();
         let neighbours =
             |depth: u32| discover(json!({"query": "friday", "depth": depth}))["neighbours"].clone();
@@ -286,13 +286,13 @@ mod tests {
     }
 
     #[test]
-    fn a_query_without_words_is_an_error() {
+    fn query_without_words_is_an_error() {
         let error = testing::call::<memory_discover>(json!({"query": "…!"})).unwrap_err();
         assert!(error.message().contains("no words"), "{error}");
     }
 
     #[test]
-    fn an_excerpt_is_whole_up_to_its_limit_and_around_the_place_beyond() {
+    fn excerpt_is_full_up_to_the_limit() {
         let whole = "é".repeat(EXCERPT / 2);
         assert_eq!(excerpt(&whole, 7), whole);
         let long = format!("{}needle{}", "a ".repeat(500), " b".repeat(500));

@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, output};
 use crate::id::Id;
 use crate::shelf::{Keys, Shelf};
 
-/// A link. It leads from one thing to another, and is found from both.
+/// Directed link, found from both ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Link {
     pub(crate) from: Id,
@@ -15,7 +15,7 @@ pub(crate) struct Link {
     pub(crate) to: Id,
 }
 
-/// A link as the model reads it, seen from one of its ends.
+/// Link for the model, seen from one of its ends.
 #[output]
 pub(crate) struct Edge {
     /// How the two are related.
@@ -30,18 +30,18 @@ pub(crate) struct Edge {
     pub(crate) strength: f64,
 }
 
-/// Something that is reached by links.
+/// Entry reached by links.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reached {
     pub(crate) id: Id,
-    /// Links on the shortest way.
+    /// Distance in links.
     pub(crate) distance: u32,
-    /// The last link on the way.
+    /// Last link of the path.
     pub(crate) by: Link,
 }
 
 impl Link {
-    /// Where it is kept.
+    /// Storage key.
     pub(crate) fn key(&self) -> String {
         format!("l/{}/{}/{}", self.from, self.relation, self.to)
     }
@@ -51,7 +51,7 @@ impl Link {
     }
 }
 
-/// The links from and to something.
+/// Links from and to an entry.
 pub(crate) fn edges(shelf: &Shelf, keys: &Keys, id: Id) -> Result<Vec<Edge>> {
     let links: Vec<&Link> = keys.links.iter().filter(|link| link.touches(id)).collect();
     let strengths = shelf.strengths(&links)?;
@@ -67,7 +67,7 @@ pub(crate) fn edges(shelf: &Shelf, keys: &Keys, id: Id) -> Result<Vec<Edge>> {
     Ok(links.into_iter().zip(strengths).map(edge).collect())
 }
 
-/// Everything that is reached from some things by at most `depth` links, in either direction; the nearest first.
+/// Entries within at most `depth` links of the given ones, in either direction; nearest first.
 pub(crate) fn reached(keys: &Keys, from: &[Id], depth: u32) -> Vec<Reached> {
     if depth == 0 {
         return Vec::new();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_in_both_directions_as_far_as_asked_and_each_thing_is_reached_once() {
+    fn links_are_followed_in_both_directions_up_to_the_depth() {
         let keys = keys(&[(1, 2), (3, 2), (3, 4), (4, 1), (5, 5)]);
         let found = |depth| -> Vec<(Id, u32)> {
             let reached = reached(&keys, &[Id::Memory(1)], depth);

@@ -1,11 +1,12 @@
-//! Names of memories and tasks: `m17`, `t18`. Short, because a model reads and writes them; the number is drawn once.
+//! Identifiers of memories and tasks: `m17`, `t18`. Short, because models read and write them; numbers are never
+//! reused.
 
 use std::fmt;
 use std::str::FromStr;
 
 use toolcell_sdk::ToolError;
 
-/// A memory or a task.
+/// Identifier of a memory or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Id {
     Memory(u64),
@@ -27,7 +28,7 @@ impl FromStr for Id {
         };
         id.ok_or_else(|| {
             ToolError::invalid(format_args!(
-                "`{}` is no id; memories have ids such as `m17`, tasks such as `t18`",
+                "invalid id `{}`; memories have ids such as `m17`, tasks such as `t18`",
                 text.escape_debug()
             ))
         })
@@ -35,10 +36,10 @@ impl FromStr for Id {
 }
 
 impl Id {
-    /// The id of a memory.
+    /// Parses the identifier of a memory.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails for any other text.
     pub(crate) fn memory(text: &str) -> Result<u64, ToolError> {
         match text.parse()? {
             Self::Memory(number) => Ok(number),
@@ -48,15 +49,15 @@ impl Id {
         }
     }
 
-    /// The id of a task.
+    /// Parses the identifier of a task.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails for any other text.
     pub(crate) fn task(text: &str) -> Result<u64, ToolError> {
         match text.parse()? {
             Self::Task(number) => Ok(number),
             Self::Memory(_) => Err(ToolError::invalid(format_args!(
-                "`{text}` is a memory and no task"
+                "`{text}` is a memory, not a task"
             ))),
         }
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_reads_back_as_it_is_written_and_nothing_else_is_one() {
+    fn identifiers_round_trip_and_other_text_is_refused() {
         for id in [Id::Memory(1), Id::Task(u64::MAX)] {
             assert_eq!(id.to_string().parse::<Id>(), Ok(id));
         }

@@ -1,8 +1,7 @@
 //! The `memory` tools: notes that outlive a session, ranked search in them, links between them, and tasks.
 //!
-//! Everything is in one bucket, under keys that need no index and no lock (`shelf`): each change is one operation of the
-//! store, so a call that is killed has done all or nothing, and calls that run at the same time lose nothing of each
-//! other.
+//! All data is in one bucket, under keys that need no index and no lock (`shelf`): each change is one operation of the
+//! store, so a call that is killed has done all or nothing, and concurrent calls do not overwrite each other.
 
 mod discover;
 mod graph;

@@ -1,4 +1,4 @@
-//! `memory_link`.
+//! The tool `memory_link`.
 
 use toolcell_sdk::{Result, ToolError, output, tool};
 
@@ -40,10 +40,10 @@ pub(crate) fn memory_link(
         to: to.parse()?,
     };
     if link.from == link.to {
-        return Err(ToolError::invalid("a link leads from one thing to another one"));
+        return Err(ToolError::invalid("a link needs two different ends"));
     }
     if !(0.0..=1.0).contains(&strength) {
-        return Err(ToolError::invalid("`strength` lies between 0 and 1"));
+        return Err(ToolError::invalid("`strength` must be between 0 and 1"));
     }
     let shelf = Shelf::open()?;
     let keys = shelf.keys()?;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_seen_from_both_ends_and_making_it_twice_changes_nothing() {
+    fn link_is_visible_from_both_ends_and_idempotent() {
         two_memories();
         let made = |strength: f64| {
             let arguments = json!({"from": "m1", "to": "m2", "relation": " Part of ", "strength": strength});
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_can_be_removed() {
+    fn link_can_be_removed() {
         two_memories();
         let same = |remove: bool| json!({"from": "m1", "to": "m2", "relation": "r", "remove": remove});
         link(same(false)).unwrap();
@@ -117,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_must_be_there_and_differ() {
+    fn ends_must_exist_and_differ() {
         two_memories();
         for (from, to, relation, strength, says) in [
             ("m1", "m3", "r", 1.0, "there is no memory `m3`"),
             ("t1", "m1", "r", 1.0, "there is no task `t1`"),
-            ("m1", "m1", "r", 1.0, "another one"),
+            ("m1", "m1", "r", 1.0, "two different ends"),
             ("m1", "m2", "a/b", 1.0, "cannot be a relation"),
             ("m1", "m2", "r", 1.5, "between 0 and 1"),
-            ("m1", "x", "r", 1.0, "`x` is no id"),
+            ("m1", "x", "r", 1.0, "invalid id `x`"),
         ] {
             let error = link(json!({"from": from, "to": to, "relation": relation, "strength": strength}));
             let error = error.unwrap_err();

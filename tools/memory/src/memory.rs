@@ -1,4 +1,4 @@
-//! One memory, as it is kept and as it is shown.
+//! A memory as stored and as shown.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,21 +9,21 @@ use toolcell_sdk::{Result, ToolError, output};
 use crate::graph::Edge;
 use crate::id::Id;
 
-/// Largest content, in bytes: a page or three. What is longer is a file, and the memory says where it is.
+/// Maximum size of content, in bytes: one to three pages. Longer content belongs in a file.
 pub(crate) const MAX_CONTENT: usize = 16 << 10;
 
-/// Longest title and longest name of a kind, tag, relation or property, in characters.
+/// Maximum length of a title, and of the name of a kind, tag, relation or property, in characters.
 pub(crate) const MAX_TITLE: usize = 200;
 pub(crate) const MAX_WORD: usize = 64;
 
-/// Most tags and most properties of one memory.
+/// Maximum number of tags and of properties of one memory.
 pub(crate) const MAX_TAGS: usize = 16;
 const MAX_PROPERTIES: usize = 32;
 
-/// Longest value of a property, in characters.
+/// Maximum length of the value of a property, in characters.
 const MAX_PROPERTY: usize = 1_000;
 
-/// A memory as it is kept. Its id is in its key.
+/// Stored form of a memory. Its identifier is in its key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(crate = "toolcell_sdk::serde")]
 pub(crate) struct Memory {
@@ -41,7 +41,7 @@ pub(crate) struct Memory {
     pub(crate) updated: Option<String>,
 }
 
-/// What a search looks at, without copies of what has no escapes.
+/// Fields used by a search; borrowed where they have no escapes.
 #[derive(Deserialize)]
 #[serde(crate = "toolcell_sdk::serde")]
 pub(crate) struct Searched<'a> {
@@ -96,10 +96,10 @@ impl MemoryView {
 }
 
 impl Memory {
-    /// Checks what a model wants to have kept.
+    /// Validates a memory from a model.
     ///
     /// # Errors
-    /// Names what is too long or missing.
+    /// Names the value that is too long or missing.
     pub(crate) fn new(
         content: &str,
         title: Option<&str>,
@@ -121,7 +121,7 @@ impl Memory {
         }
         if properties.len() > MAX_PROPERTIES {
             return Err(ToolError::invalid(format_args!(
-                "there are {} properties, and at most {MAX_PROPERTIES} are kept",
+                "{} properties are given, at most {MAX_PROPERTIES} are allowed",
                 properties.len()
             )));
         }
@@ -141,7 +141,7 @@ impl Memory {
     }
 }
 
-/// Whether something of this kind and with these tags is what somebody asked for.
+/// True if kind and tags match a filter.
 pub(crate) fn fits(
     kind: Option<&str>,
     tags: &[String],
@@ -152,10 +152,10 @@ pub(crate) fn fits(
         && wanted_tags.iter().all(|wanted| tags.contains(wanted))
 }
 
-/// A line of text, such as a title.
+/// Normalises a line of text, such as a title.
 ///
 /// # Errors
-/// When it is empty or too long.
+/// Fails if it is empty or too long.
 pub(crate) fn line(name: &str, text: &str) -> Result<String> {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.is_empty() {
@@ -167,10 +167,10 @@ pub(crate) fn line(name: &str, text: &str) -> Result<String> {
     Ok(line)
 }
 
-/// A kind, tag or relation in the form in which it is compared: lower case, `_` for spaces, no `#` in front.
+/// Normalises a kind, tag or relation for comparison: lower case, `_` for spaces, no leading `#`.
 ///
 /// # Errors
-/// When it has other characters than letters, digits, `_`, `-`, `.` and `:`, or is too long.
+/// Fails if it has other characters than letters, digits, `_`, `-`, `.` and `:`, or is too long.
 pub(crate) fn label(name: &str, text: &str) -> Result<String> {
     let words: Vec<&str> = text.trim().trim_start_matches('#').split_whitespace().collect();
     let label = words.join("_").to_lowercase();
@@ -185,10 +185,10 @@ pub(crate) fn label(name: &str, text: &str) -> Result<String> {
     Ok(label)
 }
 
-/// Tags, each once.
+/// Normalises tags and removes duplicates.
 ///
 /// # Errors
-/// When one is none, or there are too many.
+/// Fails if one is invalid, or there are too many.
 pub(crate) fn labels(tags: &[String]) -> Result<Vec<String>> {
     let mut labels: Vec<String> = Vec::new();
     for tag in tags {
@@ -199,7 +199,7 @@ pub(crate) fn labels(tags: &[String]) -> Result<Vec<String>> {
     }
     if labels.len() > MAX_TAGS {
         return Err(ToolError::invalid(format_args!(
-            "there are {} tags, and at most {MAX_TAGS} are kept",
+            "{} tags are given, at most {MAX_TAGS} are allowed",
             labels.len()
         )));
     }
@@ -209,11 +209,11 @@ pub(crate) fn labels(tags: &[String]) -> Result<Vec<String>> {
 /// Checks the length of a text in characters.
 ///
 /// # Errors
-/// When there are too many.
+/// Fails if there are too many.
 pub(crate) fn check_length(what: &str, text: &str, max: usize) -> Result<()> {
     match text.chars().count() {
         length if length > max => Err(ToolError::invalid(format_args!(
-            "{what} has {length} characters, and at most {max} are kept"
+            "{what} has {length} characters, at most {max} are allowed"
         ))),
         _ => Ok(()),
     }
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_compared_in_one_form() {
+    fn labels_are_normalised() {
         assert_eq!(label("tag", " #Release Notes "), Ok("release_notes".into()));
         assert_eq!(label("tag", "ÉTÉ"), Ok("été".into()));
         for bad in ["", "#", "a/b", "a\u{0}", "🙂"] {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_limits_on_both_sides_of_which_it_is_kept_and_refused() {
+    fn values_beyond_their_limits_are_refused() {
         let new = |content: &str, title: &str, kind: &str, tags: usize| {
             let tags: Vec<String> = (0..tags).map(|i| format!("t{i}")).collect();
             Memory::new(

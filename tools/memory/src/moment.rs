@@ -1,16 +1,16 @@
-//! Moments as text: UTC to the second, as RFC 3339 writes it. Such texts sort as the moments do.
+//! Times as text: RFC 3339 in UTC with seconds. Such texts sort chronologically.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use toolcell_sdk::{Result, ToolError};
 
-/// Now.
+/// Current time.
 pub(crate) fn now() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     of_seconds(now.as_secs())
 }
 
-/// The moment so many seconds after 1970-01-01 UTC.
+/// Time in seconds since 1970-01-01 UTC.
 fn of_seconds(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);
@@ -18,8 +18,7 @@ fn of_seconds(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The date so many days after 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms",
-/// `civil_from_days`).
+/// Date in days since 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {
     // Counted from 0000-03-01, so that the leap day is the last day of a year.
     let days = days + 719_468;
@@ -32,10 +31,10 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// Checks the start or the end of a time: a date, or a moment in UTC.
+/// Checks the start or end of a period: a date, or a time in UTC.
 ///
 /// # Errors
-/// When it is neither.
+/// Fails for any other text.
 pub(crate) fn check(name: &str, text: &str) -> Result<()> {
     let pattern = "0000-00-00T00:00:00Z";
     let fits = (text.len() == 10 || text.len() == pattern.len())
@@ -47,11 +46,11 @@ pub(crate) fn check(name: &str, text: &str) -> Result<()> {
         return Ok(());
     }
     Err(ToolError::invalid(format_args!(
-        "`{name}` is neither a date such as `2026-11-22` nor a moment in UTC such as `2026-11-22T08:00:00Z`"
+        "`{name}` is neither a date such as `2026-11-22` nor a time in UTC such as `2026-11-22T08:00:00Z`"
     )))
 }
 
-/// Whether a moment lies between two, each of them a whole day where it is a date.
+/// True if a time is in a period whose ends are times or whole days.
 pub(crate) fn is_between(moment: &str, since: Option<&str>, until: Option<&str>) -> bool {
     since.is_none_or(|since| moment >= since)
         && until.is_none_or(|until| moment.get(..until.len()).unwrap_or(moment) <= until)
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_become_the_date_that_calendars_have() {
+    fn seconds_are_converted_to_dates() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_stands_for_its_whole_day() {
+    fn date_includes_its_whole_day() {
         let moment = "2026-11-22T08:30:00Z";
         assert!(is_between(moment, Some("2026-11-22"), Some("2026-11-22")));
         assert!(is_between(moment, Some(moment), Some(moment)));
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_refused() {
+    fn invalid_date_is_refused() {
         for good in ["2026-11-22", "2026-11-22T08:00:00Z"] {
             assert_eq!(check("since", good), Ok(()));
         }

@@ -1,47 +1,47 @@
-//! Which texts fit a query best: BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009).
+//! Ranking of texts for a query: BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009).
 //!
-//! A word of a text that only begins like a word of the query, or the other way round, counts half: `deploy` finds
-//! `deployment`, `tests` finds `test`. Words of the title and tags count three times.
+//! A word that shares a prefix with a word of the query counts half: `deploy` finds `deployment`, `tests` finds `test`.
+//! Words of the title and tags count three times.
 
 use crate::words;
 
-/// How soon more of the same word counts no more, and how much a long text is held against itself: the usual values.
+/// Saturation of repeated words, and normalisation of long texts: the usual values.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
-/// How much a word counts that only begins like one of the query.
+/// Weight of a word that shares only a prefix with a word of the query.
 const ALMOST: f32 = 0.5;
 
-/// How much a word of a title or a tag counts.
+/// Weight of a word of a title or a tag.
 const HEADING: f32 = 3.0;
 
-/// Shortest word that may be the beginning of another one, in bytes.
+/// Minimum length of a word that may be a prefix of another one, in bytes.
 const MIN_STEM: usize = 4;
 
-/// Most bytes that a word of the query may have beyond the word that it is found by: `deploying` finds `deploy`.
+/// Maximum bytes that a word of the query may have beyond the matching word: `deploying` finds `deploy`.
 const MAX_ENDING: usize = 3;
 
-/// Most words of a query that count.
+/// Maximum words of a query; further ones are ignored.
 const MAX_WORDS: usize = 32;
 
-/// How answers say in which order they are.
+/// Description of the order of the matches, for answers.
 pub(crate) const RANKED_BY: &str = "BM25 over title, tags and content; words of titles and tags count three times, \
                                     words that only begin alike half";
 
-/// The words that are looked for.
+/// Words of a query.
 pub(crate) struct Query {
     words: Vec<String>,
 }
 
-/// What a text has of the words of a query.
+/// Matches of a text.
 struct Found<T> {
     text: T,
-    /// For each word of the query, how much of it.
+    /// Weight of each word of the query.
     weights: Vec<f32>,
     length: f32,
 }
 
-/// All texts that were looked at, and those that have a word of the query.
+/// Statistics of all texts, and the texts that match.
 pub(crate) struct Ranking<'a, T> {
     query: &'a Query,
     found: Vec<Found<T>>,
@@ -49,18 +49,18 @@ pub(crate) struct Ranking<'a, T> {
     length: f64,
 }
 
-/// One text that fits.
+/// Matching text.
 pub(crate) struct Ranked<'a, T> {
-    /// What was added.
+    /// The value that was added.
     pub(crate) text: T,
-    /// How well it fits; larger is better.
+    /// Score; larger is better.
     pub(crate) score: f32,
-    /// The words of the query that it has.
+    /// Words of the query that match.
     pub(crate) matched: Vec<&'a str>,
 }
 
 impl Query {
-    /// The words of a query; empty where it has none.
+    /// Parses a query; empty if it has no words.
     pub(crate) fn new(text: &str) -> Self {
         let mut distinct: Vec<String> = Vec::new();
         words::each(text, |word| {
@@ -75,7 +75,7 @@ impl Query {
         self.words.is_empty()
     }
 
-    /// Adds what a text has of the words, and says how many words it has.
+    /// Adds the weights of a text, and returns its number of words.
     fn weigh(&self, text: &str, each_counts: f32, weights: &mut [f32]) -> u32 {
         let mut count = 0;
         words::each(text, |word| {
@@ -87,9 +87,9 @@ impl Query {
         count
     }
 
-    /// Where the first word of the query stands in a text, in bytes.
+    /// Position of the first word of the query in a text, in bytes.
     pub(crate) fn first_match(&self, text: &str) -> Option<usize> {
-        // Piece by piece, because words do not say where they stood.
+        // Word by word, because words have no positions.
         let mut at = 0;
         for piece in text.split_inclusive(char::is_whitespace) {
             let mut weights = vec![0.0; self.words.len()];
@@ -103,10 +103,10 @@ impl Query {
     }
 }
 
-/// 1 for the same word, [`ALMOST`] where one begins like the other, 0 otherwise.
+/// 1 for the same word, [`ALMOST`] for a common prefix, 0 otherwise.
 fn likeness(wanted: &str, word: &str) -> f32 {
     if words::is_unspaced_alone(wanted) {
-        // The character stands in two of the pairs into which its run was cut.
+        // The character is in two of the pairs of its run.
         return if wanted == word {
             1.0
         } else if word.contains(wanted) {
@@ -137,7 +137,7 @@ impl<'a, T> Ranking<'a, T> {
         }
     }
 
-    /// Looks at a text. `text` comes back if it fits.
+    /// Adds a text. `text` is returned if it matches.
     pub(crate) fn add<'t>(&mut self, text: T, headings: impl IntoIterator<Item = &'t str>, body: &str) {
         let mut weights = vec![0.0; self.query.words.len()];
         let mut length = self.query.weigh(body, 1.0, &mut weights);
@@ -160,7 +160,7 @@ impl<'a, T> Ranking<'a, T> {
         }
     }
 
-    /// Those that fit, the best first; of two that fit equally well the one that was added later.
+    /// Matching texts, best first; of equal ones the one that was added later.
     pub(crate) fn finish(self) -> Vec<Ranked<'a, T>> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn more_of_the_query_comes_first_and_what_has_none_of_it_is_left_out() {
+    fn more_matching_words_rank_higher() {
         let texts = [
             ("", "bread and butter"),
             ("", "butter"),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rare_word_says_more_than_a_common_one() {
+    fn rare_word_ranks_above_a_common_one() {
         let texts = [
             ("", "the server runs"),
             ("", "the quince"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_text_and_a_title_say_more_than_a_word_in_passing() {
+    fn short_texts_and_titles_rank_higher() {
         let long = format!("deploy {}", "word ".repeat(100));
         assert_eq!(ranked("deploy", &[("", &long), ("", "deploy it")]), [1, 0]);
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_begin_alike_count_less_than_the_same_word() {
+    fn common_prefixes_count_less_than_equal_words() {
         let texts = [("", "deployment"), ("", "deploy"), ("", "depart")];
         assert_eq!(ranked("deploy", &texts), [1, 0]);
         assert_eq!(ranked("deploying", &texts), [1]);
@@ -254,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_fit_equally_well_the_later_one_comes_first() {
+    fn later_text_ranks_first_among_equal_ones() {
         assert_eq!(ranked("x", &[("", "x"), ("", "x"), ("", "y")]), [1, 0]);
     }
 
     #[test]
-    fn the_words_that_fitted_are_named_and_where_the_first_one_stands() {
+    fn matching_words_and_first_position_are_returned() {
         let query = Query::new("Deploy, deploy on fridays");
         assert_eq!(query.words, ["deploy", "on", "fridays"]);
         let mut ranking = Ranking::new(&query);

@@ -1,4 +1,4 @@
-//! `memory_recall`.
+//! The tool `memory_recall`.
 
 use toolcell_sdk::{Result, ToolError, output, serde_json, tool};
 
@@ -8,10 +8,10 @@ use crate::memory::{self, Memory, MemoryView};
 use crate::moment;
 use crate::shelf::Shelf;
 
-/// Most bytes of content in one answer.
+/// Maximum bytes of content in one answer.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Most memories in one answer.
+/// Maximum number of memories in one answer.
 const MAX_LIMIT: u32 = 100;
 
 /// Memories.
@@ -87,7 +87,7 @@ pub(crate) fn memory_recall(
     } else {
         if ids.len() > MAX_LIMIT as usize {
             return Err(ToolError::invalid(format_args!(
-                "there are {} ids, and at most {MAX_LIMIT} are read at once",
+                "{} ids are given, at most {MAX_LIMIT} are allowed",
                 ids.len()
             )));
         }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_come_first_and_every_condition_holds() {
+    fn newest_come_first_and_filters_apply() {
         put(1, "fact", &["a", "b"], "2026-01-01T10:00:00Z", "one");
         put(2, "decision", &["a"], "2026-02-01T10:00:00Z", "two");
         put(3, "fact", &["b"], "2026-03-01T10:00:00Z", "three");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_up_to_64_kib_of_content_and_says_how_much_is_left_out() {
+    fn answer_is_limited_to_64_kib_of_content() {
         let part = "x".repeat(MAX_ANSWER / 4);
         for number in 1..=4 {
             put(number, "k", &[], "2026-01-01T10:00:00Z", &part);
@@ -178,10 +178,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_or_no_time_is_an_error() {
+    fn missing_id_or_invalid_time_is_an_error() {
         for (arguments, says) in [
             (json!({"ids": ["m7"]}), "there is no memory `m7`"),
-            (json!({"ids": ["x"]}), "`x` is no id"),
+            (json!({"ids": ["x"]}), "invalid id `x`"),
             (json!({"since": "yesterday"}), "`since` is neither a date"),
             (json!({"ids": vec!["m1"; 101]}), "at most 100"),
         ] {

@@ -1,14 +1,14 @@
-//! Where everything is kept: one bucket.
+//! Storage of all data in one bucket.
 //!
 //! | key | value |
 //! |---|---|
-//! | `next` | the number drawn last; an atomic counter, so that no two things have one id |
+//! | `next` | the last number; an atomic counter, so that identifiers are unique |
 //! | `m/17` | a memory |
 //! | `l/m17/because_of/t18` | a link, with its strength |
-//! | `t/18/19` | what changed in a task, with the number of the change; a task is what all its changes come to |
+//! | `t/18/19` | a change of a task, with the number of the change; a task is the result of its changes |
 //!
 //! There is no index that could be out of date: a search reads all memories, and the graph is read from the keys. Links
-//! and changes of tasks have keys of their own, so that two calls at the same time never overwrite each other.
+//! and changes of tasks have keys of their own, so that concurrent calls never overwrite each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,26 +20,26 @@ use crate::graph::Link;
 use crate::id::Id;
 use crate::memory::Memory;
 
-/// The bucket. A grant can put another one of the host behind this name: `keyvalue=shop:memory`.
+/// Bucket. A grant can map another bucket of the host to this name: `keyvalue=shop:memory`.
 const BUCKET: &str = "memory";
 
-/// Values read at once: 128 memories of the greatest size have some 7 MiB.
+/// Values per read: 128 memories of the maximum size have about 7 MiB.
 const BATCH: usize = 128;
 
-/// The bucket, open.
+/// Open bucket.
 pub(crate) struct Shelf(Bucket);
 
-/// What there is, by its keys.
+/// Contents of the bucket, by its keys.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Keys {
     pub(crate) memories: BTreeSet<u64>,
     /// Tasks, with the numbers of their changes in order.
     pub(crate) tasks: BTreeMap<u64, BTreeSet<u64>>,
-    /// Links between things that are there.
+    /// Links between existing entries.
     pub(crate) links: BTreeSet<Link>,
 }
 
-/// What is kept about a link.
+/// Stored value of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(crate = "toolcell_sdk::serde")]
 pub(crate) struct Strength {
@@ -51,12 +51,12 @@ impl Shelf {
         Ok(Self(Bucket::open(BUCKET)?))
     }
 
-    /// A number that nothing else has.
+    /// Draws a unique number.
     pub(crate) fn draw(&self) -> Result<u64> {
         self.0.increment("next", 1).map_err(full)
     }
 
-    /// Everything that there is.
+    /// Reads all keys.
     pub(crate) fn keys(&self) -> Result<Keys> {
         Ok(Keys::of(&self.0.keys()?))
     }
@@ -79,7 +79,7 @@ impl Shelf {
         self.put(&memory_key(number), memory)
     }
 
-    /// Reads memories one after the other, those that are still there.
+    /// Reads memories in order, skipping those that no longer exist.
     pub(crate) fn each_memory(
         &self,
         numbers: &[u64],
@@ -96,7 +96,7 @@ impl Shelf {
         Ok(())
     }
 
-    /// How strong some links are; 1 where nothing is known.
+    /// Strengths of some links; 1 if unknown.
     pub(crate) fn strengths(&self, links: &[&Link]) -> Result<Vec<f64>> {
         let mut strengths = Vec::with_capacity(links.len());
         for links in links.chunks(BATCH) {
@@ -117,7 +117,7 @@ impl Shelf {
         self.0.delete(&link.key())
     }
 
-    /// The changes of some tasks, in order.
+    /// Changes of some tasks, in order.
     pub(crate) fn changes<T: for<'a> Deserialize<'a>>(&self, keys: &Keys) -> Result<BTreeMap<u64, Vec<T>>> {
         let all: Vec<(u64, u64)> = (keys.tasks.iter())
             .flat_map(|(task, changes)| changes.iter().map(|change| (*task, *change)))
@@ -141,13 +141,13 @@ impl Shelf {
         self.put(&change_key(task, number), change)
     }
 
-    /// Removes a task with its changes and links, in one operation.
+    /// Deletes a task with its changes and links, in one operation.
     pub(crate) fn remove_task(&self, task: u64, keys: &Keys) -> Result<()> {
         let changes = keys.tasks.get(&task).into_iter().flatten();
         let mut gone: Vec<String> = changes.map(|change| change_key(task, *change)).collect();
         let links = keys.links.iter().filter(|link| link.touches(Id::Task(task)));
         gone.extend(links.map(Link::key));
-        // More than a thousand do not fit into one operation; the changes go first, and with them the task.
+        // One operation has at most a thousand keys; the changes are deleted first, and with them the task.
         for gone in gone.chunks(1_000) {
             self.0.delete_many(gone)?;
         }
@@ -183,7 +183,7 @@ impl Keys {
                 _ => {}
             }
         }
-        // The first change of a task has its number. Without it, the task was deleted while somebody changed it.
+        // The first change of a task has its number. Without it, the task was deleted during a change.
         all.tasks.retain(|task, changes| changes.contains(task));
         let is_there = |id: &Id| match id {
             Id::Memory(number) => all.memories.contains(number),
@@ -214,7 +214,7 @@ fn missing(id: Id) -> ToolError {
     }
 }
 
-/// What to do about a bucket that takes no more.
+/// Adds the remedy to the error of a full bucket.
 fn full(error: ToolError) -> ToolError {
     if error.kind() == ErrorKind::Failed && error.message().contains("is full") {
         return ToolError::failed(format_args!(
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_say_what_there_is_and_others_are_passed_over() {
+    fn keys_are_parsed_and_foreign_ones_ignored() {
         let keys = [
             "next",
             "m/2",

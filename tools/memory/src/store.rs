@@ -1,4 +1,4 @@
-//! `memory_store`.
+//! The tool `memory_store`.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ mod tests {
     use crate::recall::memory_recall;
 
     #[test]
-    fn each_memory_has_an_id_of_its_own_and_replacing_keeps_id_and_birthday() {
+    fn replacing_a_memory_keeps_its_id_and_creation_time() {
         let store = |arguments| testing::call::<memory_store>(arguments).map(|o| o.structured.unwrap());
         assert_eq!(
             store(json!({"content": "The sky is green."})),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_nothing_is_kept() {
+    fn invalid_memory_is_refused_and_not_stored() {
         for (arguments, says) in [
             (json!({"content": " "}), "`content` is empty"),
             (json!({"content": "x", "tags": ["a/b"]}), "`a/b` cannot be a tag"),

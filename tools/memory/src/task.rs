@@ -1,7 +1,7 @@
-//! `memory_task`, and what a task is: what all its changes come to, in their order.
+//! The tool `memory_task`, and tasks as the result of their changes.
 //!
-//! A change holds what it changes and nothing else, so two calls that change different things of a task at the same time
-//! both count. A task without the change that made it is none: it was deleted meanwhile.
+//! A change contains only the fields that it changes, so that concurrent calls that change different fields both take
+//! effect. A task without its first change does not exist: it was deleted meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::memory::{MAX_CONTENT, labels, line};
 use crate::moment;
 use crate::shelf::{Keys, Shelf};
 
-/// Most tasks that one task waits for.
+/// Maximum dependencies of one task.
 const MAX_DEPENDENCIES: usize = 32;
 
 /// What to do with a task.
@@ -341,13 +341,13 @@ pub(crate) fn memory_task(
 fn check_dependencies(task: Option<u64>, needs: &BTreeSet<u64>, all: &BTreeMap<u64, Task>) -> Result<()> {
     if needs.len() > MAX_DEPENDENCIES {
         return Err(ToolError::invalid(format_args!(
-            "a task waits for at most {MAX_DEPENDENCIES} others"
+            "a task can depend on at most {MAX_DEPENDENCIES} others"
         )));
     }
     if let Some(unknown) = needs.iter().find(|number| !all.contains_key(number)) {
         let id = Id::Task(*unknown);
         return Err(ToolError::invalid(format_args!(
-            "`depends_on` names `{id}`, and there is no such task"
+            "`depends_on`: there is no such task `{id}`"
         )));
     }
     let Some(task) = task else { return Ok(()) };
@@ -356,7 +356,7 @@ fn check_dependencies(task: Option<u64>, needs: &BTreeSet<u64>, all: &BTreeMap<u
     while let Some(number) = open.pop() {
         if number == task {
             let id = Id::Task(task);
-            return Err(ToolError::invalid(format_args!("`{id}` would wait for itself")));
+            return Err(ToolError::invalid(format_args!("`{id}` would depend on itself")));
         }
         if seen.insert(number) {
             open.extend(all.get(&number).into_iter().flat_map(|task| &task.depends_on));

@@ -1,4 +1,4 @@
-//! `memory_tasks`.
+//! The tool `memory_tasks`.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use crate::memory::label;
 use crate::shelf::Shelf;
 use crate::task::{Priority, Status, Task, TaskView};
 
-/// Most tasks in one answer.
+/// Maximum number of tasks in one answer.
 const MAX_LIMIT: u32 = 100;
 
 /// Tasks.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_waits_for_those_it_depends_on_and_completing_the_last_one_says_what_can_start() {
+    fn completing_the_last_dependency_unblocks_a_task() {
         let dig = create("Dig", json!({}));
         let pour = create("Pour", json!({}));
         let build = create("Build", json!({"depends_on": [dig, pour], "priority": "high"}));
@@ -137,14 +137,14 @@ mod tests {
         assert_eq!(
             ids(&listed),
             [dig.as_str(), &pour, &build],
-            "a blocked one comes last, whatever it matters"
+            "a blocked task comes last, whatever its priority"
         );
         assert_eq!(listed["tasks"][2]["blocked_by"], json!([dig, pour]));
         assert_eq!(ids(&tasks(json!({"blocked": true}))), [build.as_str()]);
         assert_eq!(ids(&tasks(json!({"blocked": false}))), [dig.as_str(), &pour]);
 
         let done = task(json!({"action": "complete", "id": dig})).unwrap();
-        assert_eq!(done.get("unblocked"), None, "it waits for another one, too");
+        assert_eq!(done.get("unblocked"), None, "it depends on another task, too");
         let done = task(json!({"action": "complete", "id": pour})).unwrap();
         assert_eq!(done["unblocked"], json!([build]));
         assert_eq!(done["task"]["status"], "done");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_changes_what_is_given_and_nothing_else() {
+    fn update_changes_given_fields_only() {
         let id = create("Dig", json!({"tags": ["garden"], "description": "Deep"}));
         let changed = task(json!({"action": "update", "id": id, "status": "active", "title": "Dig more"}));
         let now = &changed.unwrap()["task"];
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn two_changes_at_one_time_both_count() {
+    fn concurrent_changes_both_apply() {
         use crate::shelf::Shelf;
         let id = create("Dig", json!({}));
-        // What two calls write that have read the same state.
+        // Two calls that have read the same state.
         let shelf = Shelf::open().unwrap();
         shelf
             .put_change(1, 7, &json!({"at": "x", "priority": "critical"}))
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_task_is_gone_with_its_links_and_nobody_waits_for_it() {
+    fn deleted_task_is_removed_with_its_links() {
         let dig = create("Dig", json!({}));
         let build = create("Build", json!({"depends_on": [dig]}));
         testing::call::<memory_store>(json!({"content": "a note"})).unwrap();
@@ -204,7 +204,7 @@ mod tests {
         assert!(keys.links.is_empty());
         let again = task(json!({"action": "delete", "id": dig})).unwrap_err();
         assert!(again.message().contains("there is no task"), "{again}");
-        // A change that comes too late does not bring it back.
+        // A late change does not restore it.
         crate::shelf::Shelf::open()
             .unwrap()
             .put_change(1, 9, &json!({"at": "x"}))
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_ordered_by_what_to_do_next_and_filtered() {
+    fn tasks_are_ordered_by_urgency_and_filtered() {
         let low = create("Low", json!({"priority": "low"}));
         let critical = create("Critical", json!({"priority": "critical", "tags": ["now"]}));
         let active = create("Active", json!({"status": "active"}));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn invalid_requests_are_refused_with_a_remedy() {
         let a = create("A", json!({}));
         let b = create("B", json!({"depends_on": [a]}));
         for (arguments, says) in [
@@ -245,14 +245,14 @@ mod tests {
                 json!({"action": "complete", "id": "t99"}),
                 "there is no task `t99`",
             ),
-            (json!({"action": "complete", "id": "m1"}), "a memory and no task"),
+            (json!({"action": "complete", "id": "m1"}), "a memory, not a task"),
             (
                 json!({"action": "update", "id": a, "depends_on": [b]}),
-                "would wait for itself",
+                "would depend on itself",
             ),
             (
                 json!({"action": "update", "id": a, "depends_on": [a]}),
-                "would wait for itself",
+                "would depend on itself",
             ),
             (
                 json!({"action": "create", "title": "x", "depends_on": ["t99"]}),

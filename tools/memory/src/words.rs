@@ -1,15 +1,16 @@
-//! Words of a text, for searching: Unicode letters and digits, without regard to case and accents.
+//! Words of a text for searching: Unicode letters and digits, ignoring case and accents.
 //!
-//! `Don't`, `don’t` and `DONT` are one word, and so are `café` and `Cafe`. Scripts that are written without spaces
-//! (Chinese, Japanese, Thai and their neighbours) are cut into pairs of characters that overlap, as search engines do.
+//! `Don't`, `don’t` and `DONT` are equal, and so are `café` and `Cafe`. Scripts without spaces (Chinese, Japanese, Thai
+//! and related ones) are split into overlapping pairs of characters, as in search engines.
 
-/// Longest word, in bytes; what is longer is cut. Words of people are shorter, and hashes are found by their beginning.
+/// Maximum length of a word, in bytes; longer words are cut. Natural words are shorter, and hashes are found by their
+/// prefix.
 const MAX_WORD: usize = 64;
 
 /// Calls `each` with every word of a text, in order.
 pub(crate) fn each(text: &str, mut each: impl FnMut(&str)) {
     let mut word = String::with_capacity(MAX_WORD);
-    // The last character of a run without spaces, and whether it has been part of a pair.
+    // The last character of a run without spaces, and true if it has been part of a pair.
     let mut last: Option<(char, bool)> = None;
     let mut pair = String::with_capacity(8);
     let mut chars = text.chars().peekable();
@@ -39,7 +40,7 @@ pub(crate) fn each(text: &str, mut each: impl FnMut(&str)) {
     finish_run(&mut last, &mut pair, &mut each);
 }
 
-/// Whether a word is a single character of a script without spaces.
+/// True if a word is a single character of a script without spaces.
 pub(crate) fn is_unspaced_alone(word: &str) -> bool {
     let mut chars = word.chars();
     chars.next().is_some_and(is_unspaced) && chars.next().is_none()
@@ -81,7 +82,7 @@ fn is_unspaced(c: char) -> bool {
         && c.is_alphanumeric()
 }
 
-/// The plain letter below a Latin one (U+00E0 to U+017E); every other character is itself.
+/// Base letter of a Latin letter (U+00E0 to U+017E); every other character is returned unchanged.
 fn without_accent(c: char) -> char {
     match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_letters_and_digits_whatever_stands_between_them() {
+    fn words_consist_of_letters_and_digits() {
         assert_eq!(
             words("Deploy on FRIDAYS, at 14:00!"),
             ["deploy", "on", "fridays", "at", "14", "00"]
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn case_accents_and_apostrophes_make_no_difference() {
+    fn case_accents_and_apostrophes_are_ignored() {
         assert_eq!(words("Don't DON’T dont"), ["dont"; 3]);
         assert_eq!(words("café Cafe\u{301} CAFÉ"), ["cafe"; 3]);
         assert_eq!(words("Łódź Ørsted Çeşme"), ["lodz", "orsted", "cesme"]);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_without_spaces_are_cut_into_pairs() {
+    fn scripts_without_spaces_are_split_into_pairs() {
         assert_eq!(words("東京都"), ["東京", "京都"]);
         assert_eq!(words("木"), ["木"]);
         assert_eq!(words("v2の設定"), ["v2", "の設", "設定"]);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_cut_at_its_longest() {
+    fn long_word_is_cut() {
         assert_eq!(words(&"a".repeat(MAX_WORD + 1)), ["a".repeat(MAX_WORD)]);
         assert_eq!(words(&"д".repeat(MAX_WORD)), ["д".repeat(MAX_WORD / 2)]);
     }

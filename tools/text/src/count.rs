@@ -1,4 +1,4 @@
-//! `text_count`.
+//! The tool `text_count`.
 
 use toolcell_sdk::files::TextReader;
 use toolcell_sdk::{Result, output, tool};
@@ -48,7 +48,7 @@ pub(crate) fn text_count(
     Ok(counter.finish())
 }
 
-/// Counts a text that comes in pieces.
+/// Incremental counter.
 #[derive(Default)]
 struct Counter {
     counts: Counts,
@@ -64,7 +64,7 @@ impl Counter {
         self.counts.lines += line_ends as u64;
         if text.is_ascii() {
             self.counts.characters += text.len() as u64;
-            // Also the vertical tab, as `char::is_whitespace` has it.
+            // Including the vertical tab, like `char::is_whitespace`.
             self.count_words(text.bytes().map(|byte| matches!(byte, b'\t'..=b'\r' | b' ')));
         } else {
             self.counts.characters += text.chars().count() as u64;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_between_white_space_and_the_last_line_needs_no_end() {
+    fn words_are_separated_by_white_space() {
         assert_eq!(count(""), [0, 0, 0, 0]);
         assert_eq!(count("one"), [1, 1, 3, 3]);
         assert_eq!(count(" one  two\nthree\r\n"), [2, 3, 17, 17]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_larger_than_a_piece_counts_as_its_text_does() {
+    fn file_larger_than_a_chunk_is_counted() {
         let text = "some w\u{f6}rds in a line\n".repeat(20_000);
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, &text).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_source_is_given() {
+    fn exactly_one_source_is_required() {
         for arguments in [json!({}), json!({"text": "a", "path": "b"})] {
             let error = testing::call::<text_count>(arguments).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArguments);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counts_are_text_and_structured_output() {
+    fn counts_are_text_and_structured_output() {
         let output = testing::call::<text_count>(json!({"text": "a b"})).unwrap();
         assert_eq!(
             output.structured,

@@ -1,4 +1,4 @@
-//! `text_diff`.
+//! The tool `text_diff`.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use toolcell_sdk::{Result, ToolError, tool};
 
 use crate::source::Source;
 
-/// Largest text, in bytes: two of them and the work of comparing them fit a small cell.
+/// Maximum size of a text, in bytes: two of them and the comparison fit a small cell.
 const MAX_TEXT: u64 = 8 << 20;
 
-/// Most bytes of a diff; the rest is left out with a mark. More than this nobody reads.
+/// Maximum size of a diff, in bytes; the rest is left out with a marker.
 const MAX_DIFF: usize = 200_000;
 
-/// After this time the comparison goes on with less care for the shortest result. It stays correct.
+/// Time after which the comparison becomes less thorough. The diff stays correct.
 const CAREFUL: Duration = Duration::from_secs(5);
 
 /// Compare two texts or text files line by line; the answer is a unified diff.
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_as_a_unified_diff() {
+    fn change_is_shown_as_a_unified_diff() {
         assert_eq!(
             diff("a\nb\nc\n", "a\nB\nc\n"),
             "--- old\n+++ new\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
@@ -82,14 +82,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_line_end_is_said_and_equal_texts_are_called_equal() {
+    fn missing_line_end_and_equal_texts_are_reported() {
         assert!(diff("a\n", "a").contains("\\ No newline at end of file"));
         assert_eq!(diff("a", "a"), "The texts are equal.");
         assert_eq!(diff("", ""), "The texts are equal.");
     }
 
     #[test]
-    fn a_long_diff_is_cut_at_a_line_with_a_mark() {
+    fn long_diff_is_cut_at_a_line() {
         let text = diff("", &"some words\n".repeat(100_000));
         assert!(text.len() < MAX_DIFF + 100, "{}", text.len());
         assert!(text.ends_with("more bytes of the diff are left out]\n"));

@@ -1,4 +1,4 @@
-//! `text_hash`.
+//! The tool `text_hash`.
 
 use std::io::Read as _;
 
@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, files, input, tool};
 
 use crate::source::Source;
 
-/// Bytes read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
 /// A hash function.
@@ -86,7 +86,7 @@ mod tests {
     use toolcell_sdk::testing;
 
     #[test]
-    fn the_published_hashes_of_abc_come_out() {
+    fn published_hashes_of_abc_are_computed() {
         let hash = |algorithm| text_hash(Some("abc".into()), None, algorithm).unwrap();
         assert_eq!(
             hash(Algorithm::Sha256),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_file_hashes_as_its_bytes_with_sha256_if_nothing_else_is_asked_for() {
+    fn binary_file_is_hashed_with_sha256_by_default() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&file, vec![0; 2 * CHUNK + 1]).unwrap();
         let output = testing::call::<text_hash>(json!({"path": file.path()})).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_lists_the_algorithms_and_the_default() {
+    fn schema_lists_algorithms_and_default() {
         let schema = testing::definition::<text_hash>().input_schema;
         assert_eq!(
             schema["properties"]["algorithm"],

@@ -1,4 +1,4 @@
-//! The `text` tools: count, compare and hash text, given as it is or as a file.
+//! The `text` tools: count, compare and hash text, given directly or as a file.
 
 mod count;
 mod diff;

@@ -1,15 +1,15 @@
-//! Where a text comes from: the arguments or a file.
+//! Source of a text: an argument or a file.
 
 use toolcell_sdk::{Result, ToolError, files};
 
-/// A text that the model sent, or the path of a file.
+/// Text in an argument, or the path of a file.
 pub(crate) enum Source {
     Text(String),
     File(String),
 }
 
 impl Source {
-    /// Exactly one of two arguments, named in the error.
+    /// Requires exactly one of two arguments, which the error names.
     pub(crate) fn one_of(text: Option<String>, path: Option<String>, names: [&str; 2]) -> Result<Self> {
         match (text, path) {
             (Some(text), None) => Ok(Self::Text(text)),
@@ -25,7 +25,7 @@ impl Source {
         }
     }
 
-    /// The whole text, of a file up to `max_bytes`.
+    /// The full text; of a file up to `max_bytes`.
     pub(crate) fn read(self, max_bytes: u64) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text),
@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// What to call it in a diff.
+    /// Label in a diff.
     pub(crate) fn label(&self, otherwise: &str) -> String {
         match self {
             Self::Text(_) => otherwise.to_owned(),

@@ -1,9 +1,9 @@
-//! `#[input]` and `#[output]`: the derives of a type, by way of the SDK's own copies of serde and schemars.
+//! `#[input]` and `#[output]`: derive the traits of a type with the SDK's copies of serde and schemars.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// Which way values of the type go.
+/// Direction of the values of a type.
 pub(crate) enum Direction {
     Input,
     Output,
@@ -15,7 +15,7 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         return quote!(#error #item);
     }
     let derives = match direction {
-        // Serialize, so that a value can stand in `#[default(...)]`.
+        // Serialize, for values in `#[default(...)]`.
         Direction::Input => {
             quote!(
                 ::toolcell_sdk::serde::Deserialize,

@@ -1,4 +1,4 @@
-//! `#[hook]`: what an `impl Hook for Type` says of itself.
+//! `#[hook]`: derives the manifest of an `impl Hook for Type`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -12,7 +12,7 @@ use crate::tool::docs_of;
 
 const KNOWN: &str = "`name`, `guard`, `priority`, `before`, `after`";
 
-/// The functions of a hook, as the trait has them, and the moments in the words of the contract.
+/// Functions of the trait, and the flags of their hook points in the WIT contract.
 const MOMENTS: [(&str, &str); 5] = [
     ("before_prompt", "BEFORE_PROMPT"),
     ("before_call", "BEFORE_CALL"),
@@ -21,7 +21,7 @@ const MOMENTS: [(&str, &str); 5] = [
     ("on_error", "ON_ERROR"),
 ];
 
-/// What is written in `#[hook(...)]`.
+/// Options of `#[hook(...)]`.
 #[derive(Default)]
 struct Options {
     name: Option<LitStr>,
@@ -40,7 +40,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
 
 fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     let mut block = syn::parse2::<ItemImpl>(item)
-        .map_err(|error| syn::Error::new(error.span(), "`#[hook]` goes over an `impl Hook for …`"))?;
+        .map_err(|error| syn::Error::new(error.span(), "`#[hook]` must be placed on an `impl Hook for …`"))?;
     let options = Options::parse(options)?;
     let name = match options.name {
         Some(name) => name,
@@ -50,7 +50,7 @@ fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStre
     if description.is_empty() {
         return Err(syn::Error::new(
             block.self_ty.span(),
-            "a hook needs a description for people: write a doc comment (`///`) over the `impl`",
+            "a hook needs a description: write a doc comment (`///`) on the `impl`",
         ));
     }
     let written = |moment: &str| {
@@ -67,7 +67,7 @@ fn expand_hook(options: TokenStream, item: TokenStream) -> syn::Result<TokenStre
     if moments.is_empty() {
         return Err(syn::Error::new(
             block.self_ty.span(),
-            "a hook needs a moment: write `before_prompt`, `before_call`, `after_call`, `after_turn` or `on_error`",
+            "a hook needs at least one hook point: implement `before_prompt`, `before_call`, `after_call`, `after_turn` or `on_error`",
         ));
     }
     let Options {
@@ -108,7 +108,7 @@ impl Options {
                 Some("priority") => options.priority = priority(&meta.value()?.parse()?)?,
                 Some("before") => options.before = names()?,
                 Some("after") => options.after = names()?,
-                _ => return Err(meta.error(format!("no option of a hook; there are {KNOWN}"))),
+                _ => return Err(meta.error(format!("unknown option of a hook; valid options are {KNOWN}"))),
             }
             Ok(())
         });
@@ -123,7 +123,7 @@ fn priority(expression: &syn::Expr) -> syn::Result<i32> {
             lit: syn::Lit::Int(number),
             ..
         }) => LitInt::base10_parse::<i64>(number),
-        other => Err(syn::Error::new(other.span(), "a whole number is expected")),
+        other => Err(syn::Error::new(other.span(), "expected an integer")),
     };
     let value = match expression {
         syn::Expr::Unary(unary) if matches!(unary.op, syn::UnOp::Neg(_)) => -number(&unary.expr)?,
@@ -132,12 +132,12 @@ fn priority(expression: &syn::Expr) -> syn::Result<i32> {
     i32::try_from(value).map_err(|_| syn::Error::new(expression.span(), "the number is too large"))
 }
 
-/// The name of a type in snake case.
+/// Name of a type in snake case.
 fn name_of(of: &Type) -> syn::Result<LitStr> {
     let Type::Path(path) = of else {
         return Err(syn::Error::new(
             of.span(),
-            "a hook is a type with a name; or give it one: `name = \"...\"`",
+            "the type of the hook has no name: set one with `name = \"...\"`",
         ));
     };
     let ident = &path.path.segments.last().expect("a path has a segment").ident;

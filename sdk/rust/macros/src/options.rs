@@ -1,16 +1,16 @@
-//! What is written in `#[tool(...)]`.
+//! Options of `#[tool(...)]`.
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser as _;
 use syn::spanned::Spanned as _;
 use syn::{LitStr, Type};
 
-/// Most characters of a name; every provider's wire accepts them.
+/// Maximum length of a name, in characters; accepted by every provider.
 const MAX_NAME: usize = 64;
 
 const KNOWN: &str = "`name`, `title`, `read_only`, `destructive`, `idempotent`, `open_world`, `output`";
 
-/// What is written in `#[tool(...)]`.
+/// Options of `#[tool(...)]`.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
@@ -38,7 +38,7 @@ impl Options {
                 Some("destructive") => return flag(&mut options.destructive),
                 Some("idempotent") => return flag(&mut options.idempotent),
                 Some("open_world") => return flag(&mut options.open_world),
-                _ => return Err(meta.error(format!("no option of a tool; there are {KNOWN}"))),
+                _ => return Err(meta.error(format!("unknown option of a tool; valid options are {KNOWN}"))),
             }
             Ok(())
         });
@@ -54,7 +54,7 @@ impl Options {
     }
 }
 
-/// Checks a name by the rule of the contract.
+/// Checks a name by the rule of the WIT contract.
 pub(crate) fn check_name(name: LitStr) -> syn::Result<LitStr> {
     let text = name.value();
     let letters = text
@@ -66,7 +66,7 @@ pub(crate) fn check_name(name: LitStr) -> syn::Result<LitStr> {
     Err(syn::Error::new(
         name.span(),
         format!(
-            "`{text}` is no name of a tool: 1 to {MAX_NAME} of a-z, A-Z, 0-9, `_` and `-`, the first one a letter"
+            "invalid name `{text}`: expected 1 to {MAX_NAME} of a-z, A-Z, 0-9, `_` and `-`, starting with a letter"
         ),
     ))
 }

@@ -1,4 +1,4 @@
-//! `#[tool]`: a function, and a type of the same name that implements `Tool`.
+//! `#[tool]`: generates a type with the name of the function that implements `Tool`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -10,7 +10,7 @@ use syn::{
 
 use crate::options::{Options, check_name};
 
-/// One parameter of the function.
+/// Parameter of the function.
 struct Parameter {
     name: LitStr,
     variable: Ident,
@@ -19,11 +19,11 @@ struct Parameter {
 }
 
 enum Kind {
-    /// One argument of this type.
+    /// Argument of this type.
     Value(Type),
-    /// A string that the function borrows.
+    /// Borrowed string argument.
     Str(Span),
-    /// One argument of this type, with a value for being absent.
+    /// Argument of this type with a default.
     Default(Type, Expr),
     /// All arguments in one value.
     All(Type),
@@ -35,13 +35,14 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut function = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(function) => function,
         Err(error) => {
-            let error = syn::Error::new(error.span(), "`#[tool]` goes over a function").into_compile_error();
+            let error =
+                syn::Error::new(error.span(), "`#[tool]` must be placed on a function").into_compile_error();
             return quote!(#error #item);
         }
     };
-    // The function stays even if it is no tool, so that one mistake is one error.
+    // The function is kept even if it is invalid as a tool, so that one mistake gives one error.
     let tool = expand_tool(options, &mut function).unwrap_or_else(syn::Error::into_compile_error);
-    // The arguments of a tool are the fields of its schema: a tool has as many as it needs.
+    // The arguments of a tool are the fields of its schema; their number is not limited.
     quote!(#[allow(clippy::too_many_arguments)] #function #tool)
 }
 
@@ -62,7 +63,7 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
     if description.is_empty() {
         return Err(syn::Error::new(
             ident.span(),
-            "a tool needs a description for the model: write a doc comment (`///`) over the function",
+            "a tool needs a description for the model: write a doc comment (`///`) on the function",
         ));
     }
     let title = match options.title {
@@ -124,7 +125,7 @@ fn expand_tool(options: TokenStream, function: &mut ItemFn) -> syn::Result<Token
     })
 }
 
-/// Takes the parameters and their attributes off the function.
+/// Removes the attributes of the parameters from the function and returns them.
 fn take_parameters(function: &mut ItemFn) -> syn::Result<Vec<Parameter>> {
     let mut parameters = Vec::new();
     let mut first_error: Option<syn::Error> = None;
@@ -132,7 +133,7 @@ fn take_parameters(function: &mut ItemFn) -> syn::Result<Vec<Parameter>> {
         let parameter = match input {
             FnArg::Receiver(receiver) => Err(syn::Error::new(
                 receiver.span(),
-                "a tool is a plain function and has no `self`",
+                "a tool must be a free function without `self`",
             )),
             FnArg::Typed(parameter) => take_parameter(parameter),
         };
@@ -155,7 +156,7 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
     let Pat::Ident(pattern) = parameter.pat.as_ref() else {
         return Err(syn::Error::new(
             parameter.pat.span(),
-            "a parameter of a tool needs a plain name",
+            "a parameter of a tool must be a plain name",
         ));
     };
     let ident = &pattern.ident;
@@ -199,7 +200,7 @@ fn kind_of_type(ty: &Type) -> syn::Result<Kind> {
     }
     Err(syn::Error::new(
         ty.span(),
-        "a parameter of a tool owns its value; only `&str` and `&toolcell_sdk::Context` are borrowed",
+        "a parameter of a tool must own its value; only `&str` and `&toolcell_sdk::Context` can be borrowed",
     ))
 }
 
@@ -209,14 +210,14 @@ fn check_signature(function: &ItemFn, parameters: &[Parameter]) -> syn::Result<(
     if let Some(token) = &signature.asyncness {
         return refuse(
             token.span,
-            "a tool is no `async` function: the host suspends a call while it waits",
+            "a tool cannot be an `async` function: the host suspends a call while it waits",
         );
     }
     if let Some(token) = &signature.unsafety {
-        return refuse(token.span, "a tool is no `unsafe` function");
+        return refuse(token.span, "a tool cannot be an `unsafe` function");
     }
     if !signature.generics.params.is_empty() {
-        return refuse(signature.generics.span(), "a tool has no generic parameters");
+        return refuse(signature.generics.span(), "a tool cannot have generic parameters");
     }
     let all = parameters.iter().find(|p| matches!(p.kind, Kind::All(_)));
     let others = parameters
@@ -228,7 +229,7 @@ fn check_signature(function: &ItemFn, parameters: &[Parameter]) -> syn::Result<(
     {
         return refuse(
             all.name.span(),
-            "`#[arguments]` takes all arguments, so there can be no other parameter",
+            "`#[arguments]` takes all arguments, so no other parameter is allowed",
         );
     }
     Ok(())
@@ -280,7 +281,7 @@ fn pass(parameter: &Parameter) -> TokenStream {
     }
 }
 
-/// The type of the answer, without a `Result` around it, and the code that makes an `Output` of the call.
+/// Result type without `Result`, and the code that converts the call's value to an `Output`.
 fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
     let unit: Type = syn::parse_quote!(());
     let ty = match output {
@@ -308,7 +309,7 @@ fn answer(output: &ReturnType, call: TokenStream) -> (Type, TokenStream) {
     }
 }
 
-/// `Some` if the type is called `Result`, with its first type argument.
+/// `Some` if the type is named `Result`, with its first type argument.
 fn result_of(ty: &Type) -> Option<Option<Type>> {
     let Type::Path(path) = ty else { return None };
     let last = path
@@ -325,7 +326,7 @@ fn result_of(ty: &Type) -> Option<Option<Type>> {
     }))
 }
 
-/// The text of the doc comments, as people would read it: the space after `///` is no part of it.
+/// Text of the doc comments, without the space after `///`.
 pub(crate) fn docs_of(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes {

@@ -1,20 +1,20 @@
-//! Bytes to text, piece by piece.
+//! Incremental decoding of text.
 
-/// How the text of a file is written.
+/// Encoding of a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// UTF-8 without a byte order mark.
     Utf8,
     /// UTF-8 with a byte order mark.
     Utf8Bom,
-    /// UTF-16, little end first, with a byte order mark.
+    /// Little-endian UTF-16 with a byte order mark.
     Utf16Le,
-    /// UTF-16, big end first, with a byte order mark.
+    /// Big-endian UTF-16 with a byte order mark.
     Utf16Be,
 }
 
 impl Encoding {
-    /// The encoding that the first bytes of a file announce, and the length of the announcement.
+    /// Detects the encoding by the byte order mark at the start of a file; returns it with the mark's length.
     pub fn sniff(start: &[u8]) -> (Self, usize) {
         match start {
             [0xEF, 0xBB, 0xBF, ..] => (Self::Utf8Bom, 3),
@@ -24,7 +24,7 @@ impl Encoding {
         }
     }
 
-    /// What people call it.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Utf8 => "UTF-8",
@@ -34,7 +34,7 @@ impl Encoding {
         }
     }
 
-    /// The bytes of a text in this encoding, without a byte order mark.
+    /// Encodes a text, without a byte order mark.
     pub fn encode(self, text: &str) -> Vec<u8> {
         match self {
             Self::Utf8 | Self::Utf8Bom => text.as_bytes().to_vec(),
@@ -43,7 +43,7 @@ impl Encoding {
         }
     }
 
-    /// The byte order mark.
+    /// Byte order mark.
     pub fn mark(self) -> &'static [u8] {
         match self {
             Self::Utf8 => &[],
@@ -54,13 +54,13 @@ impl Encoding {
     }
 }
 
-/// Whether the first bytes of a file are no text: a zero byte, or more than one in fifty of the other control characters
-/// that text does not have (compressed data has six times as many). UTF-16 with a byte order mark is text.
+/// True if the first bytes of a file are not text: they contain a zero byte, or more than 2 % of control characters
+/// that text does not contain (compressed data has six times as many). UTF-16 with a byte order mark is text.
 pub fn is_binary(start: &[u8]) -> bool {
     if matches!(Encoding::sniff(start).0, Encoding::Utf16Le | Encoding::Utf16Be) {
         return false;
     }
-    // Tab, line ends, backspace, form feed and escape (colours of a terminal) are in texts.
+    // Tab, line ends, backspace, form feed and escape (terminal colours) occur in text.
     let controls = start
         .iter()
         .filter(|byte| matches!(byte, 0..=7 | 14..=26 | 28..=31))
@@ -68,13 +68,13 @@ pub fn is_binary(start: &[u8]) -> bool {
     controls * 50 > start.len() || start.contains(&0)
 }
 
-/// Makes text of bytes that come in pieces. Bytes that are no text become U+FFFD and are counted.
+/// Incremental decoder. Invalid bytes become U+FFFD and are counted.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     encoding: Encoding,
-    /// Bytes whose character is not complete yet.
+    /// Bytes of an incomplete character.
     rest: Vec<u8>,
-    /// The first half of a UTF-16 pair.
+    /// First half of a surrogate pair.
     high: Option<u16>,
     pub(crate) replaced: u64,
 }
@@ -89,7 +89,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes the next piece. `last`: what is not complete now will never be.
+    /// Decodes the next chunk. With `last`, an incomplete character is invalid.
     pub(crate) fn push(&mut self, bytes: &[u8], last: bool, text: &mut String) {
         match self.encoding {
             Encoding::Utf8 | Encoding::Utf8Bom => self.push_utf8(bytes, last, text),
@@ -99,7 +99,7 @@ impl Decoder {
     }
 
     fn push_utf8(&mut self, mut bytes: &[u8], last: bool, text: &mut String) {
-        // The character that the previous piece ended in is completed byte by byte.
+        // Completes the last character of the previous chunk byte by byte.
         while !self.rest.is_empty() && !bytes.is_empty() {
             self.rest.push(bytes[0]);
             bytes = &bytes[1..];
@@ -170,7 +170,7 @@ impl Decoder {
         }
         match char::from_u32(unit.into()) {
             Some(character) => text.push(character),
-            // A first half waits for its second one.
+            // A first surrogate waits for the second.
             None if unit < 0xDC00 => self.high = Some(unit),
             None => self.replace(text),
         }
@@ -186,7 +186,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    /// Decodes in pieces of every size; the result must not depend on it.
+    /// Decodes in chunks of every size; the result must not depend on it.
     fn decode(encoding: Encoding, bytes: &[u8]) -> (String, u64) {
         let mut results = (1..=bytes.len().max(1)).map(|size| {
             let mut decoder = Decoder::new(encoding);
@@ -200,13 +200,13 @@ mod tests {
         let first = results.next().unwrap();
         assert!(
             results.all(|result| result == first),
-            "{bytes:?} decodes differently in other pieces"
+            "{bytes:?} decodes differently in other chunks"
         );
         first
     }
 
     #[test]
-    fn text_survives_whatever_pieces_it_comes_in() {
+    fn chunk_boundaries_do_not_change_text() {
         let text = "a\u{e4}\u{20ac}\u{1f600}\nz";
         for encoding in [Encoding::Utf8, Encoding::Utf16Le, Encoding::Utf16Be] {
             assert_eq!(decode(encoding, &encoding.encode(text)), (text.to_owned(), 0));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_as_the_standard_library_does() {
+    fn invalid_bytes_are_replaced_as_by_std() {
         for bytes in [
             &b"a\xffb"[..],
             b"\xe4\xf6\xfc",
@@ -235,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn compressed_data_is_binary_and_old_texts_and_terminal_logs_are_not() {
-        // Every byte as often as every other, without the zero that would decide alone.
+    fn compressed_data_is_binary_and_legacy_text_is_not() {
+        // Every byte with the same frequency, except zero, which alone would be decisive.
         let compressed: Vec<u8> = (0..4096_u32)
             .map(|i| u8::try_from(i % 255 + 1).unwrap())
             .collect();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn half_pairs_and_half_units_of_utf16_are_replaced() {
+    fn incomplete_utf16_is_replaced() {
         assert_eq!(decode(Encoding::Utf16Be, b"\xd8\x3d\0A"), ("\u{fffd}A".into(), 1));
         assert_eq!(decode(Encoding::Utf16Be, b"\xde\0\0A"), ("\u{fffd}A".into(), 1));
         assert_eq!(decode(Encoding::Utf16Be, b"\0A\xd8\x3d"), ("A\u{fffd}".into(), 1));

@@ -1,18 +1,18 @@
-//! What there is instead of a path that does not exist.
+//! Suggestions for a path that does not exist.
 
 use std::fs;
 use std::path::Path;
 
-/// Most names that are listed.
+/// Maximum number of listed names.
 const MAX_NAMES: usize = 8;
 
-/// Most names of a directory that are looked at.
+/// Maximum number of names of a directory that are compared.
 const MAX_LOOKED_AT: usize = 2000;
 
-/// Says that a path does not exist, and names what is near.
+/// Message that a path does not exist, with similar names.
 pub(crate) fn missing(path: &Path) -> String {
     let shown = path.display();
-    // The last part that is missing, in the deepest directory that exists.
+    // The first missing part, in the deepest directory that exists.
     let mut missing = path;
     while let Some(parent) = missing.parent() {
         let directory = if parent.as_os_str().is_empty() {
@@ -48,11 +48,8 @@ pub(crate) fn missing(path: &Path) -> String {
         missing = parent;
     }
     match super::roots().as_slice() {
-        [] => format!("`{shown}` does not exist: this tool was given no files"),
-        roots => format!(
-            "`{shown}` does not exist; this tool sees what is in {}",
-            listed(roots)
-        ),
+        [] => format!("`{shown}` does not exist: no files are granted to this tool"),
+        roots => format!("`{shown}` does not exist; this tool can access {}", listed(roots)),
     }
 }
 
@@ -81,7 +78,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The names that may have been meant, nearest first.
+/// Names that may have been meant, most similar first.
 fn near(wanted: &str, names: &[String]) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     let allowed = (wanted.chars().count() / 3).max(1);
@@ -108,7 +105,7 @@ fn near(wanted: &str, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The edits (Levenshtein) between two names.
+/// Levenshtein distance between two names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -129,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_near_by_edits_and_by_another_ending() {
+    fn names_are_similar_by_edits_or_extension() {
         let names = ["Cargo.toml", "README.md", "src/"].map(String::from);
         assert_eq!(near("cargo.tml", &names), ["Cargo.toml"]);
         assert_eq!(near("readme.txt", &names), ["README.md"]);
@@ -138,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_path_says_what_there_is() {
+    fn missing_path_lists_existing_names() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
         let said = missing(Path::new(&format!("{root}/fils/decode.rs")));
         assert!(

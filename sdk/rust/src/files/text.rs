@@ -1,4 +1,4 @@
-//! Text files of any size, read piece by piece.
+//! Streaming reader of text files of any size.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,10 +8,10 @@ use super::decode::{Decoder, Encoding, is_binary};
 use super::{explain, open};
 use crate::{Result, ToolError};
 
-/// Bytes read at a time: few calls to the host, little memory.
+/// Bytes per read: few calls to the host, little memory.
 const CHUNK: usize = 64 << 10;
 
-/// Reads a text file piece by piece, in any [`Encoding`]. Bytes that are no text become U+FFFD and are counted.
+/// Streaming reader of a text file in any [`Encoding`]. Invalid bytes become U+FFFD and are counted.
 #[derive(Debug)]
 pub struct TextReader {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct TextReader {
     encoding: Encoding,
     decoder: Decoder,
     chunk: Vec<u8>,
-    /// The part of `chunk` that is not decoded yet; only before the first piece.
+    /// Part of `chunk` that is not decoded yet; only before the first chunk is returned.
     start: usize,
     ended: bool,
 }
@@ -29,24 +29,24 @@ impl TextReader {
     /// Opens a text file.
     ///
     /// # Errors
-    /// As [`open`](super::open); for a binary file, by [`is_binary`].
+    /// As [`open`](super::open); also for a binary file, by [`is_binary`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = open(path)?;
         match Self::from_file(path, file)? {
             Ok(reader) => Ok(reader),
             Err(binary) => Err(ToolError::failed(format_args!(
-                "`{}` is a binary file of {} bytes and no text",
+                "`{}` is a binary file of {} bytes, not text",
                 path.display(),
                 binary.len
             ))),
         }
     }
 
-    /// Reads an open file as text; a binary one comes back with what was read of it.
+    /// Reads an open file as text; returns [`Binary`] with the first bytes if it is binary.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn from_file(path: impl AsRef<Path>, mut file: File) -> Result<std::result::Result<Self, Binary>> {
         let path = path.as_ref();
         let len = file.metadata().map(|metadata| metadata.len()).unwrap_or_default();
@@ -77,20 +77,20 @@ impl TextReader {
         self.len
     }
 
-    /// How the text is written.
+    /// Encoding of the text.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// How many times bytes so far were no text.
+    /// Number of replacements of invalid bytes so far.
     pub fn replaced(&self) -> u64 {
         self.decoder.replaced
     }
 
-    /// Adds the next piece to `text`. `false`: there was none.
+    /// Appends the next chunk to `text`. `false` at the end of the file.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read_chunk(&mut self, text: &mut String) -> Result<bool> {
         if self.ended {
             return Ok(false);
@@ -98,7 +98,7 @@ impl TextReader {
         if self.chunk.is_empty() {
             fill(&mut self.file, &mut self.chunk).map_err(|error| explain(&self.path, &error))?;
         }
-        // The first piece is followed by a look for more; an empty one is the end.
+        // The first chunk may be followed by more; an empty one is the end.
         self.ended = self.chunk.is_empty();
         self.decoder.push(&self.chunk[self.start..], self.ended, text);
         self.chunk.clear();
@@ -106,7 +106,7 @@ impl TextReader {
         Ok(true)
     }
 
-    /// Reads line by line; of each line, `max_bytes` are kept.
+    /// Reads by line; keeps at most `max_bytes` of each line.
     pub fn lines(self, max_bytes: usize) -> Lines {
         Lines {
             reader: self,
@@ -117,16 +117,16 @@ impl TextReader {
     }
 }
 
-/// A file that is no text.
+/// File that is not text.
 #[derive(Debug)]
 pub struct Binary {
-    /// Its first bytes.
+    /// First bytes of the file.
     pub start: Vec<u8>,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub len: u64,
 }
 
-/// The lines of a text file.
+/// Lines of a text file.
 #[derive(Debug)]
 pub struct Lines {
     reader: TextReader,
@@ -135,22 +135,22 @@ pub struct Lines {
     at: usize,
 }
 
-/// One line.
+/// Line of a text file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Line {
-    /// The text without the line end, perhaps cut.
+    /// Text without the line end, possibly cut.
     pub text: String,
-    /// Bytes of text that were cut off.
+    /// Number of bytes that were cut off.
     pub cut: usize,
-    /// Whether a line end stands after it.
+    /// True if the line has a line end.
     pub ended: bool,
 }
 
 impl Lines {
-    /// The next line; `None` after the last one. A line end at the end of the file starts no other line.
+    /// Next line; `None` after the last one. A line end at the end of the file does not start another line.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn next_line(&mut self) -> Result<Option<Line>> {
         let mut line = Line::default();
         let mut is_empty = true;
@@ -183,10 +183,10 @@ impl Lines {
         }
     }
 
-    /// Skips up to `n` lines, without keeping any of them, and returns how many there were.
+    /// Skips up to `n` lines without storing them; returns the number of skipped lines.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn skip_lines(&mut self, n: usize) -> Result<usize> {
         let mut skipped = 0;
         let mut in_line = false;
@@ -214,7 +214,7 @@ impl Lines {
         Ok(skipped)
     }
 
-    /// The file that the lines come from.
+    /// Reader of the lines.
     pub fn reader(&self) -> &TextReader {
         &self.reader
     }
@@ -230,7 +230,7 @@ fn fill(file: &mut File, chunk: &mut Vec<u8>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A file of its own for each test.
+    /// Unique file for each test.
     fn file(name: &str, bytes: &[u8]) -> PathBuf {
         let path = std::env::temp_dir().join(format!("toolcell-sdk-{}-{name}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_at_each_line_end_and_at_the_end_of_the_file() {
+    fn lines_end_at_line_ends_and_at_the_end_of_the_file() {
         assert_eq!(
             lines("ends", b"a\r\n\nb", 9),
             [
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_kept_up_to_its_limit_and_cut_beyond() {
+    fn line_beyond_the_limit_is_cut() {
         assert_eq!(
             lines("limit", b"abc\nabcd\n", 3),
             [("abc".into(), 0, true), ("abc".into(), 1, true)]
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_lines_are_counted_up_to_the_end() {
+    fn skipped_lines_are_counted() {
         let path = file("skip", b"1\n2\n3");
         let skip = |n| {
             let mut lines = TextReader::open(&path).unwrap().lines(9);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_is_read_also_across_pieces() {
+    fn every_encoding_is_read_across_chunks() {
         let text = "\u{e4}\u{1f600}\n".repeat(CHUNK / 4);
         for encoding in [
             Encoding::Utf8,
@@ -310,13 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_zero_byte_is_no_text() {
+    fn file_with_a_zero_byte_is_binary() {
         let path = file("binary", b"\x7fELF\0\0");
         let error = TextReader::open(&path).unwrap_err();
         assert!(
-            error
-                .message()
-                .ends_with("is a binary file of 6 bytes and no text"),
+            error.message().ends_with("is a binary file of 6 bytes, not text"),
             "{error}"
         );
         std::fs::remove_file(path).unwrap();

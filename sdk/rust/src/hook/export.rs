@@ -1,4 +1,4 @@
-//! From a hook to a component: what the exports of the contract do.
+//! Exports of a component with a hook.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use super::{Failure, Hook, TurnEnd};
 use crate::hook_bindings::exports::toolcell::tool::hooks as contract;
 use crate::{Result, ToolError};
 
-/// Makes a component of a hook. Once in a crate; a crate may have tools as well, with [`export!`](crate::export).
+/// Exports a hook as a component. Once per crate; a crate may have tools as well, with [`export!`](crate::export).
 ///
 /// See [`hook`](mod@crate::hook) for an example.
 #[macro_export]
@@ -25,7 +25,7 @@ macro_rules! export_hook {
     };
 }
 
-/// A hook as the contract has it.
+/// Implementation of the WIT contract by a hook.
 #[derive(Debug)]
 pub struct Exported<H>(PhantomData<H>);
 

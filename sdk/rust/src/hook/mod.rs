@@ -1,4 +1,4 @@
-//! Write hooks: code that is asked at fixed points of a turn, and may change or refuse what is about to happen.
+//! Hooks: code that runs at fixed points of a turn, and may change or refuse operations.
 //!
 //! ```
 //! use toolcell_sdk::hook::{Call, Hook, Turn, Verdict};
@@ -6,7 +6,7 @@
 //!
 //! struct KeepFiles;
 //!
-//! /// Lets files be written below `scratch/` alone.
+//! /// Allows writing files only below `scratch/`.
 //! #[hook(guard)]
 //! impl Hook for KeepFiles {
 //!     fn before_call(call: &mut Call, _turn: &mut Turn) -> Result<Verdict> {
@@ -29,19 +29,19 @@
 //! # }
 //! ```
 //!
-//! Built like a tool, it is used by naming it in one's own configuration:
+//! Built like a tool, it is activated in the user's configuration:
 //!
 //! ```toml
 //! [hooks.keep_files]
 //! component = "keep_files.wasm"
 //! ```
 //!
-//! The hook is asked at exactly the moments whose functions it has; the others cost nothing. Each moment runs in an
-//! instance of its own, so that nothing in memory outlives it: what a later moment of the turn needs goes through
-//! [`Turn::set`]. An error, a panic or a limit is a hook that failed: nothing of what it wanted happens, the person is
-//! told, and where it is a `guard`, what it guards does not happen either.
+//! The hook runs at the hook points whose functions it implements; the others cost nothing. Each run has its own
+//! instance, so that nothing in memory outlives it: use [`Turn::set`] for values needed later in the turn. An error, a
+//! panic or an exceeded limit is a failure of the hook: its changes are discarded, the user is notified, and if it is a
+//! `guard`, the operation is refused.
 //!
-//! The functions are plain functions, so a test calls them, with [`Call::new`] and [`Turn::default`].
+//! The functions are plain functions that tests can call with [`Call::new`] and [`Turn::default`].
 
 mod export;
 mod wire;
@@ -59,30 +59,30 @@ pub use crate::hook_bindings::exports::toolcell::tool::hooks::Moments;
 #[doc(hidden)]
 pub use export::Exported;
 
-/// A hook. Every function lets go on what it looks at, unless it is written. `#[`[`hook`](macro@crate::hook)`]` goes over
+/// Hook. The default of every function continues the operation. `#[`[`hook`](macro@crate::hook)`]` must be placed on
 /// the `impl`.
 pub trait Hook {
-    /// What the hook says of itself; the attribute writes it.
+    /// Manifest of the hook, written by the attribute.
     #[doc(hidden)]
     const CLAIMS: Claims;
 
     /// Before the first request of a turn.
     ///
     /// # Errors
-    /// The hook failed. If it guards, the turn ends.
+    /// The hook failed. A guard ends the turn.
     fn before_prompt(_prompt: &mut Prompt, _turn: &mut Turn) -> Result<Verdict> {
         Ok(Verdict::Proceed)
     }
 
-    /// Before each call whose arguments are in order, and before anybody is asked to approve it.
+    /// Before each call with valid arguments, before the approval.
     ///
     /// # Errors
-    /// The hook failed. If it guards, the call is refused.
+    /// The hook failed. A guard refuses the call.
     fn before_call(_call: &mut Call, _turn: &mut Turn) -> Result<Verdict> {
         Ok(Verdict::Proceed)
     }
 
-    /// After each call that ran, whether it succeeded or not.
+    /// After each call that ran, successful or failed.
     ///
     /// # Errors
     /// The hook failed.
@@ -90,7 +90,7 @@ pub trait Hook {
         Ok(())
     }
 
-    /// After a turn, however it ended.
+    /// After a turn with any outcome.
     ///
     /// # Errors
     /// The hook failed.
@@ -98,7 +98,7 @@ pub trait Hook {
         Ok(())
     }
 
-    /// When a request, a call or the arguments of one fail.
+    /// After a failed request, a failed call or invalid arguments.
     ///
     /// # Errors
     /// The hook failed.
@@ -107,7 +107,7 @@ pub trait Hook {
     }
 }
 
-/// What a hook says of itself.
+/// Manifest of a hook.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Claims {
@@ -120,20 +120,20 @@ pub struct Claims {
     pub after: &'static [&'static str],
 }
 
-/// What a hook decides.
+/// Decision of a hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// Continue.
     #[default]
     Proceed,
-    /// This prompt is not sent, or this call is not made. Why, in words that the person reads, and of a call also the
+    /// Do not send this prompt, or do not make this call. The reason is shown to the user, and for a call also to the
     /// model.
     Cancel(String),
-    /// The whole turn ends. Why, in words that the person reads.
+    /// End the whole turn. The reason is shown to the user.
     Abort(String),
 }
 
-/// The turn that a moment belongs to.
+/// Turn in which the hook runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
     session: String,
@@ -142,104 +142,104 @@ pub struct Turn {
     notices: Vec<(NoticeLevel, String)>,
 }
 
-/// How much a notice matters.
+/// Severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeLevel {
-    /// Good to know.
+    /// Information.
     Info,
-    /// Something is not as it should be.
+    /// Warning.
     Warning,
-    /// Something failed.
+    /// Error.
     Error,
 }
 
-/// A turn that is about to begin.
+/// Prompt that is about to be sent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prompt {
-    /// What the person said, as earlier hooks left it. Change it freely.
+    /// The user's message, as changed by earlier hooks. May be changed.
     pub message: Vec<Content>,
-    /// What the person said.
+    /// The user's original message.
     pub original: Vec<Content>,
-    /// Length of the conversation in tokens, as far as known.
+    /// Length of the conversation in tokens, partly estimated.
     pub tokens: u64,
-    /// The length at which it will be summarised.
+    /// Length at which it will be summarised.
     pub token_limit: Option<u64>,
-    /// Stands in front of the message in the conversation, each text as a block of its own.
+    /// Context placed before the message in the conversation, one block per text.
     pub context: Vec<String>,
-    /// Added to the system prompt for this turn.
+    /// Instructions appended to the system prompt for this turn.
     pub instructions: Vec<String>,
-    /// Added to the system prompt for this turn.
+    /// Examples appended to the system prompt for this turn.
     pub examples: Vec<Example>,
 }
 
-/// An example of what to do when a person says something.
+/// Example of a call for a user message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
-    /// What the person says.
+    /// Message of the user.
     pub says: String,
-    /// The tool to call.
+    /// Tool to call.
     pub tool: String,
-    /// With these arguments.
+    /// Arguments of the call.
     pub arguments: Map<String, Value>,
 }
 
-/// A call that is about to be made.
+/// Call that is about to run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Call {
     /// Identifier of the call, unique in the session.
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// The arguments. Change them freely: they are checked against the tool's schema again.
+    /// Arguments of the call. May be changed; they are validated against the tool's schema again.
     pub arguments: Map<String, Value>,
 }
 
-/// A call that has ended.
+/// Finished call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallReport {
     /// Identifier of the call.
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// What was executed.
+    /// Arguments that were executed.
     pub arguments: Map<String, Value>,
-    /// What the model reads.
+    /// Content for the model.
     pub content: Vec<Content>,
-    /// Why there is no answer; its kind is `denied`, `limit`, `crashed` and so on.
+    /// Error, if the call failed; its kind is `denied`, `limit`, `crashed` and so on.
     pub error: Option<Failure>,
-    /// What it used: an object with `fuel`, `wall_us`, `peak_memory` and others. None if the tool has no cell.
+    /// Resources used: an object with `fuel`, `wall_us`, `peak_memory` and others. `None` if the tool has no cell.
     pub receipt: Option<Value>,
-    /// How long it took, in milliseconds, attempts that failed included.
+    /// Duration in milliseconds, including failed attempts.
     pub duration_ms: u64,
 }
 
-/// A turn that has ended.
+/// Finished turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TurnEnd {
-    /// How, in one word, such as `completed` or `cancelled`.
+    /// Outcome of the turn, such as `completed` or `cancelled`.
     pub outcome: String,
-    /// The answer.
+    /// Answer of the turn.
     pub text: String,
-    /// Requests to the model.
+    /// Number of requests to the model.
     pub steps: u32,
 }
 
-/// Something that failed.
+/// Failed operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure, in one word. In [`Hook::on_error`] where it failed: `model`, `call_arguments` or `call`.
+    /// Kind of the failure. In [`Hook::on_error`] the operation: `model`, `call_arguments` or `call`.
     pub kind: String,
-    /// What is wrong.
+    /// Description of the failure.
     pub message: String,
 }
 
 impl Verdict {
-    /// This prompt is not sent, or this call is not made.
+    /// Does not send this prompt, or does not make this call.
     pub fn cancel(reason: impl Into<String>) -> Self {
         Self::Cancel(reason.into())
     }
 
-    /// The whole turn ends.
+    /// Ends the whole turn.
     pub fn abort(reason: impl Into<String>) -> Self {
         Self::Abort(reason.into())
     }
@@ -251,45 +251,45 @@ impl Turn {
         &self.session
     }
 
-    /// A value that this or another hook left in this turn; `None` if there is none of this name and type.
+    /// Value set by this or another hook in this turn; `None` if there is none of this name and type.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         let value = self.left.get(name).or_else(|| self.values.get(name))?;
         T::deserialize(value).ok()
     }
 
-    /// Leaves a value for later moments of this turn, of this hook and of others.
+    /// Sets a value for later hook points of this turn, shared with other hooks.
     ///
     /// # Errors
-    /// When the value is no JSON.
+    /// Fails if the value cannot be serialised as JSON.
     pub fn set(&mut self, name: impl Into<String>, value: impl Serialize) -> Result<()> {
         let value = serde_json::to_value(value).map_err(ToolError::from)?;
         self.left.insert(name.into(), value);
         Ok(())
     }
 
-    /// Tells the person something that is good to know.
+    /// Shows the user an information.
     pub fn notify(&mut self, text: impl Into<String>) {
         self.notify_as(NoticeLevel::Info, text);
     }
 
-    /// Tells the person that something is not as it should be.
+    /// Shows the user a warning.
     pub fn warn(&mut self, text: impl Into<String>) {
         self.notify_as(NoticeLevel::Warning, text);
     }
 
-    /// Tells the person something.
+    /// Shows the user a notice.
     pub fn notify_as(&mut self, level: NoticeLevel, text: impl Into<String>) {
         self.notices.push((level, text.into()));
     }
 
-    /// What the person is told so far, for tests.
+    /// Notices so far, for tests.
     pub fn notices(&self) -> &[(NoticeLevel, String)] {
         &self.notices
     }
 }
 
 impl Call {
-    /// A call, for tests. What is no object means no arguments.
+    /// Creates a call for tests. A value that is not an object means no arguments.
     pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
@@ -302,19 +302,19 @@ impl Call {
         }
     }
 
-    /// An argument that is a text.
+    /// Returns an argument that is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.arguments.get(name)?.as_str()
     }
 
-    /// Gives an argument a value where the model gave it none.
+    /// Sets an argument if the model did not.
     pub fn default(&mut self, name: &str, value: impl Into<Value>) {
         self.arguments.entry(name).or_insert_with(|| value.into());
     }
 }
 
 impl Prompt {
-    /// The texts of the message, one after the other.
+    /// Text of the message.
     pub fn text(&self) -> String {
         let texts = self.message.iter().filter_map(|content| match content {
             Content::Text(text) => Some(text.as_str()),

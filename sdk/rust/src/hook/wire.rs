@@ -1,4 +1,4 @@
-//! What hooks are asked and answer, in the words of the contract and back.
+//! Conversions between the hook API and the WIT contract.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::{Content, Result, ResultExt as _};
 
 pub(super) fn turn(asked: contract::Turn) -> Turn {
     let values = asked.values.into_iter().filter_map(|(name, json)| {
-        // A value that is no JSON is the host's mistake and no reason to fail.
+        // Invalid JSON in a value is an error of the host, not a reason to fail.
         Some((name, serde_json::from_str(&json).ok()?))
     });
     Turn {
@@ -100,13 +100,13 @@ pub(super) fn call_report(asked: contract::FinishedCall) -> Result<CallReport> {
             kind: failure.kind,
             message: failure.message,
         }),
-        receipt: receipt.transpose().context("the receipt is no JSON")?,
+        receipt: receipt.transpose().context("the receipt is not valid JSON")?,
         duration_ms: asked.duration_ms,
     })
 }
 
 fn object(text: &str) -> Result<Map<String, Value>> {
-    serde_json::from_str(text).context("the arguments are no JSON object")
+    serde_json::from_str(text).context("the arguments are not a JSON object")
 }
 
 fn contents(contents: Vec<types::Content>) -> Vec<Content> {

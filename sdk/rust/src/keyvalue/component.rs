@@ -1,4 +1,4 @@
-//! The buckets of the host.
+//! Buckets of the host.
 
 use super::Refused;
 use crate::keyvalue_bindings::wasi::keyvalue::{atomics, batch, store};

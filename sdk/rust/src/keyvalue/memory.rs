@@ -1,4 +1,4 @@
-//! Buckets in memory, for tests that run without a host.
+//! In-memory buckets for tests without a host.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Bucket {
                 Some(value) => std::str::from_utf8(value)
                     .ok()
                     .and_then(|digits| digits.parse::<u64>().ok())
-                    .ok_or_else(|| Refused::Other(format!("the value of `{key}` is no number")))?,
+                    .ok_or_else(|| Refused::Other(format!("the value of `{key}` is not a number")))?,
             };
             let sum = number.saturating_add(delta);
             pairs.insert(key.to_owned(), sum.to_string().into_bytes());
