@@ -1,10 +1,14 @@
 //! Forms of a secret that are searched for: plain, in common encodings, and reversed.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
+use super::layers;
+
 /// Minimum length of an encoded form, in characters. Shorter ones occur in any picture by chance.
-const MIN_ENCODED: usize = 6;
+pub(super) const MIN_ENCODED: usize = 6;
 
 /// Minimum length of an encoded form that is matched case-insensitively and with separators between its characters.
 const MIN_ANY_CASE: usize = 12;
@@ -16,7 +20,7 @@ const MIN_SPREAD: usize = 8;
 /// The same minimum for a form of digits only, because lists of numbers are common.
 const MIN_SPREAD_DIGITS: usize = 16;
 
-const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+pub(super) const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const BASE32_HEX: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
 /// One form of a secret.
@@ -39,6 +43,8 @@ pub(super) enum Gaps {
     Lines,
     /// Anything but letters and digits. `bytes` are letters and digits.
     Separators,
+    /// The same, and the end of a line of a hexadecimal dump with the beginning of the next one.
+    Dump,
 }
 
 /// Returns all forms of a value.
@@ -53,13 +59,22 @@ pub(super) fn forms(value: &str) -> Vec<Form> {
     forms.extend(mirrored);
     forms.extend(of(&backwards));
     let spread: Vec<Form> = forms.iter().filter_map(spread).collect();
-    forms.extend(spread);
+    let dumps = layers::dumps(value);
+    let is_in_dump = |form: &Form| dumps.iter().any(|dump| dump.bytes == form.bytes);
+    forms.extend(spread.into_iter().filter(|form| !is_in_dump(form)));
+    forms.extend(layers::twice_encoded(value));
     // A match with separators includes the match without them.
+    forms.extend(dumps);
+    let with_gaps = forms
+        .iter()
+        .filter(|form| !matches!(form.gaps, Gaps::Zeros | Gaps::Lines));
+    let forms_with_gaps: HashSet<Vec<u8>> = with_gaps.map(|form| form.bytes.clone()).collect();
     let covered = |form: &Form| {
-        form.gaps != Gaps::Separators
+        matches!(form.gaps, Gaps::Zeros | Gaps::Lines)
             && form.any_case
             && form.bytes.iter().all(u8::is_ascii_alphanumeric)
             && is_spread(&form.bytes)
+            && forms_with_gaps.contains(&form.bytes)
     };
     forms.retain(|form| !covered(form) && !form.bytes.is_empty());
     forms.sort();
@@ -107,7 +122,7 @@ fn of(value: &str) -> Vec<Form> {
     forms
 }
 
-fn encoded(text: Vec<u8>, base64: bool) -> Form {
+pub(super) fn encoded(text: Vec<u8>, base64: bool) -> Form {
     let any_case = text.len() >= MIN_ANY_CASE;
     Form {
         bytes: if any_case { text.to_ascii_lowercase() } else { text },
@@ -126,7 +141,7 @@ fn mirror(form: &Form) -> Form {
 
 /// Returns the letters and digits of a form, to be matched with any separators.
 fn spread(form: &Form) -> Option<Form> {
-    if form.gaps == Gaps::Separators || !form.bytes.is_ascii() {
+    if matches!(form.gaps, Gaps::Separators | Gaps::Dump) || !form.bytes.is_ascii() {
         return None;
     }
     let mut bytes = form.bytes.to_ascii_lowercase();
@@ -140,7 +155,7 @@ fn spread(form: &Form) -> Option<Form> {
     })
 }
 
-fn is_spread(bytes: &[u8]) -> bool {
+pub(super) fn is_spread(bytes: &[u8]) -> bool {
     let least = match bytes.iter().any(u8::is_ascii_alphabetic) {
         true => MIN_SPREAD,
         false => MIN_SPREAD_DIGITS,
@@ -150,7 +165,7 @@ fn is_spread(bytes: &[u8]) -> bool {
 
 /// Returns the characters common to every base64 text in which `value` begins `before` bytes (0 to 2) after the start
 /// of a group of three, whatever surrounds it.
-fn base64_core(value: &[u8], before: usize) -> Vec<u8> {
+pub(super) fn base64_core(value: &[u8], before: usize) -> Vec<u8> {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value);
     let text = STANDARD_NO_PAD.encode(&bytes).into_bytes();
@@ -159,7 +174,7 @@ fn base64_core(value: &[u8], before: usize) -> Vec<u8> {
 }
 
 /// The same for base32 (RFC 4648), whose groups have five bytes.
-fn base32_core(value: &[u8], before: usize, alphabet: &[u8; 32]) -> Vec<u8> {
+pub(super) fn base32_core(value: &[u8], before: usize, alphabet: &[u8; 32]) -> Vec<u8> {
     let mut bytes = vec![0; before];
     bytes.extend_from_slice(value);
     let digit = |at: usize| {
@@ -187,7 +202,7 @@ mod tests {
     #[test]
     fn separators_are_skipped_from_a_minimum_length() {
         let is_spread = |value: &str| {
-            let plain = |f: &Form| f.gaps == Gaps::Separators && f.bytes == value.replace('-', "").as_bytes();
+            let plain = |f: &Form| f.gaps == Gaps::Dump && f.bytes == value.replace('-', "").as_bytes();
             forms(value).iter().any(plain)
         };
         assert!(is_spread("abcd-efgh"));

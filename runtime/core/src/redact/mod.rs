@@ -9,13 +9,15 @@
 //! - reversed, before or after encoding;
 //! - with any of their characters escaped by percent-encoding, JSON, C, HTML or quoted-printable (`redact/escape.rs`),
 //!   including nested escapes;
+//! - in a dump of bytes (`xxd`, `hexdump`, `od`), over its line ends, and in two of hexadecimal, base64 and base32 on top of
+//!   each other (`redact/layers.rs`);
 //! - with line breaks in encodings, and, from eight letters and digits on, with up to 32 bytes other than letters and
 //!   digits between two characters, or with such characters of the value left out.
 //!
 //! Each match becomes `[redacted:NAME]`.
 //!
-//! It does not decode compression, encryption, or two of the encodings combined; up to four bits at either end of a
-//! base64 or base32 form can remain, and so can fragments of a value. Redaction only protects against accidental
+//! It does not decode compression (also not inside of base64), encryption, three encodings combined, or two where a line of
+//! the inner one ends inside of the value; up to four bits at either end of a base64 or base32 form can remain, and so can fragments of a value. Redaction only protects against accidental
 //! echoes: code that can compute with a value can always encode it in a way that no search finds. The real protection
 //! is that a guest never holds the value: the host adds secrets after the guest has handed over the request, and
 //! redacts the response.
@@ -27,6 +29,7 @@
 mod answers;
 mod escape;
 mod forms;
+mod layers;
 mod pattern;
 
 use std::borrow::Cow;
@@ -50,6 +53,8 @@ struct Patterns {
     list: Vec<Pattern>,
     /// Patterns by their first byte.
     by_first: Vec<First>,
+    /// Patterns that may begin with two letters or digits, by their [`class`]es: most texts are made of those.
+    by_pair: Vec<Vec<usize>>,
 }
 
 /// Patterns that share the first byte.
@@ -228,6 +233,7 @@ impl Redactor {
 impl Patterns {
     fn new(list: Vec<Pattern>) -> Self {
         let mut by_first = vec![First::default(); 256];
+        let mut by_pair = vec![Vec::new(); CLASSES * CLASSES];
         for (index, pattern) in list.iter().enumerate() {
             let (first, second) = pattern.beginning();
             let mut seconds = Bytes::default();
@@ -241,21 +247,42 @@ impl Patterns {
                 first.patterns.push((seconds, index));
                 first.seconds = first.seconds.union(seconds);
             }
+            let firsts = (0..=u8::MAX)
+                .filter(|byte| pattern.same(first, *byte))
+                .filter_map(class);
+            for first in firsts {
+                let seconds = (0..=u8::MAX)
+                    .filter(|byte| seconds.contains(*byte))
+                    .filter_map(class);
+                for second in seconds {
+                    let pair: &mut Vec<usize> = &mut by_pair[first * CLASSES + second];
+                    // The two cases of a letter are one class.
+                    if pair.last() != Some(&index) {
+                        pair.push(index);
+                    }
+                }
+            }
         }
-        Self { list, by_first }
+        Self {
+            list,
+            by_first,
+            by_pair,
+        }
     }
 
     /// Returns the longest match at the start of `text`, and its replacement.
     fn find(&self, text: &[u8], is_whole: bool) -> (Match, &str) {
-        // Most text consists of letters and digits that begin no match.
-        if let [first, second, ..] = text
-            && first.is_ascii_alphanumeric()
-            && second.is_ascii_alphanumeric()
-            && !self.by_first[usize::from(*first)].seconds.contains(*second)
-        {
-            return (Match::No, "");
-        }
         let mut longest = (Match::No, "");
+        // A letter or digit has one reading.
+        if let [first, second, ..] = text
+            && let (Some(first), Some(second)) = (class(*first), class(*second))
+        {
+            for index in &self.by_pair[first * CLASSES + second] {
+                let pattern = &self.list[*index];
+                better(&mut longest, (pattern.matches(text, is_whole), &pattern.mark));
+            }
+            return longest;
+        }
         let is_cut = pattern::characters(text, None, |bytes, length| {
             self.find_after(text, bytes[0], length, is_whole, &mut longest);
         });
@@ -282,7 +309,7 @@ impl Patterns {
         match &text[length..] {
             [byte, ..] if byte.is_ascii_alphanumeric() => seconds.insert(*byte),
             rest => {
-                let gaps = Some(forms::Gaps::Separators);
+                let gaps = Some(forms::Gaps::Dump);
                 let is_cut = pattern::characters(rest, gaps, |bytes, _| seconds.insert(bytes[0]));
                 if is_cut && !is_whole {
                     better(longest, (Match::Perhaps(1), ""));
@@ -300,6 +327,14 @@ impl Patterns {
             better(longest, (pattern.matches(text, is_whole), &pattern.mark));
         }
     }
+}
+
+/// Classes of letters and digits: a letter in both cases is one.
+const CLASSES: usize = 36;
+
+fn class(byte: u8) -> Option<usize> {
+    let digit = char::from(byte).to_digit(36)?;
+    usize::try_from(digit).ok()
 }
 
 /// Keeps the preferred match: one that may still become longer, then the longest.

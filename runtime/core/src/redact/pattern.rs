@@ -12,8 +12,18 @@ const MAX_GAP: usize = 32;
 /// Maximum length of an HTML tag between two characters, such as `<wbr>`, in bytes, without its `<`.
 const MAX_TAG: usize = 16;
 
-// The positions that a gap can lead to are the bits of one integer.
-const _: () = assert!(MAX_GAP + escape::MAX_ESCAPE < 64 && MAX_GAP + MAX_TAG < 64);
+/// Bytes of the end of a line of a dump and the address of the next: 2 and 16 characters, or 32 of a wide dump, a line end, 8
+/// digits and two more characters.
+const MAX_LINE_CHANGE: usize = 60;
+
+/// Digits of an address, at least: `od` has 7, a short one in hexadecimal 4.
+const MIN_ADDRESS: usize = 4;
+
+/// Bytes that are left of a line of a dump after a byte of it.
+const MAX_LINE: usize = 128;
+
+// The places that a gap leads to are the bits of one number.
+const _: () = assert!(MAX_GAP + escape::MAX_ESCAPE < 64 && MAX_GAP + MAX_TAG < 64 && MAX_LINE_CHANGE < 64);
 
 /// A form and the replacement of its matches.
 #[derive(Debug)]
@@ -71,7 +81,10 @@ impl Pattern {
                 }
             }
             if index == wanted.len() {
-                longest = Match::Yes(place);
+                match self.end(text, place, is_whole) {
+                    Some(end) => longest = Match::Yes(end),
+                    None => cut_at = cut_at.max(Some(index)),
+                }
                 continue;
             }
             let gaps = (index > 0).then_some(self.form.gaps);
@@ -100,6 +113,8 @@ impl Pattern {
                 gap = 0;
             } else if escape::may_begin(*byte) || matches!(byte, b'<' | b'\r' | b'\n' | 0) {
                 break;
+            } else if self.form.gaps == Gaps::Dump && index > 0 {
+                break;
             } else if self.form.gaps == Gaps::Separators && index > 0 {
                 if gap == MAX_GAP {
                     return None;
@@ -117,7 +132,24 @@ impl Pattern {
         Some((index, place - gap))
     }
 
-    /// Returns the position in the form after these bytes, if they match at `index`.
+    /// Where a find ends whose last character ends at `place`: in a dump of several lines after the column of text of its last
+    /// one. `None` where the text ends before that is certain.
+    fn end(&self, text: &[u8], place: usize, is_whole: bool) -> Option<usize> {
+        let rest = &text[place..];
+        if self.form.gaps != Gaps::Dump || !text[..place].contains(&b'\n') {
+            return Some(place);
+        }
+        let rest = &rest[..rest.len().min(MAX_LINE)];
+        let line = match rest.iter().position(|b| matches!(b, b'\r' | b'\n')) {
+            Some(end) => &rest[..end],
+            None if rest.len() < MAX_LINE && !is_whole => return None,
+            None => rest,
+        };
+        let has_column = line.windows(2).any(|two| matches!(two, b"  " | b" |" | b" >"));
+        Some(if has_column { place + line.len() } else { place })
+    }
+
+    /// The place in the form after these bytes, if they stand at `index`.
     fn fits(&self, bytes: &[u8], index: usize) -> Option<usize> {
         let end = index + bytes.len();
         let wanted = self.form.bytes.get(index..end)?;
@@ -147,12 +179,19 @@ pub(super) fn characters(text: &[u8], gaps: Option<Gaps>, mut each: impl FnMut(&
         if escape::may_begin(*byte) {
             is_cut |= escape::read(&text[start..], |meaning, length| {
                 each(meaning.bytes(&mut [0; 4]), start + length);
-                if gaps == Some(Gaps::Separators) && separates(meaning) {
+                if matches!(gaps, Some(Gaps::Separators | Gaps::Dump)) && separates(meaning) {
                     pass(length);
                 }
             });
         }
         if let Some(gaps) = gaps {
+            if gaps == Gaps::Dump && start == 0 {
+                match line_change(text) {
+                    Ok(Some(length)) => pass(length),
+                    Ok(None) => {}
+                    Err(TooShort) => is_cut = true,
+                }
+            }
             is_cut |= gap(gaps, *byte, rest, pass);
         }
     }
@@ -163,7 +202,7 @@ pub(super) fn characters(text: &[u8], gaps: Option<Gaps>, mut each: impl FnMut(&
 /// if the text ends before that is unambiguous.
 fn gap(gaps: Gaps, byte: u8, rest: &[u8], mut pass: impl FnMut(usize)) -> bool {
     match (gaps, byte, rest) {
-        (Gaps::Separators, b'<', rest) => {
+        (Gaps::Separators | Gaps::Dump, b'<', rest) => {
             pass(1);
             let body = &rest[..rest.len().min(MAX_TAG)];
             match body.iter().position(|b| *b == b'>') {
@@ -171,7 +210,7 @@ fn gap(gaps: Gaps, byte: u8, rest: &[u8], mut pass: impl FnMut(usize)) -> bool {
                 None => return rest.len() < MAX_TAG,
             }
         }
-        (Gaps::Separators, byte, _) if !byte.is_ascii_alphanumeric() => pass(1),
+        (Gaps::Separators | Gaps::Dump, byte, _) if !byte.is_ascii_alphanumeric() => pass(1),
         (_, 0, _) | (Gaps::Lines, b'\r' | b'\n', _) => pass(1),
         (_, b'=', [b'\n', ..]) => pass(2),
         (_, b'=', [b'\r', b'\n', ..]) => pass(3),
@@ -179,6 +218,40 @@ fn gap(gaps: Gaps, byte: u8, rest: &[u8], mut pass: impl FnMut(usize)) -> bool {
         _ => {}
     }
     false
+}
+
+/// The text ends before something is certain.
+struct TooShort;
+
+/// How much of `text` is the end of a line of a dump, with its column of text, and the address at the beginning of the next.
+fn line_change(text: &[u8]) -> Result<Option<usize>, TooShort> {
+    match text {
+        [b' ', b' ', ..] | [b'\r' | b'\n', ..] => {}
+        [b' '] => return Err(TooShort),
+        _ => return Ok(None),
+    }
+    let text = &text[..text.len().min(MAX_LINE_CHANGE)];
+    let too_short = || match text.len() {
+        MAX_LINE_CHANGE => Ok(None),
+        _ => Err(TooShort),
+    };
+    let Some(end) = text.iter().position(|b| *b == b'\n') else {
+        return too_short();
+    };
+    let next = &text[end + 1..];
+    let skipped = |text: &[u8], is: fn(&u8) -> bool| text.iter().take_while(|b| is(b)).count();
+    let before = skipped(next, |b| *b == b' ');
+    let address = skipped(&next[before..], u8::is_ascii_hexdigit);
+    let after = &next[before + address..];
+    let (Some(first), MIN_ADDRESS..) = (after.first(), address) else {
+        return if after.is_empty() { too_short() } else { Ok(None) };
+    };
+    let colon = usize::from(*first == b':');
+    let blanks = skipped(&after[colon..], |b| matches!(b, b' ' | b'\t'));
+    if after[colon + blanks..].is_empty() {
+        return too_short();
+    }
+    Ok((blanks > 0).then_some(text.len() - after.len() + colon + blanks))
 }
 
 fn separates(meaning: Meaning) -> bool {
