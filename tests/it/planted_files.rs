@@ -50,6 +50,23 @@ fn symlinked_project_file_shows_no_line_of_its_target() {
 }
 
 #[test]
+fn a_hard_linked_project_file_shows_no_line_of_it() {
+    let user = User::new();
+    let project = user.work().join("toolcell.toml");
+    std::fs::hard_link(private_file(&user), &project).unwrap();
+    for arguments in [&CALL[..], &["config", "check"], &["tool", "list"]] {
+        let seen = user.run(arguments).ended(3);
+        assert!(!seen.stderr.contains("private-line"), "{}", seen.stderr);
+        assert!(seen.stderr.contains("hard link"), "{}", seen.stderr);
+    }
+    let own = user.home().join(".config/toolcell/config.toml");
+    std::fs::rename(&project, &own).unwrap();
+    // Where the user keeps files under several names, that is the user's choice.
+    std::fs::write(&own, "[loop]\nmax_steps = 3\n").unwrap();
+    user.run(&CALL).ended(0);
+}
+
+#[test]
 fn symlinked_lock_is_neither_read_nor_written_through() {
     let user = User::new();
     let private = private_file(&user);

@@ -2,8 +2,8 @@
 //!
 //! A path can lead elsewhere than expected. A cloned repository may contain symbolic links, another user may create a
 //! pipe where a file is expected, a failed copy may leave a device. Every file is therefore opened without blocking,
-//! checked after opening, and refused unless it is a regular file of a trusted owner ([`open`], [`read`]). Files are
-//! replaced atomically and never written through a link ([`replace`]), appended to only if they belong to the user
+//! checked after opening, and refused unless it is a regular file of a trusted owner with one name ([`open`], [`read`]). Files
+//! are replaced atomically and never written through a link ([`replace`]), appended to only if they belong to the user
 //! ([`append`]), and kept in directories with owner-only permissions ([`private_dir`]).
 //!
 //! ```

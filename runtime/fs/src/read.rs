@@ -27,7 +27,7 @@ pub fn open(path: &Path, rules: &Rules) -> Result<File, FileError> {
     })?;
     let file = File::from(file);
     let metadata = file.metadata().map_err(FileError::io("examine", path))?;
-    rules::file(&metadata, rules.owner).map_err(|reason| FileError::refused(path, reason))?;
+    rules::readable(&metadata, rules).map_err(|reason| FileError::refused(path, reason))?;
     Ok(file)
 }
 
@@ -42,7 +42,7 @@ pub fn check(path: &Path, rules: &Rules) -> Result<(), FileError> {
         fs::symlink_metadata(path)
     };
     let metadata = metadata.map_err(FileError::io("open", path))?;
-    rules::file(&metadata, rules.owner)
+    rules::readable(&metadata, rules)
         .and_then(|()| {
             if metadata.len() > rules.max_bytes {
                 return Err(Refusal::TooLarge(rules.max_bytes));

@@ -37,8 +37,8 @@ impl Rules {
         }
     }
 
-    /// Rules for a file found by search, which another user may have created: no link is followed, and it must belong
-    /// to the user or to root.
+    /// Rules for a file found by search, which another user may have created: no link is followed, it must belong to the
+    /// user or to root, and a file of the user must have no second hard link, which could be a private file.
     pub const fn found(max_bytes: u64) -> Self {
         Self {
             owner: Owner::UserOrRoot,
@@ -47,7 +47,7 @@ impl Rules {
         }
     }
 
-    /// Rules for a file that Toolcell created for this user.
+    /// Rules for a file that Toolcell created for this user, with one hard link.
     pub const fn own(max_bytes: u64) -> Self {
         Self {
             owner: Owner::User,
@@ -68,6 +68,23 @@ pub(crate) fn file(metadata: &Metadata, owner: Owner) -> Result<(), Refusal> {
         return Err(not_a_file(metadata.file_type()));
     }
     trusted(metadata.uid(), metadata.mode(), user(), owner)
+}
+
+/// Returns the refusal of a file that may not be read, by its metadata.
+pub(crate) fn readable(metadata: &Metadata, rules: &Rules) -> Result<(), Refusal> {
+    file(metadata, rules.owner)?;
+    let (names, uid) = (metadata.nlink(), metadata.uid());
+    if rules.follow || has_one_name(names, uid, user()) {
+        Ok(())
+    } else {
+        Err(Refusal::HardLink(names))
+    }
+}
+
+/// Returns `true` if a file has one name. Anyone who can create hard links to a file of the user could have it read as
+/// another file. Files of root may have several: package stores link them, and nobody else can.
+fn has_one_name(names: u64, uid: u32, user: u32) -> bool {
+    names <= 1 || (uid == 0 && user != 0)
 }
 
 /// Returns the refusal of something other than a regular file.
@@ -128,6 +145,15 @@ mod tests {
                 expected,
                 "{uid} {mode:o} {owner:?}"
             );
+        }
+        for (names, uid, user, expected) in [
+            (1, ME, ME, true),
+            (2, ME, ME, false),
+            (0, ME, ME, true),
+            (2, 0, ME, true),
+            (2, 0, 0, false),
+        ] {
+            assert_eq!(has_one_name(names, uid, user), expected, "{names} {uid} {user}");
         }
         // Root trusts only its own files.
         assert_eq!(

@@ -52,6 +52,31 @@ fn only_regular_files_are_read_and_nothing_blocks() {
 }
 
 #[test]
+fn a_file_with_a_second_name_is_read_only_where_the_user_named_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("private"), "top secret").unwrap();
+    fs::hard_link(at("private"), at("toolcell.toml")).unwrap();
+    for name in ["private", "toolcell.toml"] {
+        for rules in [Rules::found(10), Rules::own(10)] {
+            let found = toolcell_fs::read(&at(name), &rules);
+            assert_eq!(refusal(found), Refusal::HardLink(2), "{name}");
+            let checked = toolcell_fs::check(&at(name), &rules);
+            assert_eq!(refusal(checked), Refusal::HardLink(2), "{name}");
+        }
+        assert_eq!(
+            toolcell_fs::read(&at(name), &Rules::named(10)).unwrap(),
+            b"top secret"
+        );
+    }
+    fs::remove_file(at("private")).unwrap();
+    assert_eq!(
+        toolcell_fs::read(&at("toolcell.toml"), &Rules::own(10)).unwrap(),
+        b"top secret"
+    );
+}
+
+#[test]
 fn link_is_followed_only_where_the_user_named_it() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
