@@ -122,20 +122,19 @@ impl ApprovalRule {
                 Value::String(text) => matches(pattern, text),
                 other => matches(pattern, &canonical(other)),
             };
-            let place = places.iter().find(|place| place.pointer == *pointer);
-            if self.verdict == Verdict::Allow {
-                return place.map_or(as_written, |place| is_within(place, pattern, base));
-            }
-            // A list of paths matches if one of them does.
             let below = |place: &&ArgumentPlace| {
                 let rest = place.pointer.strip_prefix(pointer.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
-            as_written
-                || places
-                    .iter()
-                    .filter(below)
-                    .any(|place| is_met(place, pattern, base))
+            let mut below = places.iter().filter(below).peekable();
+            // Of a list of paths all must be allowed, and one is enough to be asked or denied for.
+            match self.verdict {
+                Verdict::Allow if below.peek().is_some() => {
+                    below.all(|place| is_within(place, pattern, base))
+                }
+                Verdict::Allow => as_written,
+                Verdict::Ask | Verdict::Deny => as_written || below.any(|place| is_met(place, pattern, base)),
+            }
         };
         matches(&self.tool, tool) && self.arguments.iter().all(fits)
     }
@@ -332,6 +331,7 @@ mod tests {
             },
             named: Some(real.into()),
             real: Some(real.into()),
+            is_unresolved: false,
         }]
     }
 
@@ -390,6 +390,46 @@ mod tests {
         let arguments = json!({"path": ["a", "x"]});
         assert!(rule.judges("t", &arguments, &places, Some("/work")));
         assert!(!rule.judges("t", &arguments, &[], Some("/work")));
+    }
+
+    #[test]
+    fn a_list_of_paths_is_allowed_by_all_of_them() {
+        let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("/path", "notes/*");
+        let mut places = Vec::new();
+        for (number, (name, allowed)) in [("notes/a", true), ("notes/b", true), ("private/key", false)]
+            .into_iter()
+            .enumerate()
+        {
+            let [mut place] = place(name, &format!("/work/{name}"));
+            place.pointer = format!("/path/{number}");
+            places.push(place);
+            let list = &["notes/a", "notes/b", "private/key"][..=number];
+            let arguments = json!({ "path": list });
+            assert_eq!(
+                rule.judges("t", &arguments, &places, Some("/work")),
+                allowed,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_that_nobody_resolved_is_denied_and_never_allowed() {
+        for (verdict, judges) in [
+            (Verdict::Allow, false),
+            (Verdict::Ask, true),
+            (Verdict::Deny, true),
+        ] {
+            let rule = ApprovalRule::tool("*", verdict).with_argument("/path", "notes/*");
+            let [mut place] = place("x", "/work/x");
+            place.real = None;
+            place.is_unresolved = true;
+            assert_eq!(
+                rule.judges("t", &json!({"path": "x"}), &[place], Some("/work")),
+                judges,
+                "{verdict:?}"
+            );
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ use toolcell_core::{ArgumentPlace, PlaceKind};
 /// are used as one.
 const MAX_TEXT: usize = 8 << 10;
 
-/// Maximum number of paths of one call whose links are resolved in the file system. Further ones are compared in every
-/// spelling, without resolving links.
+/// Maximum number of paths of one call whose links are resolved in the file system. Further ones may lead anywhere: rules that
+/// ask or deny for a path match them, and rules that allow do not.
 const MAX_RESOLVED: usize = 256;
 
 /// Returns the files and URLs that the arguments refer to.
@@ -40,6 +40,7 @@ fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
         plain,
         named: None,
         real: None,
+        is_unresolved: false,
     })
 }
 
@@ -57,14 +58,15 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> Argum
             // The path as written may pass through a link and up again, which differs from its normalized form.
             let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
                 .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
-            let real = if resolves { real(&written) } else { named.clone() };
-            (Some(shown(&named)), Some(shown(&real)))
+            (Some(shown(&named)), resolves.then(|| shown(&real(&written))))
         }
     };
     ArgumentPlace {
         pointer,
         kind: PlaceKind::Path,
         plain,
+        // What no grant holds leads nowhere.
+        is_unresolved: named.is_some() && !resolves,
         named,
         real,
     }
@@ -177,6 +179,9 @@ mod tests {
             .collect();
         assert_eq!(real[..MAX_RESOLVED], [true; MAX_RESOLVED]);
         assert_eq!(real[MAX_RESOLVED..], [false]);
+        let unresolved: Vec<bool> = found.iter().map(|place| place.is_unresolved).collect();
+        assert_eq!(unresolved[..MAX_RESOLVED], [false; MAX_RESOLVED]);
+        assert_eq!(unresolved[MAX_RESOLVED..], [true]);
     }
 
     #[test]

@@ -342,6 +342,7 @@ fn rule_applies_to_resolved_arguments() {
             plain: format!("/{path}"),
             named: Some(format!("/work/{path}")),
             real: Some(format!("/work/{}", path.replace("link", "private"))),
+            is_unresolved: false,
         }]
     });
     for (path, expected) in [("link/key", "refuse a"), ("notes/key", "run a")] {

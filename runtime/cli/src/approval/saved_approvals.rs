@@ -76,7 +76,7 @@ impl SavedApproval {
     pub(crate) fn allows(&self, request: &ApprovalRequest, digest: &str, base: Option<&str>) -> bool {
         let is_same = |place: &ArgumentPlace| {
             let known = self.places.get(&place.pointer);
-            known.is_some_and(|known| known == target(place))
+            !place.is_unresolved && known.is_some_and(|known| known == target(place))
         };
         let mut places = request.places.iter();
         self.tool == request.tool
@@ -241,6 +241,7 @@ mod tests {
             plain: format!("/{path}"),
             named: Some(format!("/work/{path}")),
             real: Some(real.into()),
+            is_unresolved: false,
         });
         request
     }

@@ -382,6 +382,12 @@ fn shortened(text: &str) -> String {
 fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
     let more = request.places.len().saturating_sub(MAX_REACH);
     let shown = request.places.iter().take(MAX_REACH).map(|place| {
+        if place.is_unresolved {
+            return text!(
+                "{} may lead anywhere: there are too many paths to look at",
+                Shown(&place.pointer)
+            );
+        }
         let to = place.real.as_deref().unwrap_or(&place.plain);
         text!("{} resolves to {}", Shown(&place.pointer), Shown(to))
     });

@@ -61,9 +61,13 @@ pub struct ArgumentPlace {
     /// Path on the host according to the tool's grants, with links unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// Path on the host with links resolved. Absent if no grant contains it.
+    /// The path on the host with links resolved. Absent where no grant holds it, and where [`Self::is_unresolved`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
+    /// Whether nobody looked where the path leads, because the call has too many: it may be anywhere. Patterns that ask or
+    /// deny are met by it, and none that allows holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unresolved: bool,
 }
 
 /// Kind of place that an argument names.
@@ -80,6 +84,9 @@ impl ArgumentPlace {
     /// Returns `true` if a pattern matches the place in any spelling. Relative patterns start at `base`, a directory of
     /// the host.
     pub fn is_met_by(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
+        if self.is_unresolved {
+            return true;
+        }
         let host = self.named.iter().chain(&self.real);
         let mut spellings = self.spellings_of(&self.plain, None);
         spellings.extend(host.flat_map(|path| self.spellings_of(path, base)));
@@ -88,6 +95,9 @@ impl ArgumentPlace {
 
     /// Returns `true` if a pattern matches the resolved place, and not only its spelling.
     pub fn is_within(&self, base: Option<&str>, matches: impl Fn(&str) -> bool) -> bool {
+        if self.is_unresolved {
+            return false;
+        }
         let spellings = match &self.real {
             Some(real) => self.spellings_of(real, base),
             None => self.spellings_of(&self.plain, None),
@@ -298,6 +308,7 @@ mod tests {
             plain: "/scratch/x".into(),
             named: Some("/work/way/x".into()),
             real: Some("/work/private/x".into()),
+            is_unresolved: false,
         };
         let base = Some("/work");
         for (spelling, met, within) in [
@@ -344,5 +355,19 @@ mod tests {
     fn schema_that_refers_to_itself_says_nothing() {
         let schema = json!({"$ref": "#"});
         assert!(places_in(&json!({"x": "a", "y": ["b"]}), &schema).is_empty());
+    }
+
+    #[test]
+    fn an_unresolved_path_meets_all_and_is_within_nothing() {
+        let place = ArgumentPlace {
+            pointer: "/path".into(),
+            kind: PlaceKind::Path,
+            plain: "/x".into(),
+            named: Some("/work/x".into()),
+            real: None,
+            is_unresolved: true,
+        };
+        assert!(place.is_met_by(None, |_| false));
+        assert!(!place.is_within(None, |_| true));
     }
 }

@@ -441,6 +441,7 @@ mod tests {
                 plain: arguments.to_string(),
                 named: None,
                 real: None,
+                is_unresolved: false,
             }]
         }
     }
