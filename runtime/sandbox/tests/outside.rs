@@ -390,16 +390,25 @@ async fn tool_works_on_an_overlay_as_on_the_directory_itself() {
 
     assert_eq!(fs::read_to_string(host.join("notes.txt")).unwrap(), "one\ntwo\n");
     let paths = |list: Vec<overlay::Change>| list.into_iter().map(|c| c.path).collect::<Vec<_>>();
-    let listed = paths(overlay::changes(&host, &changes).unwrap().found);
+    let listed = paths(
+        overlay::changes(&host, &changes, &overlay::CommitOptions::default())
+            .unwrap()
+            .found,
+    );
     assert_eq!(
         listed,
         [Path::new("a"), Path::new("a/b.txt"), Path::new("notes.txt")]
     );
     assert_eq!(
         paths(
-            overlay::commit(&host, &changes, overlay::OnConflict::Refuse)
-                .unwrap()
-                .found
+            overlay::commit(
+                &host,
+                &changes,
+                overlay::OnConflict::Refuse,
+                &overlay::CommitOptions::default()
+            )
+            .unwrap()
+            .found
         ),
         listed
     );

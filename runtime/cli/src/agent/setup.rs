@@ -197,7 +197,7 @@ impl AgentFlags {
                 loaded.iter().map(|loaded| &loaded.settings),
                 &settings,
                 environment,
-            ),
+            )?,
             logs: Logs::open(settings.log.as_ref(), environment)?,
             is_kept,
             is_attended,

@@ -109,7 +109,7 @@ impl Call {
         };
         *is_shown = true;
         self.show(tool, &result, console)?;
-        let scratches = Scratch::of([&loaded.settings], &settings, environment);
+        let scratches = Scratch::of([&loaded.settings], &settings, environment)?;
         for scratch in scratches.iter().filter(|_| !self.json) {
             scratch.print_changes(console);
         }

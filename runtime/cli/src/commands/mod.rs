@@ -110,7 +110,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Session(command) => command.run(overrides, environment, console).await,
         Command::Call(command) => command.run(overrides, environment, console).await,
         Command::Tool(command) => command.run(overrides, environment, console).await,
-        Command::Scratch(command) => command.run(environment, console),
+        Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,

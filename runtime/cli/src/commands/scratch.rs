@@ -1,14 +1,18 @@
 //! `toolcell scratch`: review of changes made with `--scratch`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use toolcell_sandbox::overlay::{ChangeKind, OnConflict};
+use tokio_util::sync::CancellationToken;
+use toolcell_sandbox::overlay::{Change, ChangeKind, CommitError, CommitOptions, OnConflict};
 
+use crate::config::own_directories::denials_of_all;
+use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay::{self, Changed};
+use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
 use crate::ui::terminal::text;
@@ -32,6 +36,10 @@ pub(crate) struct Diff {
     /// The scratch directory.
     dir: PathBuf,
 
+    /// List changes of files that start programs as well, which are left out otherwise.
+    #[arg(long)]
+    dangerous: bool,
+
     /// List only the names of changed files.
     #[arg(long)]
     names: bool,
@@ -43,7 +51,8 @@ pub(crate) struct Diff {
 
 /// Commit the changes.
 ///
-/// Refused if others changed the same files in the meantime.
+/// Refused if others changed the same files in the meantime. What is denied to every tool, links that
+/// lead out of the directory, and files that start programs (.git, CI, editor and shell configuration) are left out and named.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -51,8 +60,9 @@ Examples:
 
 Exit codes:
     0   the changes were committed
-    1   others changed the same files in the meantime, or a change could not be committed
-    2   there is no such scratch directory")]
+    1   others changed the same files in the meantime, or a change was not committed
+    2   there is no such scratch directory
+  130   cancelled; the changes committed until then are listed, and the rest is left")]
 pub(crate) struct Commit {
     /// The scratch directory.
     dir: PathBuf,
@@ -60,6 +70,10 @@ pub(crate) struct Commit {
     /// Commit even if others changed the same files; their changes are lost.
     #[arg(long)]
     overwrite: bool,
+
+    /// Also files that start programs, as in a run with --dangerous.
+    #[arg(long)]
+    dangerous: bool,
 }
 
 /// Discard the changes.
@@ -73,17 +87,60 @@ pub(crate) struct Discard {
 }
 
 impl Scratch {
-    pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let (Self::Diff(Diff { dir, .. })
-        | Self::Commit(Commit { dir, .. })
-        | Self::Discard(Discard { dir })) = &self;
-        let dir = environment.path(&dir.to_string_lossy(), &environment.cwd);
+    pub(crate) fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let options = self.options(overrides, environment)?;
+        let interrupts = Interrupts::watch(console.clone());
+        // To throw changes away is no work to be cancelled in its middle.
+        let is_cancellable = !matches!(self, Self::Discard(_));
+        let _guard = is_cancellable.then(|| interrupts.cancel_next(options.cancellation.clone()));
+        // The signals are heard meanwhile.
+        tokio::task::block_in_place(|| self.work(&options, environment, console))
+    }
+
+    /// What is left out of the changes.
+    fn options(&self, overrides: Overrides, environment: &Environment) -> Result<CommitOptions, Failure> {
+        let dangerous = match self {
+            // What is thrown away need not be judged.
+            Self::Discard(_) => return Ok(CommitOptions::default()),
+            Self::Diff(diff) => diff.dangerous,
+            Self::Commit(commit) => commit.dangerous,
+        };
+        let settings = config::load(environment, overrides)?;
+        let mut denials = denials_of_all(&settings, environment)?;
+        denials.programs = dangerous;
+        Ok(CommitOptions {
+            denials,
+            cancellation: CancellationToken::new(),
+        })
+    }
+
+    fn dir(&self) -> &Path {
+        match self {
+            Self::Diff(Diff { dir, .. })
+            | Self::Commit(Commit { dir, .. })
+            | Self::Discard(Discard { dir }) => dir,
+        }
+    }
+
+    fn work(
+        &self,
+        options: &CommitOptions,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let dir = environment.path(&self.dir().to_string_lossy(), &environment.cwd);
         let fail = |exit| {
             let shown = environment.shown(&dir);
             Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
         let overlay::Found { all, foreign } =
-            overlay::read(&dir, environment).map_err(|e| fail(Exit::Usage).because(e))?;
+            overlay::read(&dir, environment, options).map_err(|e| fail(Exit::Usage).because(e))?;
+        not_cancelled(options)?;
         for directory in foreign {
             console.note(text!(
                 "changes of `{}` are not touched: you did not make them with Toolcell",
@@ -97,31 +154,58 @@ impl Scratch {
             // All or nothing: a conflict in one directory stops the commit of all.
             refuse_conflicts(&all, environment)?;
         }
-        let lines = matches!(self, Self::Diff(Diff { names: false, .. }));
+        let lines = matches!(self, Self::Diff(Diff { names: false, .. })).then_some(&options.cancellation);
         console.write(|s| {
             overlay::list(&mut s.out, &all, environment, usize::MAX, lines)?;
             s.out.flush()
         })?;
+        not_cancelled(options)?;
+        let done = match self {
+            Self::Diff(_) => "pending",
+            Self::Commit(commit) => {
+                commit.carry_out(&all, options, environment, console, &fail)?;
+                "committed"
+            }
+            Self::Discard(_) => {
+                for changed in &all {
+                    changed.discard().map_err(|e| fail(Exit::Failed).because(e))?;
+                }
+                "discarded"
+            }
+        };
+        let changes = match overlay::count(&all) {
+            1 => text!("1 change"),
+            many => text!("{} changes", many),
+        };
+        console.note(text!("{} {}", changes, done));
+        Ok(Exit::Ok)
+    }
+}
+
+impl Commit {
+    /// Carries the changes of all directories out, as far as they can be.
+    fn carry_out(
+        &self,
+        all: &[Changed],
+        options: &CommitOptions,
+        environment: &Environment,
+        console: &Console,
+        fail: &dyn Fn(Exit) -> Failure,
+    ) -> Result<(), Failure> {
+        let on_conflict = match self.overwrite {
+            true => OnConflict::Overwrite,
+            false => OnConflict::Refuse,
+        };
         let mut skipped = 0;
-        for changed in &all {
-            match &self {
-                Self::Diff(_) => {}
-                Self::Commit(commit) => {
-                    let on_conflict = if commit.overwrite {
-                        OnConflict::Overwrite
-                    } else {
-                        OnConflict::Refuse
-                    };
-                    // Unreadable overlays are reported above.
-                    if changed.is_unreadable() {
-                        skipped += 1;
-                        continue;
-                    }
-                    let done = changed.commit(on_conflict).map_err(|e| {
-                        fail(Exit::Failed).because(e).hint(
-                            "the remaining changes are still there; it is safe to run the command again",
-                        )
-                    })?;
+        let mut carried: Vec<(&Changed, Vec<Change>)> = Vec::new();
+        for changed in all {
+            // Unreadable overlays are reported above.
+            if changed.is_unreadable() {
+                skipped += 1;
+                continue;
+            }
+            match changed.commit(on_conflict, options) {
+                Ok(done) => {
                     skipped += done.skipped.len();
                     console.write(|s| {
                         let new = done
@@ -131,28 +215,64 @@ impl Scratch {
                             .collect::<Vec<_>>();
                         overlay::list_skipped(&mut s.err, &changed.directory, &new, environment)
                     })?;
+                    carried.push((changed, done.found));
                 }
-                Self::Discard(_) => changed.discard().map_err(|e| fail(Exit::Failed).because(e))?,
+                Err(CommitError::Cancelled(done)) => {
+                    carried.push((changed, done.found));
+                    return Err(cancelled(&carried, overlay::count(all), environment));
+                }
+                Err(error) => {
+                    return Err(fail(Exit::Failed)
+                        .because(error)
+                        .hint("the remaining changes are still there; it is safe to run the command again"));
+                }
             }
         }
-        if skipped > 0 {
-            return Err(
-                Failure::new(Exit::Failed, text!("{} entries were not committed", skipped))
-                    .why("each is listed above; all others were committed")
-                    .hint("the remaining changes are still there; `toolcell scratch discard` removes them"),
-            );
+        if skipped == 0 {
+            return Ok(());
         }
-        let done = match &self {
-            Self::Diff(_) => "pending",
-            Self::Commit(_) => "committed",
-            Self::Discard(_) => "discarded",
-        };
-        let changes = match overlay::count(&all) {
-            1 => text!("1 change"),
-            many => text!("{} changes", many),
-        };
-        console.note(text!("{} {}", changes, done));
-        Ok(Exit::Ok)
+        let failure = Failure::new(Exit::Failed, text!("{} entries were not committed", skipped))
+            .why("each is listed above; all others were committed")
+            .hint("the remaining changes are still there; `toolcell scratch discard` removes them");
+        Err(if self.dangerous {
+            failure
+        } else {
+            failure.hint(
+                "look at files that start programs, and commit them with `--dangerous` if you want them",
+            )
+        })
+    }
+}
+
+/// Most paths that are named when a commit is cancelled.
+const MAX_NAMED: usize = 20;
+
+/// What was carried out before the user cancelled.
+fn cancelled(carried: &[(&Changed, Vec<Change>)], count: usize, environment: &Environment) -> Failure {
+    let paths: Vec<PathBuf> = carried
+        .iter()
+        .flat_map(|(changed, done)| done.iter().map(|change| changed.directory.join(&change.path)))
+        .collect();
+    let mut failure = Failure::new(
+        Exit::Cancelled,
+        text!("cancelled: {} of {} changes were committed", paths.len(), count),
+    );
+    for path in paths.iter().take(MAX_NAMED) {
+        failure = failure.why(text!("`{}` was committed", environment.shown(path)));
+    }
+    let more = paths.len().saturating_sub(MAX_NAMED);
+    if more > 0 {
+        failure = failure.why(text!("and {} more were", more));
+    }
+    failure.hint("the remaining changes are still there; it is safe to run the command again")
+}
+
+/// # Errors
+/// When the user cancelled.
+fn not_cancelled(options: &CommitOptions) -> Result<(), Failure> {
+    match options.cancellation.is_cancelled() {
+        true => Err(Failure::new(Exit::Cancelled, "cancelled; nothing was committed")),
+        false => Ok(()),
     }
 }
 
@@ -196,4 +316,38 @@ fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
         .collect();
     print_line(&changes)?;
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cancelled_commit_names_what_it_carried_out() {
+        let environment = Environment::for_tests(Path::new("/home/ada"), &[]);
+        let changed = Changed::for_tests("/home/ada/project");
+        let done = (0..25).map(|number| Change {
+            path: format!("f{number:02}").into(),
+            kind: ChangeKind::Added,
+        });
+        let failure = cancelled(&[(&changed, done.collect())], 30, &environment);
+        assert_eq!(failure.exit, Exit::Cancelled);
+        let shown = failure.to_string();
+        for part in [
+            "cancelled: 25 of 30 changes were committed",
+            "project/f19` was committed",
+            "and 5 more were",
+        ] {
+            assert!(shown.contains(part), "{shown}");
+        }
+        assert!(!shown.contains("f20"), "{shown}");
+    }
+
+    #[test]
+    fn nothing_is_carried_out_once_it_is_cancelled() {
+        let options = CommitOptions::default();
+        not_cancelled(&options).unwrap();
+        options.cancellation.cancel();
+        assert_eq!(not_cancelled(&options).unwrap_err().exit, Exit::Cancelled);
+    }
 }

@@ -6,11 +6,13 @@
 
 use std::path::{Path, PathBuf};
 
-use toolcell_core::denial::{DeniedUse, PathDenial};
+use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
 
+use crate::config::grants::{self, ResolvedGrant};
 use crate::config::source::Layer;
 use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
+use crate::error::Failure;
 
 /// Returns the denials for every tool and hook.
 pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
@@ -58,6 +60,20 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
         add(&scratch, DeniedUse::All, "the scratch directory");
     }
     places
+}
+
+/// What is denied to every tool: by the lists of the configuration, and by [`own_places`].
+///
+/// # Errors
+/// When a line cannot be understood on this machine.
+pub(crate) fn denials_of_all(settings: &Settings, environment: &Environment) -> Result<Denials, Failure> {
+    let lines = settings.deny.iter();
+    let denied = lines
+        .map(|line| line.place(environment))
+        .collect::<Result<Vec<ResolvedGrant>, Failure>>()?;
+    let mut denials = grants::gather(&denied, environment)?.denied;
+    denials.paths.extend(own_places(settings, environment));
+    Ok(denials)
 }
 
 fn scratch_dirs(settings: &Settings, environment: &Environment) -> Vec<PathBuf> {

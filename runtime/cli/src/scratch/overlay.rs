@@ -5,6 +5,7 @@
 //! DIR contains an overlay for each granted directory, named by a digest of the directory's path, and next to it a file
 //! with that path. Such files can also come from a cloned repository or a tool, so the state directory has a record of
 //! each overlay; an overlay without a record is neither committed nor removed.
+//! No tool can access what has the name of an overlay ([`toolcell_core::protected`]) but the one whose changes go there.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -14,11 +15,16 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use tokio_util::sync::CancellationToken;
 use toolcell_core::policy::DirGrant;
+use toolcell_core::protected::OVERLAY_PREFIX;
 use toolcell_fs::Rules;
 use toolcell_sandbox::Digest;
-use toolcell_sandbox::overlay::{self, Change, ChangeKind, Changes, CommitError, OnConflict, Skipped};
+use toolcell_sandbox::overlay::{
+    self, Change, ChangeKind, Changes, CommitError, CommitOptions, OnConflict, Skipped,
+};
 
+use crate::config::own_directories::denials_of_all;
 use crate::config::user_files;
 use crate::config::{Settings, ToolSettings};
 use crate::environment::Environment;
@@ -49,6 +55,7 @@ pub(crate) struct Scratch {
     written: String,
     path: PathBuf,
     environment: Environment,
+    options: CommitOptions,
 }
 
 /// Changes in one granted directory.
@@ -114,7 +121,11 @@ fn keep_record(
     if is_recorded(overlay, directory, environment) {
         return Ok(());
     }
-    let found = read_overlay(directory.to_owned(), overlay.to_owned());
+    let found = read_overlay(
+        directory.to_owned(),
+        overlay.to_owned(),
+        &CommitOptions::default(),
+    );
     if !found.changes.is_empty() || !found.skipped.is_empty() {
         return Err(fail()
             .why(text!(
@@ -151,7 +162,8 @@ fn is_recorded(overlay: &Path, directory: &Path, environment: &Environment) -> b
 /// Returns the name of the overlay of a granted directory.
 fn overlay_name(directory: &Path) -> String {
     let digest = Digest::of(directory.as_os_str().as_bytes());
-    digest.hex().chars().take(NAME_LENGTH).collect()
+    let digest: String = digest.hex().chars().take(NAME_LENGTH).collect();
+    format!("{OVERLAY_PREFIX}{digest}")
 }
 
 /// Returns the granted directory that this file names, or `None` if [`divert`] did not write it; the overlay next to
@@ -163,13 +175,13 @@ fn directory_of(path: &Path) -> Option<PathBuf> {
     (is_ours && directory.is_absolute()).then_some(directory)
 }
 
-/// Lists at most `most` changes, with their diffs if `lines` is true, and the number of further ones.
+/// Lists at most `most` changes, with their diffs until `lines` is cancelled, and the number of further ones.
 pub(crate) fn list<W: Write>(
     screen: &mut Screen<W>,
     all: &[Changed],
     environment: &Environment,
     most: usize,
-    lines: bool,
+    lines: Option<&CancellationToken>,
 ) -> io::Result<()> {
     let mut left = most;
     let is_told = |changed: &&Changed| !changed.changes.is_empty() || !changed.skipped.is_empty();
@@ -177,6 +189,9 @@ pub(crate) fn list<W: Write>(
         screen.styled(NAME, text!("in `{}`", environment.shown(&changed.directory)))?;
         screen.end_line()?;
         for change in changed.changes.iter().take(left) {
+            if lines.is_some_and(CancellationToken::is_cancelled) {
+                return Ok(());
+            }
             let (style, mark) = match change.kind {
                 ChangeKind::Added => (GOOD, "  + "),
                 ChangeKind::Changed => (WARN, "  ~ "),
@@ -189,7 +204,7 @@ pub(crate) fn list<W: Write>(
                 screen.styled(BAD, "  (changed by others in the meantime)")?;
             }
             screen.end_line()?;
-            if lines {
+            if lines.is_some() {
                 diff::lines(screen, &changed.directory, &changed.overlay, change)?;
             }
         }
@@ -221,7 +236,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// Returns an error if they cannot be read.
-pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Found> {
+pub(crate) fn read(scratch: &Path, environment: &Environment, options: &CommitOptions) -> io::Result<Found> {
     let (mut all, mut foreign) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(scratch.canonicalize()?)? {
         let path = entry?.path();
@@ -233,7 +248,7 @@ pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Foun
         };
         let overlay = path.with_extension("");
         if is_recorded(&overlay, &directory, environment) && !overlay.is_symlink() {
-            all.push(read_overlay(directory, overlay));
+            all.push(read_overlay(directory, overlay, options));
         } else {
             foreign.push(directory);
         }
@@ -244,9 +259,9 @@ pub(crate) fn read(scratch: &Path, environment: &Environment) -> io::Result<Foun
 }
 
 /// Reads one overlay. An unreadable one is skipped as a whole.
-fn read_overlay(directory: PathBuf, overlay: PathBuf) -> Changed {
-    let found = overlay::changes(&directory, &overlay)
-        .and_then(|changes| Ok((changes, overlay::conflicts(&directory, &overlay)?)));
+fn read_overlay(directory: PathBuf, overlay: PathBuf, options: &CommitOptions) -> Changed {
+    let found = overlay::changes(&directory, &overlay, options)
+        .and_then(|changes| Ok((changes, overlay::conflicts(&directory, &overlay, options)?)));
     let (changes, skipped, conflicts) = match found {
         Ok((changes, conflicts)) => (changes.found, changes.skipped, conflicts),
         Err(error) => (Vec::new(), vec![Skipped::new(PathBuf::new(), error)], Vec::new()),
@@ -282,11 +297,18 @@ pub(crate) fn list_skipped<W: Write>(
 
 impl Scratch {
     /// Returns the scratch directories named by the command line or the configuration of these tools.
+    ///
+    /// # Errors
+    /// When a denial of the configuration cannot be understood.
     pub(crate) fn of<'a>(
         tools: impl IntoIterator<Item = &'a ToolSettings>,
         settings: &Settings,
         environment: &Environment,
-    ) -> Vec<Self> {
+    ) -> Result<Vec<Self>, Failure> {
+        let options = CommitOptions {
+            denials: denials_of_all(settings, environment)?,
+            ..CommitOptions::default()
+        };
         let written: BTreeSet<String> = tools
             .into_iter()
             .filter_map(|tool| settings.scratch_of(tool))
@@ -296,8 +318,9 @@ impl Scratch {
             path: environment.path(&written, &environment.cwd),
             written,
             environment: environment.clone(),
+            options: options.clone(),
         };
-        written.into_iter().map(of).collect()
+        Ok(written.into_iter().map(of).collect())
     }
 
     /// Prints the pending changes and the commands to handle them, or that there are none.
@@ -309,7 +332,7 @@ impl Scratch {
 
     /// Prints the pending changes and the commands to handle them; returns false if there are none.
     pub(crate) fn print_changes(&self, console: &Console) -> bool {
-        let all = match read(&self.path, &self.environment) {
+        let all = match read(&self.path, &self.environment, &self.options) {
             Ok(found) => found.all,
             // The directory is created when a tool gets a writable directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -333,7 +356,7 @@ impl Scratch {
             streams.end_open_line()?;
             let err = &mut streams.err;
             err.line(text!("{} in `{}`, not committed yet", changes, self.written))?;
-            list(err, &all, &self.environment, MAX_LISTED, false)?;
+            list(err, &all, &self.environment, MAX_LISTED, None)?;
             for (what, command) in [
                 ("    review: ", "diff"),
                 ("    commit: ", "commit"),
@@ -353,6 +376,17 @@ impl Scratch {
 }
 
 impl Changed {
+    #[cfg(test)]
+    pub(crate) fn for_tests(directory: &str) -> Self {
+        Self {
+            directory: directory.into(),
+            overlay: PathBuf::new(),
+            changes: Vec::new(),
+            conflicts: Vec::new(),
+            skipped: Vec::new(),
+        }
+    }
+
     /// True if others changed this path or something below it.
     pub(crate) fn is_conflict(&self, path: &Path) -> bool {
         self.conflicts.iter().any(|conflict| conflict.starts_with(path))
@@ -373,8 +407,12 @@ impl Changed {
     /// # Errors
     /// Returns an error if others changed the same files in the meantime, or the directory cannot be used. Entries that
     /// cannot be committed are skipped and stay in the overlay.
-    pub(crate) fn commit(&self, on_conflict: OnConflict) -> Result<Changes, CommitError> {
-        overlay::commit(&self.directory, &self.overlay, on_conflict)
+    pub(crate) fn commit(
+        &self,
+        on_conflict: OnConflict,
+        options: &CommitOptions,
+    ) -> Result<Changes, CommitError> {
+        overlay::commit(&self.directory, &self.overlay, on_conflict, options)
     }
 
     /// Discards the changes.
@@ -382,7 +420,7 @@ impl Changed {
     /// # Errors
     /// Returns an error if something cannot be removed.
     pub(crate) fn discard(&self) -> io::Result<()> {
-        overlay::discard(&self.overlay)
+        overlay::discard(&self.directory, &self.overlay)
     }
 }
 
@@ -425,7 +463,7 @@ mod tests {
         std::fs::write(at(&name).join("upper/precious"), "theirs").unwrap();
         std::fs::write(at(&format!("{name}.path")), planted.as_os_str().as_bytes()).unwrap();
 
-        let found = read(dir.path(), &environment).unwrap();
+        let found = read(dir.path(), &environment, &CommitOptions::default()).unwrap();
         assert_eq!(found.foreign, std::slice::from_ref(&planted));
         let all = found.all;
         assert_eq!(all.len(), 1);
@@ -438,7 +476,9 @@ mod tests {
         grant.host = planted.clone();
         assert!(divert(&mut grant, dir.path(), &environment).is_err());
         assert_eq!(
-            read(dir.path(), &environment).unwrap().foreign,
+            read(dir.path(), &environment, &CommitOptions::default())
+                .unwrap()
+                .foreign,
             std::slice::from_ref(&planted)
         );
         std::fs::remove_dir(planted).unwrap();

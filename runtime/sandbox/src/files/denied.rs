@@ -16,7 +16,9 @@ use std::path::{Component, Path, PathBuf};
 
 use toolcell_core::Denials;
 use toolcell_core::denial::{DeniedUse, PathDenial};
-use toolcell_core::protected::{fold, may_hold_protected, protection};
+use toolcell_core::protected::{fold, may_hold_protected, protection, protection_from_reading};
+
+use super::git::is_in_git_dir;
 
 /// Kind of access of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,19 +48,23 @@ impl DeniedBy {
 }
 
 /// Device number and inode number.
-type FileId = (u64, u64);
+pub(super) type FileId = (u64, u64);
 
 /// Denied paths below one granted directory.
 #[derive(Debug, Default)]
 pub(super) struct DeniedPlaces {
     /// Real path of the directory.
     base: String,
+    /// The directory itself.
+    pub(super) id: FileId,
     /// Names that are compared with the path of an operation.
     names: Vec<DeniedName>,
     /// Existing files and directories.
     identities: Vec<(FileId, DeniedUse, String)>,
     /// Allows changes to files that start programs.
-    programs: bool,
+    pub(super) programs: bool,
+    /// True if the directory lies in a Git directory that its path does not name.
+    pub(super) is_in_git: bool,
 }
 
 #[derive(Debug)]
@@ -83,9 +89,14 @@ impl DeniedPlaces {
         let above: Vec<FileId> = ancestors(&real).collect();
         let mut places = Self {
             base: real.to_string_lossy().into_owned(),
+            id: id(&dir.metadata()?),
             programs: denials.programs,
+            is_in_git: is_in_git_dir(&real)?,
             ..Self::default()
         };
+        if let Some(protection) = protection_from_reading(&places.base, "") {
+            return Err(DeniedBy(protection.rule().to_owned()).into());
+        }
         for denial in &denials.paths {
             let PathDenial { host, uses, by } = denial;
             for form in forms(host)? {
@@ -127,7 +138,11 @@ impl DeniedPlaces {
         if let Some(name) = self.names.iter().find(denied) {
             return Err(DeniedBy(name.by.clone()));
         }
-        match protection(&self.base, below).filter(|_| wanted == Use::Change) {
+        let protection = match wanted {
+            Use::Look => protection_from_reading(&self.base, below),
+            Use::Change => protection(&self.base, below),
+        };
+        match protection {
             Some(protection) if !(self.programs && protection.can_be_allowed()) => {
                 Err(DeniedBy(protection.rule().to_owned()))
             }

@@ -58,11 +58,17 @@ impl FilesView<'_> {
         let Some(overlay) = &place.root.overlay else {
             let walked = self.walk(fd, path, follow)?;
             may(&walked.below())?;
+            if wanted == Use::Change {
+                Self::may_change_at(&place, path, &walked)?;
+            }
             return self.at_walked(fd, walked);
         };
         self.dir(fd)?;
         let found = Self::judge(&place.join(path), overlay.find(&place.below, path, follow))?;
         may(&found.path)?;
+        if wanted == Use::Change {
+            Self::judge(&place.join(path), overlay.check_git(&found.path))?;
+        }
         let (path, layer) = match need {
             Need::Look { .. } => {
                 let (path, layer, _) = found.existing()?;
@@ -159,7 +165,7 @@ impl Layered {
     pub(super) fn raise_at(&self, place: &Place, path: &str, follow: bool) -> FsResult<()> {
         let overlay = overlay(place)?;
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, follow))?;
-        FilesView::may_change(place, path, &found.path)?;
+        Self::may_change(overlay, place, path, &found)?;
         self.raise(overlay, found).map(drop)
     }
 
@@ -197,6 +203,7 @@ impl Layered {
             None if !place.check(Right::Create) => return Err(ErrorCode::NotPermitted.into()),
             None => {
                 may(&found.path, Use::Change)?;
+                FilesView::judge(place, overlay.check_git(&found.path))?;
                 self.quota.take_file().map_err(|_| ErrorCode::Quota)?;
                 let new = Mode { new: true, ..flat };
                 let made = overlay
@@ -217,6 +224,9 @@ impl Layered {
         }
         let wanted = if changes { Use::Change } else { Use::Look };
         may(&path, wanted)?;
+        if changes {
+            FilesView::judge(place, overlay.check_git(&path))?;
+        }
         let denied = &place.root.denied;
         let same = denied.check_identity(metadata.dev(), metadata.ino(), wanted);
         FilesView::judge(place, same.map_err(Into::into))?;
@@ -243,7 +253,7 @@ impl Layered {
     pub(super) fn remove(&self, place: &Place, path: &str, wants_dir: bool) -> FsResult<()> {
         let overlay = overlay(place)?;
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
-        FilesView::may_change(place, path, &found.path)?;
+        Self::may_change(overlay, place, path, &found)?;
         let is_dir = found.is_dir();
         let (path, layer, _) = found.existing()?;
         match (wants_dir, is_dir) {
@@ -308,10 +318,17 @@ impl Layered {
     fn find_to_move(overlay: &Overlay, (place, path): (&Place, &str)) -> FsResult<Found> {
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
         FilesView::may_replace(place, path, &found.path)?;
+        FilesView::judge(&place.join(path), overlay.check_git(&found.path))?;
         Ok(found)
     }
 
-    /// Creates a hard link to a file.
+    /// Whether what was found may be changed or removed.
+    fn may_change(overlay: &Overlay, place: &Place, path: &str, found: &Found) -> FsResult<()> {
+        FilesView::may_change(place, path, &found.path)?;
+        FilesView::judge(&place.join(path), overlay.check_git(&found.path))
+    }
+
+    /// Makes a second name for a file.
     pub(super) fn link(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
         let overlay = overlay(old.0)?;
         let (old, new) = (

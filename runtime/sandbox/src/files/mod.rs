@@ -7,7 +7,8 @@
 //!   (paths are walked by components without following links; on Linux the last one is opened by `openat2` with
 //!   `RESOLVE_BENEATH`).
 //! - Denied files (`denied`) are neither opened nor changed nor moved, by any path (`walk`); their names are listed.
-//!   The same holds for changes of files that start programs or configure Toolcell.
+//!   The same holds for changes of files that start programs or configure Toolcell, including Git
+//!   directories of any name (`git`).
 //! - No operation makes a symbolic link lead out, for other programs, that did not before (`links`).
 //! - `read`, `write` (change existing files), `create` and `delete` are separate rights (`rights`).
 //! - Only regular files and directories are opened; a FIFO, socket or device is refused, without blocking.
@@ -20,6 +21,7 @@
 //!   denial suggests to the user, and nowhere that a guest can read.
 
 mod denied;
+mod git;
 mod guard;
 mod layered;
 mod links;

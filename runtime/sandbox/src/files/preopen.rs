@@ -1,13 +1,16 @@
 //! Granted directories of one call.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
-use toolcell_core::Grants;
+use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::policy::{DirGrant, Limits};
+use toolcell_core::protected::Protection;
+use toolcell_core::{Denials, Grants};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
@@ -50,10 +53,11 @@ impl Files {
         limits: &Limits,
         recorder: &ReceiptRecorder,
     ) -> Result<Self, (&'a DirGrant, io::Error)> {
+        let denials = with_overlays(grants);
         let mut roots = Vec::with_capacity(grants.dirs.len());
         for grant in &grants.dirs {
             let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
-            let denied = DeniedPlaces::new(&dir, &grant.host, &grants.denied).map_err(|error| {
+            let denied = DeniedPlaces::new(&dir, &grant.host, &denials).map_err(|error| {
                 if let Some(DeniedBy(by)) = DeniedBy::of(&error) {
                     recorder.refusal("file", grant.guest.clone(), by.clone());
                 }
@@ -89,7 +93,20 @@ impl Files {
     }
 }
 
-/// Returns a directory for `wasmtime-wasi`, whose own check only distinguishes read-only directories.
+/// The denials of a policy, and its scratch overlays: what lies in one is reached through it alone.
+fn with_overlays(grants: &Grants) -> Cow<'_, Denials> {
+    let mut denials = Cow::Borrowed(&grants.denied);
+    for overlay in grants.dirs.iter().filter_map(|grant| grant.overlay.as_ref()) {
+        denials.to_mut().paths.push(PathDenial {
+            host: overlay.clone(),
+            uses: DeniedUse::All,
+            by: Protection::Overlay.rule().to_owned(),
+        });
+    }
+    denials
+}
+
+/// A directory for `wasmtime-wasi`, whose own check knows only whether anything may change.
 pub(super) fn dir_descriptor(dir: std::fs::File, can_change: bool) -> Dir {
     let (perms, mode) = if can_change {
         (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)

@@ -135,7 +135,7 @@ impl FilesView<'_> {
     pub(super) fn walk_to_remove(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Walked> {
         let from = self.place(fd)?;
         let walked = self.walk(fd, path, false)?;
-        Self::may_change(&from, path, &walked.below())?;
+        Self::may_change_at(&from, path, &walked)?;
         match walked.metadata() {
             Ok(metadata) if walked.wants_dir && !metadata.is_dir() => Err(ErrorCode::NotDirectory.into()),
             _ => Ok(walked),
@@ -165,6 +165,12 @@ impl FilesView<'_> {
     pub(super) fn may_change(from: &Place, path: &str, below: &str) -> FsResult<()> {
         let allowed = from.root.denied.check(below, Use::Change);
         Self::judge(&from.join(path), allowed.map_err(Into::into))
+    }
+
+    /// Checks that the entry a walk led to may be created, changed or removed.
+    pub(super) fn may_change_at(from: &Place, path: &str, at: &Walked) -> FsResult<()> {
+        Self::may_change(from, path, &at.below())?;
+        Self::judge(&from.join(path), from.root.denied.check_git(&at.parent, &at.name))
     }
 
     /// Counts another descriptor of the host, if the limit allows.
@@ -220,10 +226,7 @@ impl FilesView<'_> {
                     return Err(ErrorCode::NotPermitted.into());
                 }
                 let below = at.below();
-                Self::judge(
-                    place,
-                    place.root.denied.check(&below, Use::Change).map_err(Into::into),
-                )?;
+                Self::may_change_at(place, "", &at)?;
                 self.take_file()?;
                 let made = open::open(&at.parent, &at.name, Mode { new: true, ..flat });
                 match self.made(made.map_err(FsError::from)) {
@@ -240,6 +243,9 @@ impl FilesView<'_> {
         let wanted = if changes { Use::Change } else { Use::Look };
         let below = at.below();
         Self::judge(place, place.root.denied.check(&below, wanted).map_err(Into::into))?;
+        if changes {
+            Self::may_change_at(place, "", &at)?;
+        }
         let opened = open::open(&at.parent, &at.name, flat)?;
         if let Opened::File(file) | Opened::Dir(file) = &opened {
             Self::judge(place, place.root.denied.check_open(file, wanted))?;

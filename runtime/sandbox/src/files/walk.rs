@@ -26,12 +26,12 @@ const MAX_PATH: usize = 4_096;
 
 /// Flags for opening a directory to walk through.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const ENTER: OFlags = OFlags::PATH
+pub(super) const ENTER: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const ENTER: OFlags = OFlags::RDONLY
+pub(super) const ENTER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);

@@ -12,8 +12,9 @@ use cap_primitives::fs::{self, OpenOptions};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use super::commit::{changes, entries, open_existing, part};
-use super::pace::Pace;
+use super::changes::{changes, entries, open_existing, part};
+use super::judge::CommitOptions;
+use super::pace::{Pace, is_cancelled};
 use super::{Overlay, make_dir, stat};
 
 /// Digest of a file's contents or a link's target, in hexadecimal, with a prefix letter that distinguishes the two.
@@ -104,47 +105,63 @@ impl Overlay {
 /// Returns the paths that an overlay would change or remove although they were changed elsewhere since, in order.
 ///
 /// # Errors
-/// If one of the directories cannot be read.
-pub fn conflicts(directory: &Path, overlay: &Path) -> io::Result<Vec<PathBuf>> {
+/// When one of the directories cannot be read, or the work was cancelled.
+pub fn conflicts(directory: &Path, overlay: &Path, options: &CommitOptions) -> io::Result<Vec<PathBuf>> {
     let Some(layers) = open_existing(overlay)? else {
         return Ok(Vec::new());
     };
     let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
     let base = part(&layers, PART)?;
     let mut found = Vec::new();
-    for change in changes(directory, overlay)?.found {
-        check(&lower, base.as_ref(), &change.path, &mut found);
+    let pace = options.pace();
+    for change in changes(directory, overlay, options)?.found {
+        check(&lower, base.as_ref(), &change.path, &pace, &mut found)?;
     }
     found.sort();
     found.dedup();
     Ok(found)
 }
 
-/// Adds all paths at and below `path` that differ from their records. Unreadable files count as different.
-fn check(lower: &Dir, base: Option<&Dir>, path: &Path, found: &mut Vec<PathBuf>) {
+/// Adds everything at a path and below it that is not what was noted. What cannot be read could be anything.
+fn check(
+    lower: &Dir,
+    base: Option<&Dir>,
+    path: &Path,
+    pace: &Pace,
+    found: &mut Vec<PathBuf>,
+) -> io::Result<()> {
+    pace.go_on()?;
     if lower
         .symlink_metadata(path)
         .is_ok_and(|metadata| metadata.is_dir())
     {
-        match entries(lower, path) {
-            Ok(entries) => (entries.iter()).for_each(|(_, path)| check(lower, base, path, found)),
+        match entries(lower, path, pace) {
+            Ok(entries) => {
+                for (_, path) in &entries {
+                    check(lower, base, path, pace, found)?;
+                }
+            }
+            Err(error) if is_cancelled(&error) => return Err(error),
             Err(_) => found.push(path.to_owned()),
         }
-        return;
+        return Ok(());
     }
     // A directory exists here if files below it were recorded.
     let noted = base.and_then(|base| base.read_to_string(path).ok());
-    if !now(lower, path).is_ok_and(|now| noted == now) {
-        found.push(path.to_owned());
+    match now(lower, path, pace) {
+        Ok(now) if noted == now => {}
+        Err(error) if is_cancelled(&error) => return Err(error),
+        _ => found.push(path.to_owned()),
     }
+    Ok(())
 }
 
-/// Returns the digest of the entry at a path, if it is not a directory.
-fn now(lower: &Dir, path: &Path) -> io::Result<Option<Print>> {
+/// What is at a path that is no directory.
+fn now(lower: &Dir, path: &Path, pace: &Pace) -> io::Result<Option<Print>> {
     Ok(match lower.symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),
-        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, &Pace::default())?),
-        // A pipe or a device, which is never recorded.
+        Ok(metadata) if metadata.is_file() => Some(of_file(lower.open(path)?, pace)?),
+        // A pipe or a device: nothing that was noted.
         Ok(_) => Some(Print::new()),
         Err(error)
             if matches!(

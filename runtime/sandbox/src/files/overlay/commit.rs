@@ -1,119 +1,30 @@
-//! Listing, committing and discarding the changes of an overlay.
+//! Carrying out what an overlay holds, and throwing it away.
+//!
+//! Every entry is reached by its names from the granted directory, none of which is followed where it is a link, so that
+//! nothing is written elsewhere than was listed, whatever changes meanwhile. A file is written beside its place and takes it
+//! at once; what was carried out is gone from the overlay. So the work can be ended at any point, by a cancellation or a
+//! kill, and be taken up again.
 
-use std::io::{self, BufRead as _, BufReader};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirEntry};
+use rustix::fs::{
+    AtFlags, Dir as Entries, FileType, FlockOperation, Mode, OFlags, Stat, fchmod, flock, mkdirat, openat,
+    readlinkat, renameat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
 
-/// One difference between a directory and its overlay.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Change {
-    /// Path below the directory.
-    pub path: PathBuf,
-    /// Kind of the difference.
-    pub kind: ChangeKind,
-}
-
-/// Kind of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum ChangeKind {
-    /// An entry that is missing in the directory. The content of an added directory is listed as well.
-    Added,
-    /// A file with other contents, or an entry of another type.
-    Changed,
-    /// An entry that was removed in the overlay, with everything below it.
-    Deleted,
-}
-
-/// Changes, and entries that could not be inspected or committed. An entry that fails never hides or stops others.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct Changes {
-    /// Changes, ordered by path.
-    pub found: Vec<Change>,
-    /// Skipped entries, ordered by path.
-    pub skipped: Vec<Skipped>,
-}
-
-/// An entry that could not be inspected or committed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Skipped {
-    /// Path below the directory.
-    pub path: PathBuf,
-    /// Reason of the failure.
-    pub reason: io::Error,
-}
-
-impl Skipped {
-    /// Creates the record of a skipped entry.
-    pub fn new(path: PathBuf, reason: io::Error) -> Self {
-        Self { path, reason }
-    }
-}
-
-/// Maximum depth of directories. Overlays of tools are as deep as a path has parts; deeper ones were created by other
-/// programs, and would overflow the stack.
-const MAX_DEPTH: usize = 1_000;
-
-/// Lists the changes that an overlay would make in a directory, ordered by path. A file rewritten with the same content
-/// is not a change. Unreadable entries, and those that are neither file, directory nor link, are skipped.
-///
-/// # Errors
-/// If one of the directories itself cannot be read. A missing overlay has no changes.
-pub fn changes(directory: &Path, overlay: &Path) -> io::Result<Changes> {
-    let mut all = Changes::default();
-    let Some(overlay) = open_existing(overlay)? else {
-        return Ok(all);
-    };
-    let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
-    let upper = part(&overlay, "upper")?;
-    if let Some(gone) = part(&overlay, "gone")? {
-        deleted(&gone, &lower, upper.as_ref(), Path::new(""), &mut all);
-    }
-    if let Some(upper) = &upper {
-        changed(upper, &lower, Path::new(""), &mut all);
-    }
-    all.found.sort();
-    all.found.dedup();
-    all.skipped.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(all)
-}
-
-impl Changes {
-    fn skip(&mut self, path: &Path, reason: io::Error) {
-        self.skipped.push(Skipped {
-            path: path.to_owned(),
-            reason,
-        });
-    }
-
-    fn push(&mut self, path: &Path, kind: ChangeKind) {
-        self.found.push(Change {
-            path: path.to_owned(),
-            kind,
-        });
-    }
-
-    /// Returns `true` if this path or a parent was skipped.
-    fn is_skipped(&self, path: &Path) -> bool {
-        self.skipped.iter().any(|skipped| path.starts_with(&skipped.path))
-    }
-
-    /// Returns the readable entries of a directory.
-    fn entries(&mut self, root: &Dir, at: &Path) -> Vec<(DirEntry, PathBuf)> {
-        if at.components().nth(MAX_DEPTH).is_some() {
-            self.skip(at, io::Error::other("it is too deep"));
-            return Vec::new();
-        }
-        entries(root, at).unwrap_or_else(|error| {
-            self.skip(at, error);
-            Vec::new()
-        })
-    }
-}
+use super::changes::{
+    ChangeKind, Changes, Skipped, changes, is_too_deep, nothing_to_carry, open_existing, part,
+};
+use super::judge::{CommitOptions, Judge, above, enter, file_of, is_missing};
+use super::pace::{Pace, is_cancelled};
+use super::sparse;
+use super::unfinished::{Unfinished, random};
 
 /// Handling of changes that were made elsewhere in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,304 +42,393 @@ pub enum CommitError {
     /// Affected files were changed elsewhere in the meantime. Nothing was committed.
     #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<PathBuf>),
-    /// A file of the directory cannot be written or one of the overlay cannot be read. Remaining changes stay in the
-    /// overlay, and the commit can be repeated safely.
+    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it again
+    /// is safe.
+    #[error("cancelled after {} changes", .0.found.len())]
+    Cancelled(Changes),
+    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
+    /// overlay, and doing it again is safe.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Applies the changes of an overlay to its directory, empties the overlay, and returns what was done. Files are
-/// replaced atomically. Entries that fail are skipped and stay in the overlay, and the commit can be repeated safely.
-/// Concurrent changes by other programs are not detected.
+/// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes the
+/// place of another at once, with its holes. What cannot or must not be carried out is skipped and stays in the overlay, and
+/// doing it again is safe. What somebody else changes while this runs is not noticed.
 ///
 /// # Errors
 /// See [`CommitError`].
-pub fn commit(directory: &Path, overlay: &Path, on_conflict: OnConflict) -> Result<Changes, CommitError> {
+pub fn commit(
+    directory: &Path,
+    overlay: &Path,
+    on_conflict: OnConflict,
+    options: &CommitOptions,
+) -> Result<Changes, CommitError> {
+    let nothing = |error| match is_cancelled(&error) {
+        true => CommitError::Cancelled(Changes::default()),
+        false => error.into(),
+    };
+    let Some(layers) = open_existing(overlay)? else {
+        return Ok(Changes::default());
+    };
+    let _lock = lock(&layers)?;
+    clean(&layers, directory)?;
     if on_conflict == OnConflict::Refuse {
-        let found = super::conflicts(directory, overlay)?;
+        let found = super::conflicts(directory, overlay, options).map_err(nothing)?;
         if !found.is_empty() {
             return Err(CommitError::Conflicts(found));
         }
     }
-    let mut done = changes(directory, overlay)?;
-    let Some(layers) = open_existing(overlay)? else {
-        return Ok(done);
-    };
-    let lower = Dir::open_ambient_dir(directory, ambient_authority())?;
-    // Entries that could not be inspected were not shown to the user, and are not committed.
-    let mut failed = Changes {
-        skipped: std::mem::take(&mut done.skipped),
-        ..Changes::default()
-    };
-    if let Some(gone) = part(&layers, "gone")? {
-        remove_marked(&gone, &lower, Path::new(""), &mut failed);
+    let mut listed = changes(directory, overlay, options).map_err(nothing)?;
+    let upper = part(&layers, "upper")?;
+    if part(&layers, "work")?.is_none() {
+        layers.create_dir("work")?;
     }
-    if let Some(upper) = part(&layers, "upper")? {
-        carry(&upper, &lower, Path::new(""), &mut failed);
-    }
-    if failed.skipped.is_empty() {
-        discard(overlay)?;
-    }
-    let is_done = |path: &Path| {
-        !failed
+    let mut carrying = Carrying {
+        judge: Judge::new(directory, upper.as_ref(), options)?,
+        lower: enter_host(directory)?,
+        unfinished: Unfinished(layers.open_dir("work")?),
+        pace: options.pace(),
+        changes: listed
+            .found
+            .iter()
+            .map(|change| (change.path.clone(), change.kind))
+            .collect(),
+        // What could not be looked at was shown to nobody, and is not carried out.
+        skipped: listed
             .skipped
             .iter()
-            .any(|skipped| skipped.path.starts_with(path))
+            .map(|skipped| skipped.path.clone())
+            .collect(),
+        failed: std::mem::take(&mut listed.skipped),
+        done: HashSet::new(),
     };
-    done.found.retain(|change| is_done(&change.path));
-    done.skipped = failed.skipped;
-    Ok(done)
+    let carried = carrying.all(part(&layers, "gone")?.as_ref(), upper.as_ref());
+    let Carrying { failed, done, .. } = carrying;
+    if carried.is_ok() && failed.is_empty() {
+        remove_parts(&layers)?;
+    }
+    // What lies in a removed directory goes with it.
+    let is_done = |path: &Path, kind| match kind {
+        ChangeKind::Deleted => path.ancestors().any(|path| done.contains(path)),
+        _ => done.contains(path),
+    };
+    listed.found.retain(|change| is_done(&change.path, change.kind));
+    listed.skipped = failed;
+    match carried {
+        Ok(()) => Ok(listed),
+        Err(error) if is_cancelled(&error) => Err(CommitError::Cancelled(listed)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Discards the changes of an overlay. The directory of the overlay itself is kept.
 ///
 /// # Errors
-/// If an entry of the overlay cannot be removed.
-pub fn discard(overlay: &Path) -> io::Result<()> {
+/// When something of the overlay cannot be removed.
+pub fn discard(directory: &Path, overlay: &Path) -> io::Result<()> {
     if let Some(layers) = open_existing(overlay)? {
-        for name in super::PARTS {
-            remove_part(&layers, name)?;
+        let _lock = lock(&layers)?;
+        match clean(&layers, directory) {
+            // The changes can be thrown away all the same.
+            Err(error) if is_missing(&error) => {}
+            cleaned => cleaned?,
         }
+        remove_parts(&layers)?;
     }
     Ok(())
 }
 
-pub(super) fn open_existing(path: &Path) -> io::Result<Option<Dir>> {
-    match Dir::open_ambient_dir(path, ambient_authority()) {
-        Ok(dir) => Ok(Some(dir)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// Holds others off who carry out or throw away the same changes.
+///
+/// # Errors
+/// When somebody else does that.
+fn lock(layers: &cap_std::fs::Dir) -> io::Result<File> {
+    let file = file_of(layers)?;
+    // What shares a descriptor shares its locks: this one is of its own.
+    let own = File::from(openat(
+        &file,
+        ".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
+    match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(io::Error::other(
+            "it is being carried out or thrown away by another process",
+        )),
+        // Some file systems know no locks.
+        _ => Ok(own),
     }
 }
 
-pub(super) fn part(overlay: &Dir, name: &str) -> io::Result<Option<Dir>> {
-    match overlay.open_dir(name) {
-        Ok(dir) => Ok(Some(dir)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// Removes what a killed commit left beside its files.
+fn clean(layers: &cap_std::fs::Dir, directory: &Path) -> io::Result<()> {
+    match part(layers, "work")? {
+        Some(work) => Unfinished(work).clean(&enter_host(directory)?),
+        None => Ok(()),
     }
 }
 
-fn remove_part(overlay: &Dir, name: &str) -> io::Result<()> {
-    match overlay.remove_dir_all(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+fn enter_host(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(rustix::fs::CWD, directory, flags, Mode::empty())?.into())
 }
 
-/// Lists entries marked as removed that have no replacement.
-fn deleted(gone: &Dir, lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Changes) {
-    for (entry, path) in all.entries(gone, at) {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => {
-                deleted(gone, lower, upper, &path, all);
-                continue;
-            }
-            Ok(_) => {}
-            Err(error) => {
-                all.skip(&path, error);
-                continue;
-            }
-        }
-        let is_replaced = upper.is_some_and(|upper| upper.symlink_metadata(&path).is_ok());
-        let Ok(old) = lower.symlink_metadata(&path) else {
-            continue;
-        };
-        if !is_replaced {
-            all.push(&path, ChangeKind::Deleted);
-        } else if old.is_dir() {
-            // The directory was recreated: former entries without a counterpart are deleted.
-            lost(lower, upper, &path, all);
-        }
-    }
-}
-
-/// Lists entries of a removed directory that its replacement does not have.
-fn lost(lower: &Dir, upper: Option<&Dir>, at: &Path, all: &mut Changes) {
-    for (entry, path) in all.entries(lower, at) {
-        let new = upper.and_then(|upper| upper.symlink_metadata(&path).ok());
-        match new {
-            None => all.push(&path, ChangeKind::Deleted),
-            Some(new) if new.is_dir() && entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
-                lost(lower, upper, &path, all);
-            }
-            Some(_) => {}
-        }
-    }
-}
-
-/// Lists entries that the upper layer adds and changes.
-fn changed(upper: &Dir, lower: &Dir, at: &Path, all: &mut Changes) {
-    for (_, path) in all.entries(upper, at) {
-        match kind_of_change(upper, lower, &path) {
-            Ok((kind, is_dir)) => {
-                if let Some(kind) = kind {
-                    all.push(&path, kind);
-                }
-                if is_dir {
-                    changed(upper, lower, &path, all);
-                }
-            }
-            Err(error) => all.skip(&path, error),
-        }
-    }
-}
-
-/// Returns the kind of difference at a path, and whether the upper layer has a directory there.
-fn kind_of_change(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<(Option<ChangeKind>, bool)> {
-    let new = upper.symlink_metadata(path)?;
-    if !new.is_dir() && !new.is_file() && !new.is_symlink() {
-        return Err(nothing_to_carry());
-    }
-    let old = lower.symlink_metadata(path).ok();
-    let kind = match &old {
-        None => Some(ChangeKind::Added),
-        Some(old) if old.is_dir() && new.is_dir() => None,
-        Some(old) if old.is_file() && new.is_file() => {
-            let same = old.len() == new.len() && is_same(lower.open(path)?, upper.open(path)?)?;
-            (!same).then_some(ChangeKind::Changed)
-        }
-        Some(old) if old.is_symlink() && new.is_symlink() => {
-            let same = lower.read_link_contents(path)? == upper.read_link_contents(path)?;
-            (!same).then_some(ChangeKind::Changed)
-        }
-        Some(_) => Some(ChangeKind::Changed),
+/// Removes all parts of an overlay. They are put aside first, so that what a kill leaves is no half of the changes.
+fn remove_parts(layers: &cap_std::fs::Dir) -> io::Result<()> {
+    let unless_missing = |done: io::Result<()>| match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     };
-    Ok((kind, new.is_dir()))
+    let [upper, gone, work, base] = super::PARTS;
+    layers.create_dir_all(work)?;
+    for name in [gone, upper, base] {
+        let aside = format!("{work}/{:032x}", random()?);
+        unless_missing(layers.rename(name, layers, aside))?;
+    }
+    unless_missing(layers.remove_dir_all(work))
 }
 
-/// Returns the error of skipping a pipe, a socket or a device: opening one could block for ever.
-fn nothing_to_carry() -> io::Error {
-    io::Error::other("it is not a file, directory or link")
+/// A commit in progress. Its methods fail only when it is cancelled, unless they say otherwise.
+struct Carrying {
+    lower: File,
+    judge: Judge,
+    unfinished: Unfinished,
+    pace: Pace,
+    /// What was listed.
+    changes: HashMap<PathBuf, ChangeKind>,
+    skipped: HashSet<PathBuf>,
+    failed: Vec<Skipped>,
+    /// What was carried out.
+    done: HashSet<PathBuf>,
 }
 
-/// Compares two files in pieces, because they may exceed the memory.
-fn is_same(a: impl io::Read, b: impl io::Read) -> io::Result<bool> {
-    const PIECE: usize = 64 << 10;
-    let (mut a, mut b) = (
-        BufReader::with_capacity(PIECE, a),
-        BufReader::with_capacity(PIECE, b),
-    );
-    loop {
-        let (one, other) = (a.fill_buf()?, b.fill_buf()?);
-        let length = one.len().min(other.len());
-        if length == 0 {
-            return Ok(one.len() == other.len());
+impl Carrying {
+    fn all(&mut self, gone: Option<&cap_std::fs::Dir>, upper: Option<&cap_std::fs::Dir>) -> io::Result<()> {
+        if let Some(gone) = gone {
+            self.remove_marked(&file_of(gone)?, Path::new(""))?;
         }
-        if one[..length] != other[..length] {
+        if let Some(upper) = upper {
+            self.carry(&file_of(upper)?, Path::new(""))?;
+        }
+        Ok(())
+    }
+
+    /// Skips what is at a path, unless the work was cancelled.
+    fn skip(&mut self, path: &Path, reason: io::Error) -> io::Result<()> {
+        if is_cancelled(&reason) {
+            return Err(reason);
+        }
+        if self.skipped.insert(path.to_owned()) {
+            self.failed.push(Skipped::new(path.to_owned(), reason));
+        }
+        Ok(())
+    }
+
+    /// The names in the directory `at` of a layer, as paths from its root.
+    fn names(&mut self, layer: &File, at: &Path) -> io::Result<Vec<PathBuf>> {
+        match enter(layer, at).and_then(|dir| names(&dir, &self.pace)) {
+            Ok(names) if !is_too_deep(at) => Ok(names.into_iter().map(|name| at.join(name)).collect()),
+            Ok(_) => self
+                .skip(at, io::Error::other("it is too deep"))
+                .map(|()| Vec::new()),
+            Err(error) => self.skip(at, error).map(|()| Vec::new()),
+        }
+    }
+
+    /// Removes what is marked, with its mark: new things of the same name must not go with it the next time.
+    fn remove_marked(&mut self, gone: &File, at: &Path) -> io::Result<()> {
+        for path in self.names(gone, at)? {
+            self.pace.go_on()?;
+            if self.skipped.contains(&path) {
+                continue;
+            }
+            if let Err(error) = self.remove_one(gone, &path) {
+                self.skip(&path, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what one mark is for, or what those in a directory of marks are for.
+    ///
+    /// # Errors
+    /// When it stays.
+    fn remove_one(&mut self, gone: &File, path: &Path) -> io::Result<()> {
+        let marks = enter(gone, above(path))?;
+        let name = path.file_name().unwrap_or_default();
+        if is_dir(&statat(&marks, name, AtFlags::SYMLINK_NOFOLLOW)?) {
+            self.remove_marked(gone, path)?;
+            // One that is not empty holds the marks of what was skipped.
+            let _ = unlinkat(&marks, name, AtFlags::REMOVEDIR);
+            return Ok(());
+        }
+        match enter(&self.lower, above(path)) {
+            Err(error) if is_missing(&error) => {}
+            dir => self.remove_tree(&dir?, path)?,
+        }
+        unlinkat(&marks, name, AtFlags::empty())?;
+        self.done.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Removes what is at a path, whose directory is open, with everything below it.
+    ///
+    /// # Errors
+    /// When something of it stays.
+    fn remove_tree(&mut self, dir: &File, path: &Path) -> io::Result<()> {
+        self.pace.go_on()?;
+        let name = path.file_name().unwrap_or_default();
+        let Some(stat) = look(dir, name)? else {
+            return Ok(());
+        };
+        self.judge.change_in(dir, path)?;
+        if !is_dir(&stat) {
+            return Ok(unlinkat(dir, name, AtFlags::empty())?);
+        }
+        if is_too_deep(path) {
+            return Err(io::Error::other("it is too deep"));
+        }
+        let below = enter(dir, Path::new(name))?;
+        for name in names(&below, &self.pace)? {
+            let path = path.join(name);
+            if let Err(error) = self.remove_tree(&below, &path) {
+                self.skip(&path, error)?;
+            }
+        }
+        match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Err(io::Error::other("something in it is skipped or new")),
+            removed => Ok(removed?),
+        }
+    }
+
+    /// Moves everything of a directory of the upper layer down. What was moved is gone from it, so that it does not count as
+    /// a conflict when the rest is carried out later.
+    fn carry(&mut self, upper: &File, at: &Path) -> io::Result<()> {
+        for path in self.names(upper, at)? {
+            self.pace.go_on()?;
+            if self.skipped.contains(&path) {
+                continue;
+            }
+            match self.carry_one(upper, &path) {
+                Ok(true) => {
+                    self.carry(upper, &path)?;
+                    // What is not empty holds what was skipped.
+                    let _ = enter(upper, above(&path))
+                        .map(|dir| unlinkat(&dir, path.file_name().unwrap_or_default(), AtFlags::REMOVEDIR));
+                }
+                Ok(false) => {}
+                Err(error) => self.skip(&path, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves one entry down; `true` for a directory, which is made and whose entries are not moved yet.
+    ///
+    /// # Errors
+    /// When it is not moved.
+    fn carry_one(&mut self, upper: &File, path: &Path) -> io::Result<bool> {
+        let name = path.file_name().unwrap_or_default();
+        let (from, to) = (enter(upper, above(path))?, enter(&self.lower, above(path))?);
+        let new = statat(&from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let old = look(&to, name)?;
+        if is_dir(&new) && old.as_ref().is_some_and(is_dir) {
+            return Ok(true);
+        }
+        if !is_dir(&new) && !self.changes.contains_key(path) {
+            // It is what was there already, and was shown to nobody.
             return Ok(false);
         }
-        a.consume(length);
-        b.consume(length);
-    }
-}
-
-/// Removes marked entries with their marks: otherwise new entries of the same name would be removed the next time.
-fn remove_marked(gone: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
-    for (entry, path) in failed.entries(gone, at) {
-        if failed.is_skipped(&path) {
-            continue;
-        }
-        let removed = entry.file_type().and_then(|kind| {
-            if kind.is_dir() {
-                remove_marked(gone, lower, &path, failed);
-                // A directory that is not empty contains the marks of skipped entries.
-                let _ = gone.remove_dir(&path);
-                return Ok(());
+        self.judge.change_in(&to, path)?;
+        if is_dir(&new) {
+            if old.is_some() {
+                self.remove_tree(&to, path)?;
             }
-            remove(lower, &path)?;
-            gone.remove_file(&path)
-        });
-        if let Err(error) = removed {
-            failed.skip(&path, error);
+            mkdirat(&to, name, Mode::from_raw_mode(0o777))?;
+            self.done.insert(path.to_owned());
+            return Ok(true);
         }
+        // Beside its place first, so that nobody sees half a file, and nothing is lost when it cannot be copied.
+        let beside = self.unfinished.begin(above(path))?;
+        let put = self.put(&from, &new, &to, old.as_ref(), &beside, path);
+        if put.is_err() {
+            let _ = unlinkat(&to, &beside, AtFlags::empty());
+        }
+        self.unfinished.end(&beside);
+        put?;
+        self.done.insert(path.to_owned());
+        unlinkat(&from, name, AtFlags::empty())?;
+        Ok(false)
     }
-}
 
-/// Moves all entries of the upper layer down. Moved entries are removed from it, so that they are not conflicts when
-/// the rest is committed later.
-fn carry(upper: &Dir, lower: &Dir, at: &Path, failed: &mut Changes) {
-    for (_, path) in failed.entries(upper, at) {
-        if failed.is_skipped(&path) {
-            continue;
-        }
-        match carry_one(upper, lower, &path) {
-            Ok(true) => {
-                carry(upper, lower, &path, failed);
-                // A directory that is not empty contains skipped entries.
-                let _ = upper.remove_dir(&path);
+    /// Puts a file or link of the upper layer in its place, by way of the name `beside`.
+    fn put(
+        &mut self,
+        from: &File,
+        new: &Stat,
+        to: &File,
+        old: Option<&Stat>,
+        beside: &OsString,
+        path: &Path,
+    ) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default();
+        match FileType::from_raw_mode(new.st_mode) {
+            FileType::Symlink => {
+                let target = OsString::from_vec(readlinkat(from, name, Vec::new())?.into_bytes());
+                self.judge.link(path, Path::new(&target))?;
+                symlinkat(&target, to, beside)?;
             }
-            Ok(false) => {}
-            Err(error) => failed.skip(&path, error),
+            FileType::RegularFile => {
+                let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let source = File::from(openat(from, name, read, Mode::empty())?);
+                let metadata = source.metadata()?;
+                if !metadata.is_file() {
+                    return Err(nothing_to_carry());
+                }
+                let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let copy = File::from(openat(to, beside, write, Mode::from_raw_mode(0o600))?);
+                sparse::copy(&source, &copy, metadata.len(), &self.pace)?;
+                // No bits that give rights to whoever runs it.
+                fchmod(&copy, Mode::from_raw_mode(new.st_mode & 0o777))?;
+            }
+            _ => return Err(nothing_to_carry()),
         }
+        if old.is_some_and(is_dir) {
+            self.remove_tree(to, path)?;
+        }
+        Ok(renameat(to, beside, to, name)?)
     }
 }
 
-/// Moves one entry down; returns `true` for a directory, which is created and whose entries remain to be moved.
-fn carry_one(upper: &Dir, lower: &Dir, path: &Path) -> io::Result<bool> {
-    let new = upper.symlink_metadata(path)?;
-    let old = lower.symlink_metadata(path).ok();
-    if new.is_dir() {
-        if old.as_ref().is_some_and(|old| !old.is_dir()) {
-            remove(lower, path)?;
-        }
-        lower.create_dir_all(path)?;
-        return Ok(true);
-    }
-    if !new.is_file() && !new.is_symlink() {
-        return Err(nothing_to_carry());
-    }
-    // Written beside its final path first, so that no partial file is visible, and nothing is lost if the copy fails.
-    let beside = beside(lower, path)?;
-    let put = || -> io::Result<()> {
-        if new.is_symlink() {
-            lower.symlink_contents(upper.read_link_contents(path)?, &beside)?;
-        } else {
-            upper.copy(path, lower, &beside)?;
-        }
-        if old.is_some_and(|old| old.is_dir()) {
-            remove(lower, path)?;
-        }
-        lower.rename(&beside, lower, path)?;
-        upper.remove_file(path)
-    };
-    put().inspect_err(|_| {
-        let _ = lower.remove_file(&beside);
-    })?;
-    Ok(false)
+fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Returns an unused name beside a path. An existing file of a similar name is kept.
-fn beside(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
-    let name = format!(".toolcell-commit-{:032x}", u128::from_ne_bytes(random));
-    let beside = path.with_file_name(name);
-    match dir.symlink_metadata(&beside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(beside),
-        Err(error) => Err(error),
-        Ok(_) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+/// What is at a name; `None` if nothing is.
+fn look(dir: &File, name: &std::ffi::OsStr) -> io::Result<Option<Stat>> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
-fn remove(dir: &Dir, path: &Path) -> io::Result<()> {
-    match dir.symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => dir.remove_dir_all(path),
-        Ok(_) => dir.remove_file(path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+/// The names in an open directory.
+fn names(dir: &File, pace: &Pace) -> io::Result<Vec<OsString>> {
+    let readable = openat(
+        dir,
+        ".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut names = Vec::new();
+    for entry in Entries::new(readable)? {
+        pace.go_on()?;
+        let name = entry?.file_name().to_bytes().to_owned();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name));
+        }
     }
-}
-
-/// Returns the entries of a directory with their paths relative to the root.
-pub(super) fn entries(root: &Dir, at: &Path) -> io::Result<Vec<(DirEntry, PathBuf)>> {
-    let here = if at.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        at
-    };
-    root.read_dir(here)?
-        .map(|entry| entry.map(|entry| (at.join(entry.file_name()), entry)))
-        .map(|entry| entry.map(|(path, entry)| (entry, path)))
-        .collect()
+    Ok(names)
 }

@@ -1,11 +1,11 @@
 //! Scratch overlays: a granted directory that is only read, while every change goes to a separate directory.
 //!
-//! The guest sees a single directory composed of two layers: the granted directory, which is only read (*lower*), and a
-//! directory for the changes, which the user names. In the latter, `upper` contains created or changed entries, as
-//! whole files; `gone` contains an empty file for each removed path of the lower layer, and hides everything below that
-//! path; `base` contains digests of the originals of changed or removed files; `work` contains files being copied.
-//! Changes can be listed ([`changes`]), committed ([`commit`](fn@commit)) or discarded ([`discard`]). Conflicting
-//! changes made elsewhere in the meantime are detected ([`conflicts`]).
+//! The guest sees one directory. Below it lie two layers: the granted directory, which is only read (*lower*), and the
+//! directory that the person names for the changes. There, `upper` holds what was made or changed, a whole file each;
+//! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
+//! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied, and the names of
+//! those that a commit has not finished. What was changed can be listed ([`changes`]), carried out ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else
+//! changed in the meantime is noticed ([`conflicts`]).
 //!
 //! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and
 //! never out of both. Everything on disk is then opened by a path without links, below its layer.
@@ -15,9 +15,13 @@
 //! preserved.
 
 mod base;
+mod changes;
 mod commit;
 mod copy;
+mod judge;
 mod pace;
+mod sparse;
+mod unfinished;
 mod versions;
 mod walk;
 
@@ -36,8 +40,12 @@ use super::preopen::dir_descriptor;
 use super::walk::walk;
 
 pub use base::conflicts;
-pub use commit::{Change, ChangeKind, Changes, CommitError, OnConflict, Skipped, changes, commit, discard};
+pub use changes::{Change, ChangeKind, Changes, Skipped, changes};
+pub use commit::{CommitError, OnConflict, commit, discard};
+pub use judge::CommitOptions;
 pub(super) use pace::Pace;
+#[cfg(test)]
+pub(super) use pace::tests::cancelled_after;
 pub use versions::{Version, versions};
 pub(super) use walk::{Found, Layer};
 
@@ -75,6 +83,15 @@ impl Overlay {
             base: Arc::new(part(base)?),
             denied,
         })
+    }
+
+    pub(super) fn denied(&self) -> &DeniedPlaces {
+        &self.denied
+    }
+
+    /// Whether both layers together show something at a path without links.
+    pub(super) fn shows(&self, path: &str) -> io::Result<bool> {
+        Ok(self.stat(Layer::Upper, path)?.is_some() || self.below(path)?.is_some())
     }
 
     pub(super) fn dir(&self, layer: Layer) -> &Dir {

@@ -10,7 +10,7 @@ use toolcell_core::policy::Limits;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::guest::Guest;
-use crate::files::overlay::{OnConflict, commit};
+use crate::files::overlay::{CommitOptions, OnConflict, commit};
 
 /// A granted directory, two levels below one with the same names.
 struct Tree {
@@ -157,7 +157,7 @@ proptest! {
                 take(&mut guest, step).await;
             }
         });
-        commit(&tree.inside, &overlay, OnConflict::Refuse).unwrap();
+        commit(&tree.inside, &overlay, OnConflict::Refuse, &CommitOptions::default()).unwrap();
         for (path, target) in leading_out(&tree.inside) {
             prop_assert_eq!(before.get(&path), Some(&target), "{:?}", path);
         }

@@ -1,8 +1,10 @@
 //! The guard against directories on disk, called like by the bindings.
 
+mod commit;
 mod denied;
 mod escape;
 mod fuzz;
+mod git;
 mod guest;
 mod links;
 mod listing;

@@ -13,7 +13,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 use super::guest::{Guest, borrow, code};
 use crate::files::overlay::{
-    Change, ChangeKind, CommitError, OnConflict, Version, changes, commit, conflicts, discard, versions,
+    Change, ChangeKind, CommitError, CommitOptions, OnConflict, Version, changes, commit, conflicts, discard,
+    versions,
 };
 
 struct Scratch {
@@ -34,6 +35,10 @@ fn scratch() -> Scratch {
     }
 }
 
+fn options() -> CommitOptions {
+    CommitOptions::default()
+}
+
 fn plant(host: &Path) {
     for sub in ["a", "b"] {
         fs::create_dir_all(host.join(sub)).unwrap();
@@ -50,7 +55,7 @@ impl Scratch {
     }
 
     fn changes(&self) -> Vec<String> {
-        shown(&changes(&self.host, &self.overlay).unwrap().found)
+        shown(&changes(&self.host, &self.overlay, &options()).unwrap().found)
     }
 }
 
@@ -154,7 +159,7 @@ async fn removed_entry_stays_hidden_when_recreated() {
     guest.write("a/y", b"again").await.unwrap();
     assert_eq!(guest.list("a").await.unwrap(), ["y"]);
     assert_eq!(scratch.changes(), ["-a/x", "~a/y"]);
-    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
+    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
     assert_eq!(fs::read_to_string(scratch.host.join("a/y")).unwrap(), "again");
     assert!(!scratch.host.join("a/x").exists());
 }
@@ -176,7 +181,7 @@ async fn commit_applies_the_listed_changes_and_discard_drops_them() {
         if carry_out {
             assert_eq!(
                 shown(
-                    &commit(&scratch.host, &scratch.overlay, OnConflict::Refuse)
+                    &commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options())
                         .unwrap()
                         .found
                 ),
@@ -184,7 +189,7 @@ async fn commit_applies_the_listed_changes_and_discard_drops_them() {
             );
             assert_eq!(tree(&scratch.host), visible);
         } else {
-            discard(&scratch.overlay).unwrap();
+            discard(&scratch.host, &scratch.overlay).unwrap();
             assert_eq!(tree(&scratch.host), before);
         }
         assert_eq!(scratch.changes(), [] as [&str; 0]);
@@ -244,7 +249,7 @@ async fn conflicting_change_is_detected_and_nothing_is_committed() {
         // An unrelated change is not a conflict.
         fs::write(scratch.host.join("b/other"), "theirs").unwrap();
         assert_eq!(
-            conflicts(&scratch.host, &scratch.overlay).unwrap(),
+            conflicts(&scratch.host, &scratch.overlay, &options()).unwrap(),
             [""; 0].map(PathBuf::from)
         );
         let at = scratch.host.join(path);
@@ -257,17 +262,20 @@ async fn conflicting_change_is_detected_and_nothing_is_committed() {
             }
         }
         let before = tree(&scratch.host);
-        let refused = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse);
+        let refused = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options());
         let Err(CommitError::Conflicts(found)) = refused else {
             panic!("{case}: {refused:?}");
         };
         assert_eq!(found.len(), 1, "{case}: {found:?}");
         assert_eq!(tree(&scratch.host), before, "{case}");
         assert!(
-            !changes(&scratch.host, &scratch.overlay).unwrap().found.is_empty(),
+            !changes(&scratch.host, &scratch.overlay, &options())
+                .unwrap()
+                .found
+                .is_empty(),
             "{case}"
         );
-        commit(&scratch.host, &scratch.overlay, OnConflict::Overwrite).unwrap();
+        commit(&scratch.host, &scratch.overlay, OnConflict::Overwrite, &options()).unwrap();
         assert_eq!(
             fs::read_to_string(scratch.host.join("new")).unwrap(),
             "mine",
@@ -337,7 +345,7 @@ async fn identical_change_by_another_program_is_not_a_conflict() {
     guest.unlink("a/y").await.unwrap();
     fs::write(scratch.host.join("a/x"), "same").unwrap();
     fs::remove_file(scratch.host.join("a/y")).unwrap();
-    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
+    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
 }
 
 #[tokio::test]
@@ -515,11 +523,11 @@ proptest! {
             seen(&mut guest, "", &mut visible).await;
             prop_assert_eq!(&visible, &tree(plain.path()));
             prop_assert_eq!(&tree(&scratch.host), &before);
-            let listed = changes(&scratch.host, &scratch.overlay).unwrap().found;
+            let listed = changes(&scratch.host, &scratch.overlay, &options()).unwrap().found;
             prop_assert_eq!(listed.is_empty(), visible == before, "{:?}", listed);
-            commit(&scratch.host, &scratch.overlay, OnConflict::Refuse).unwrap();
+            commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
             prop_assert_eq!(tree(&scratch.host), visible);
-            prop_assert!(changes(&scratch.host, &scratch.overlay).unwrap().found.is_empty());
+            prop_assert!(changes(&scratch.host, &scratch.overlay, &options()).unwrap().found.is_empty());
             Ok(())
         })?;
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::files::overlay::{Changes, OnConflict, changes, commit, discard};
+use crate::files::overlay::{Changes, CommitOptions, OnConflict, changes, commit, discard};
 
 struct Scratch {
     dir: tempfile::TempDir,
@@ -38,11 +38,17 @@ impl Scratch {
     }
 
     fn changes(&self) -> Changes {
-        changes(&self.host(), &self.overlay()).unwrap()
+        changes(&self.host(), &self.overlay(), &CommitOptions::default()).unwrap()
     }
 
     fn commit(&self) -> Changes {
-        commit(&self.host(), &self.overlay(), OnConflict::Refuse).unwrap()
+        commit(
+            &self.host(),
+            &self.overlay(),
+            OnConflict::Refuse,
+            &CommitOptions::default(),
+        )
+        .unwrap()
     }
 }
 
@@ -78,7 +84,7 @@ fn pipes_and_sockets_are_skipped_and_the_rest_is_committed() {
     // Skipped entries are kept, still listed, and can be discarded.
     assert_eq!(found(&scratch.changes()), [] as [&Path; 0]);
     assert_eq!(skipped(&scratch.commit()), ["d/pipe", "socket"].map(Path::new));
-    discard(&scratch.overlay()).unwrap();
+    discard(&scratch.host(), &scratch.overlay()).unwrap();
     assert_eq!(skipped(&scratch.changes()), [] as [&Path; 0]);
 }
 
@@ -87,7 +93,13 @@ fn pipe_in_the_directory_itself_is_replaced_and_not_read() {
     let scratch = Scratch::new();
     fifo(&scratch.host().join("good"));
     assert_eq!(found(&scratch.changes()), ["good"].map(Path::new));
-    let done = commit(&scratch.host(), &scratch.overlay(), OnConflict::Overwrite).unwrap();
+    let done = commit(
+        &scratch.host(),
+        &scratch.overlay(),
+        OnConflict::Overwrite,
+        &CommitOptions::default(),
+    )
+    .unwrap();
     assert_eq!(skipped(&done), [] as [&Path; 0]);
     assert_eq!(fs::read_to_string(scratch.host().join("good")).unwrap(), "new");
 }

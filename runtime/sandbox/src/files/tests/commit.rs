@@ -1,0 +1,373 @@
+//! What a commit leaves out, and what is left when it is ended in its middle.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
+
+use crate::files::overlay::{
+    Changes, CommitError, CommitOptions, OnConflict, cancelled_after, changes, commit, discard,
+};
+
+struct Scratch {
+    dir: tempfile::TempDir,
+    options: CommitOptions,
+}
+
+impl Scratch {
+    /// `gone` is marked as removed; of the others those that end with `/` are directories.
+    fn new(host: &[&str], upper: &[&str], gone: &[&str]) -> Self {
+        let scratch = Self {
+            dir: tempfile::tempdir().unwrap(),
+            options: CommitOptions::default(),
+        };
+        for (root, paths) in [("host", host), ("changes/upper", upper), ("changes/gone", gone)] {
+            let root = scratch.dir.path().join(root);
+            fs::create_dir_all(&root).unwrap();
+            for path in paths {
+                let at = root.join(path);
+                if path.ends_with('/') {
+                    fs::create_dir_all(at).unwrap();
+                } else {
+                    fs::create_dir_all(at.parent().unwrap()).unwrap();
+                    fs::write(at, format!("{} {path}", root.file_name().unwrap().display())).unwrap();
+                }
+            }
+        }
+        scratch
+    }
+
+    fn host(&self, path: &str) -> PathBuf {
+        self.dir.path().join("host").join(path)
+    }
+
+    fn upper(&self, path: &str) -> PathBuf {
+        self.overlay().join("upper").join(path)
+    }
+
+    fn overlay(&self) -> PathBuf {
+        self.dir.path().join("changes")
+    }
+
+    fn commit(&self) -> Result<Changes, CommitError> {
+        commit(
+            &self.host(""),
+            &self.overlay(),
+            OnConflict::Overwrite,
+            &self.options,
+        )
+    }
+
+    /// What is skipped, which is the same when it is listed and when it is carried out.
+    fn skipped(&self) -> Vec<String> {
+        let listed = changes(&self.host(""), &self.overlay(), &self.options).unwrap();
+        let done = self.commit().unwrap();
+        assert_eq!(paths(&listed), paths(&done));
+        paths(&done)
+    }
+}
+
+fn paths(changes: &Changes) -> Vec<String> {
+    let skipped = changes.skipped.iter();
+    let mut paths: Vec<String> = skipped.map(|one| one.path.display().to_string()).collect();
+    paths.sort();
+    paths
+}
+
+/// Paths with what is there: the text of a file, `/` for a directory.
+fn tree(root: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().display().to_string();
+            if path.is_dir() {
+                found.insert(name, "/".into());
+                directories.push(path);
+            } else {
+                found.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+const REPOSITORY: [&str; 4] = ["mirror/HEAD", "mirror/objects/", "mirror/refs/", "mirror/config"];
+
+#[test]
+fn what_starts_programs_is_left_out_of_a_commit() {
+    let mut scratch = Scratch::new(
+        &[&REPOSITORY[..], &["lone/HEAD"]].concat(),
+        &[
+            "good",
+            ".envrc",
+            "mirror/config",
+            "mirror/hooks/new",
+            "lone/objects/",
+            "toolcell.toml",
+            "sub/.git/config",
+        ],
+        &[],
+    );
+    let left_out = [
+        ".envrc",
+        "lone/objects",
+        "mirror/config",
+        "mirror/hooks",
+        "sub/.git",
+        "sub/.git/config",
+        "toolcell.toml",
+    ];
+    let listed = changes(&scratch.host(""), &scratch.overlay(), &scratch.options).unwrap();
+    for path in left_out {
+        assert!(paths(&listed).iter().any(|skipped| skipped == path), "{path}");
+    }
+    let reason = listed.skipped[0].reason.to_string();
+    assert!(reason.contains("files that start programs"), "{reason}");
+    scratch.commit().unwrap();
+    assert_eq!(
+        fs::read_to_string(scratch.host("mirror/config")).unwrap(),
+        "host mirror/config"
+    );
+    assert_eq!(fs::read_to_string(scratch.host("good")).unwrap(), "upper good");
+    assert!(!scratch.host(".envrc").exists() && !scratch.host("sub/.git").exists());
+
+    scratch.options.denials.programs = true;
+    assert_eq!(scratch.skipped(), ["toolcell.toml"]);
+    assert_eq!(
+        fs::read_to_string(scratch.host("mirror/config")).unwrap(),
+        "upper mirror/config"
+    );
+}
+
+#[test]
+fn what_is_denied_is_left_out_of_a_commit() {
+    let mut scratch = Scratch::new(
+        &["private/key", "locked"],
+        &["private/key", "private/new", "locked", "good"],
+        &[],
+    );
+    let denial = |path: &str, uses| PathDenial {
+        host: scratch.host(path),
+        uses,
+        by: format!("deny={path}"),
+    };
+    let paths = vec![
+        denial("private", DeniedUse::All),
+        denial("locked", DeniedUse::Change),
+    ];
+    scratch.options.denials = Denials {
+        paths,
+        ..Denials::default()
+    };
+    // The same file under another name.
+    fs::hard_link(scratch.host("locked"), scratch.host("alias")).unwrap();
+    fs::write(scratch.upper("alias"), "x").unwrap();
+    assert_eq!(
+        scratch.skipped(),
+        ["alias", "locked", "private/key", "private/new"]
+    );
+    assert_eq!(
+        fs::read_to_string(scratch.host("private/key")).unwrap(),
+        "host private/key"
+    );
+    assert!(scratch.host("good").exists() && !scratch.host("private/new").exists());
+}
+
+#[test]
+fn what_starts_programs_stays_in_a_removed_directory() {
+    let host = [&REPOSITORY[..], &["sub/.git/config", "sub/x", "old/x"]].concat();
+    let scratch = Scratch::new(&host, &[], &["mirror", "sub", "old"]);
+    let done = scratch.commit().unwrap();
+    let skipped = paths(&done);
+    for path in ["mirror", "mirror/HEAD", "sub", "sub/.git"] {
+        assert!(
+            skipped.iter().any(|skipped| skipped == path),
+            "{path}: {skipped:?}"
+        );
+    }
+    assert!(!scratch.host("sub/x").exists() && !scratch.host("old").exists());
+    assert!(scratch.host("sub/.git/config").exists() && scratch.host("mirror/HEAD").exists());
+}
+
+#[test]
+fn links_that_lead_out_are_left_out_of_a_commit() {
+    let scratch = Scratch::new(&["dir/file"], &[], &[]);
+    symlink("/etc", scratch.host("theirs")).unwrap();
+    for (target, name) in [
+        ("/etc/passwd", "absolute"),
+        ("../x", "up"),
+        ("dir/../../x", "crooked"),
+        ("theirs/passwd", "through"),
+        ("step", "chain"),
+        ("theirs", "step"),
+        ("b", "a"),
+        ("a", "b"),
+        (".", "here"),
+        ("here/here/here/theirs", "dots"),
+        ("self/x", "self"),
+        ("dir/file", "fine"),
+        ("fine", "again"),
+        ("nothing", "broken"),
+    ] {
+        symlink(target, scratch.upper(name)).unwrap();
+    }
+    assert_eq!(
+        scratch.skipped(),
+        ["absolute", "chain", "crooked", "dots", "step", "through", "up"]
+    );
+    for name in ["fine", "again", "broken"] {
+        assert!(scratch.host(name).is_symlink(), "{name}");
+    }
+}
+
+#[test]
+fn links_are_carried_out_that_lead_through_a_number_of_others() {
+    const MOST: usize = 128;
+    let scratch = Scratch::new(&["file"], &[], &[]);
+    // Link `n` leads through `n` others.
+    symlink("file", scratch.upper("l000")).unwrap();
+    for number in 1..=MOST + 1 {
+        let target = format!("l{:03}", number - 1);
+        symlink(target, scratch.upper(&format!("l{number:03}"))).unwrap();
+    }
+    assert_eq!(scratch.skipped(), [format!("l{:03}", MOST + 1)]);
+}
+
+#[test]
+fn nothing_is_carried_out_through_a_link() {
+    let scratch = Scratch::new(&[".git/hooks/old"], &["way/pre-commit"], &[]);
+    symlink(".git/hooks", scratch.host("way")).unwrap();
+    assert_eq!(scratch.skipped(), [""; 0]);
+    assert!(scratch.host("way/pre-commit").exists() && !scratch.host("way").is_symlink());
+    assert!(!scratch.host(".git/hooks/pre-commit").exists());
+}
+
+#[test]
+fn a_commit_keeps_holes_and_permissions() {
+    const LENGTH: u64 = 1 << 40;
+    let scratch = Scratch::new(&[], &["sparse", "tool"], &[]);
+    let options = File::options().write(true).open(scratch.upper("sparse")).unwrap();
+    options.set_len(LENGTH).unwrap();
+    fs::set_permissions(scratch.upper("tool"), fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_eq!(scratch.skipped(), [""; 0]);
+    let metadata = fs::metadata(scratch.host("sparse")).unwrap();
+    assert_eq!(metadata.len(), LENGTH);
+    assert!(metadata.blocks() * 512 < 1 << 20, "{}", metadata.blocks());
+    assert_eq!(fs::metadata(scratch.host("tool")).unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn a_commit_can_be_cancelled_at_any_point() {
+    let mut pieces = 0;
+    loop {
+        let scratch = Scratch::new(
+            &["a/x", "a/y", "c", "old/deep/x", "old/y", "made/x"],
+            &["a/x", "a/new/z", "c/inside", "d", "made/y"],
+            &["old", "made"],
+        );
+        let listed = changes(&scratch.host(""), &scratch.overlay(), &scratch.options)
+            .unwrap()
+            .found;
+        let (done, was_used) = cancelled_after(pieces, || scratch.commit());
+        let (done, is_whole) = match done {
+            Err(CommitError::Cancelled(done)) => (done, false),
+            done => (done.unwrap(), true),
+        };
+        // What is said to be carried out is what is not listed any more.
+        let left = changes(&scratch.host(""), &scratch.overlay(), &scratch.options).unwrap();
+        for change in &listed {
+            let is_done = done.found.contains(change);
+            let is_left = left.found.contains(change);
+            assert!(is_done || is_left, "{pieces} {change:?}");
+        }
+        let names = tree(&scratch.host(""));
+        assert!(!names.keys().any(|name| name.contains(".toolcell")), "{names:?}");
+        // Doing it again comes to the same end.
+        scratch.commit().unwrap();
+        let expected = [
+            ("a", "/"),
+            ("a/new", "/"),
+            ("a/new/z", "upper a/new/z"),
+            ("a/x", "upper a/x"),
+            ("a/y", "host a/y"),
+            ("c", "/"),
+            ("c/inside", "upper c/inside"),
+            ("d", "upper d"),
+            ("made", "/"),
+            ("made/y", "upper made/y"),
+        ];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(tree(&scratch.host("")), BTreeMap::from(expected), "{pieces}");
+        assert_eq!(
+            is_whole,
+            !was_used || done.found.len() == listed.len(),
+            "{pieces}"
+        );
+        if is_whole {
+            assert!(pieces > 20);
+            return;
+        }
+        pieces += 1;
+    }
+}
+
+#[test]
+fn files_that_a_killed_commit_left_are_removed() {
+    let name = |digit: &str| format!(".toolcell-commit-{}", digit.repeat(32));
+    for throws_away in [false, true] {
+        let scratch = Scratch::new(&["sub/x"], &["new"], &[]);
+        let work = scratch.overlay().join("work");
+        fs::create_dir(&work).unwrap();
+        for (digit, at) in [("a", "sub"), ("b", ""), ("c", "nothing")] {
+            fs::write(work.join(name(digit)), at).unwrap();
+        }
+        for (digit, at) in [("a", "sub"), ("b", ""), ("e", "sub")] {
+            fs::write(scratch.host(at).join(name(digit)), "half").unwrap();
+        }
+        if throws_away {
+            discard(&scratch.host(""), &scratch.overlay()).unwrap();
+        } else {
+            scratch.commit().unwrap();
+        }
+        assert!(!scratch.host("sub").join(name("a")).exists());
+        assert!(!scratch.host("").join(name("b")).exists());
+        // What nobody can prove to be ours stays.
+        assert!(scratch.host("sub").join(name("e")).exists());
+        assert_eq!(scratch.host("new").exists(), !throws_away);
+    }
+}
+
+#[test]
+fn a_record_that_leads_out_removes_nothing() {
+    let name = format!(".toolcell-commit-{}", "d".repeat(32));
+    let scratch = Scratch::new(&["sub/x"], &[], &[]);
+    let work = scratch.overlay().join("work");
+    fs::create_dir_all(&work).unwrap();
+    fs::create_dir(scratch.dir.path().join("out")).unwrap();
+    let outside = scratch.dir.path().join("out").join(&name);
+    fs::write(&outside, "theirs").unwrap();
+    symlink("../out", scratch.host("way")).unwrap();
+    for at in ["../out", "way", "/", "sub/../../out"] {
+        fs::create_dir_all(&work).unwrap();
+        fs::write(work.join(&name), at).unwrap();
+        scratch.commit().unwrap();
+        assert!(outside.exists(), "{at}");
+    }
+}
+
+#[test]
+fn two_do_not_carry_the_same_changes_out_at_one_time() {
+    let scratch = Scratch::new(&[], &["new"], &[]);
+    let other = File::open(scratch.overlay()).unwrap();
+    flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert!(scratch.commit().is_err());
+    assert!(discard(&scratch.host(""), &scratch.overlay()).is_err());
+    drop(other);
+    scratch.commit().unwrap();
+    assert!(scratch.host("new").exists());
+}
