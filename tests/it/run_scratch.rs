@@ -137,73 +137,70 @@ fn commit_skips_files_changed_in_the_meantime() {
 
 #[test]
 fn what_starts_programs_is_carried_out_only_when_that_is_said() {
-    let person = Person::new();
-    person.file("project/a.txt", "old\n");
+    let user = User::new();
+    user.file("project/a.txt", "old\n");
     let write = |path: &str, extra: &[&str]| {
         let arguments = json!({ "path": path, "content": "tool\n", "mode": "overwrite" }).to_string();
         let mut all = vec!["call", "files_write", &arguments];
         all.extend(["--grant", "write=project:/", "--scratch", "aside"]);
         all.extend(extra);
-        person.run(&all)
+        user.run(&all)
     };
     write("/.envrc", &[]).ended(4);
     write("/.envrc", &["--dangerous"]).ended(0);
     write("/a.txt", &[]).ended(0);
-    let at = |path: &str| person.work().join("project").join(path);
-    let diff = person.run(&["scratch", "diff", "aside", "--names"]).ended(0);
+    let at = |path: &str| user.work().join("project").join(path);
+    let diff = user.run(&["scratch", "diff", "aside", "--names"]).ended(0);
     insta::assert_snapshot!(diff.stdout, @r"
     in `project`
       ~ a.txt
       ! `project/.envrc` is skipped: built-in: files that start programs can be changed only with --dangerous
     ");
-    let seen = person.run(&["scratch", "commit", "aside"]).ended(1);
+    let seen = user.run(&["scratch", "commit", "aside"]).ended(1);
     insta::assert_snapshot!(seen.stderr, @r"
-    error: 1 entries were not carried out
-      why: each is named above; everything else is carried out
-     hint: what is left is still there; `toolcell scratch discard` throws it away
-     hint: look at files that start programs, and carry them out with `--dangerous` if you want them
+    error: 1 entries were not committed
+      why: each is listed above; all others were committed
+     hint: the remaining changes are still there; `toolcell scratch discard` removes them
+     hint: look at files that start programs, and commit them with `--dangerous` if you want them
     ");
     assert_eq!(std::fs::read_to_string(at("a.txt")).unwrap(), "tool\n");
     assert!(!at(".envrc").exists());
-    person
-        .run(&["scratch", "commit", "aside", "--dangerous"])
-        .ended(0);
+    user.run(&["scratch", "commit", "aside", "--dangerous"]).ended(0);
     assert_eq!(std::fs::read_to_string(at(".envrc")).unwrap(), "tool\n");
 }
 
 #[test]
 fn what_is_denied_to_every_tool_is_not_carried_out() {
-    let person = Person::new();
-    person.file("project/private/key", "old\n");
+    let user = User::new();
+    user.file("project/private/key", "old\n");
     let arguments = json!({ "path": "/private/key", "content": "tool\n", "mode": "overwrite" }).to_string();
     let flags = ["--grant", "write=project:/", "--scratch", "aside"];
-    person
-        .run(&[&["call", "files_write", &arguments], &flags[..]].concat())
+    user.run(&[&["call", "files_write", &arguments], &flags[..]].concat())
         .ended(0);
-    person.configure("deny = [\"project/private\"]\n");
-    let seen = person.run(&["scratch", "commit", "aside"]).ended(1);
+    user.configure("deny = [\"project/private\"]\n");
+    let seen = user.run(&["scratch", "commit", "aside"]).ended(1);
     assert!(
         seen.stdout.contains("`project/private/key` is skipped"),
         "{}",
         seen.stdout
     );
     assert!(seen.stdout.contains("project/private"), "{}", seen.stdout);
-    let key = person.work().join("project/private/key");
+    let key = user.work().join("project/private/key");
     assert_eq!(std::fs::read_to_string(key).unwrap(), "old\n");
 }
 
 #[test]
 fn no_tool_reaches_the_scratch_overlay_of_another() {
-    let person = Person::new();
-    person.file("project/a.txt", "old\n");
+    let user = User::new();
+    user.file("project/a.txt", "old\n");
     let call = |tool: &str, arguments: serde_json::Value, flags: &[&str]| {
         let arguments = arguments.to_string();
-        person.run(&[&["call", tool, &arguments], flags].concat())
+        user.run(&[&["call", tool, &arguments], flags].concat())
     };
     let change = |path: &str| json!({ "path": path, "content": "tool\n", "mode": "overwrite" });
     let own = ["--grant", "write=project:/", "--scratch", "aside"];
     call("files_write", change("/a.txt"), &own).ended(0);
-    let overlays: Vec<String> = std::fs::read_dir(person.work().join("aside"))
+    let overlays: Vec<String> = std::fs::read_dir(user.work().join("aside"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -215,6 +212,6 @@ fn no_tool_reaches_the_scratch_overlay_of_another() {
             call("files_write", change(&path), &other).ended(4);
         }
     }
-    let diff = person.run(&["scratch", "diff", "aside", "--names"]).ended(0);
+    let diff = user.run(&["scratch", "diff", "aside", "--names"]).ended(0);
     assert_eq!(diff.stdout, "in `project`\n  ~ a.txt\n");
 }

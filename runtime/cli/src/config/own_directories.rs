@@ -69,9 +69,9 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
 pub(crate) fn denials_of_all(settings: &Settings, environment: &Environment) -> Result<Denials, Failure> {
     let lines = settings.deny.iter();
     let denied = lines
-        .map(|line| line.place(environment))
+        .map(|line| line.resolve(environment))
         .collect::<Result<Vec<ResolvedGrant>, Failure>>()?;
-    let mut denials = grants::gather(&denied, environment)?.denied;
+    let mut denials = grants::combine(&denied, environment)?.denied;
     denials.paths.extend(own_places(settings, environment));
     Ok(denials)
 }
