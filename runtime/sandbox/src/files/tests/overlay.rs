@@ -331,7 +331,7 @@ async fn a_link_that_somebody_else_changed_is_a_conflict() {
         guest.symlink("a/x", "l").await.unwrap();
         fs::remove_file(scratch.host.join("l")).unwrap();
         symlink(theirs, scratch.host.join("l")).unwrap();
-        let found = conflicts(&scratch.host, &scratch.overlay).unwrap();
+        let found = conflicts(&scratch.host, &scratch.overlay, &options()).unwrap();
         assert_eq!(found.len(), usize::from(is_conflict), "{theirs}");
     }
 }
