@@ -98,7 +98,12 @@ impl User {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolcell"));
+        self.program(env!("CARGO_BIN_EXE_toolcell"), arguments)
+    }
+
+    /// Another program in the same environment.
+    pub(crate) fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .current_dir(self.work())

@@ -115,8 +115,8 @@ fn project_file_never_widens() {
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
          - your own configuration grants `text` nothing
-     hint: to allow it once: --grant text:read=.
-           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+     hint: to grant more once: --grant text:GRANT
+           to grant more always: `grants` of `[tools.text]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=docs\"]\n", "[tools.text]\ngrants = [\"read=.\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
@@ -127,8 +127,8 @@ fn project_file_never_widens() {
            │ in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=docs"]
            │     |           ^^^^^^^^^^^
-     hint: to allow it once: --grant text:read=.
-           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=."]
+     hint: to grant more once: --grant text:GRANT
+           to grant more always: `grants` of `[tools.text]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("[tools.text]\ngrants = [\"read=.\"]\n", "[tools.text]\ngrants = [\"read=innocent\"]\n"), @r#"
     error: the project's file grants `text` more than your own configuration does
@@ -139,8 +139,8 @@ fn project_file_never_widens() {
            │ in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
-     hint: to allow it once: --grant text:read=innocent
-           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.text] grants = ["read=innocent"]
+     hint: to grant more once: --grant text:GRANT
+           to grant more always: `grants` of `[tools.text]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("[tools.files]\ngrants = [\"read=.\"]\n", "[tools.files]\ngrants = [\"write=.\"]\n"), @r#"
     error: the project's file grants `files` more than your own configuration does
@@ -151,8 +151,8 @@ fn project_file_never_widens() {
            │ in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | grants = ["read=."]
            │     |           ^^^^^^^^
-     hint: to allow it once: --grant files:write=.
-           │ to allow it always, in ~/.config/toolcell/config.toml: [tools.files] grants = ["write=."]
+     hint: to grant more once: --grant files:GRANT
+           to grant more always: `grants` of `[tools.files]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("", "[tools.text.limits]\nmemory = \"1 GiB\"\n"), @r#"
     error: the project's file raises `text.limits.memory`
@@ -160,8 +160,8 @@ fn project_file_never_widens() {
            │   2 | memory = "1 GiB"
            │     |          ^^^^^^^
          - the default of `text.limits.memory` is 256 MiB
-     hint: to allow it once: --limit text:memory=1GiB
-    to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] memory = "1 GiB"
+     hint: to allow more once: --limit text:memory=VALUE
+           to allow more always: `memory` of `[tools.text.limits]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("[tools.text.limits]\nwall = \"1s\"\n", "[tools.text.limits]\nwall = \"2s\"\n"), @r#"
     error: the project's file raises `text.limits.wall`
@@ -172,8 +172,8 @@ fn project_file_never_widens() {
            │ in ~/.config/toolcell/config.toml, line 2, column 8
            │   2 | wall = "1s"
            │     |        ^^^^
-     hint: to allow it once: --limit text:wall=2s
-    to allow it always, in ~/.config/toolcell/config.toml: [tools.text.limits] wall = "2 s"
+     hint: to allow more once: --limit text:wall=VALUE
+           to allow more always: `wall` of `[tools.text.limits]` in ~/.config/toolcell/config.toml
     "#);
     insta::assert_snapshot!(refused("[tools.text]\nenabled = false\n", "[tools.text]\nenabled = true\n"), @r"
     error: the project's file enables `text`
@@ -181,7 +181,7 @@ fn project_file_never_widens() {
            │   2 | enabled = true
            │     |           ^^^^
          - your own configuration disables it
-    │ in ~/.config/toolcell/config.toml, line 2, column 11
+           │ in ~/.config/toolcell/config.toml, line 2, column 11
            │   2 | enabled = false
            │     |           ^^^^^
      hint: to use it, enable it in your own configuration
@@ -200,7 +200,7 @@ fn project_file_never_widens() {
            │   2 | component = "evil.wasm"
            │     |             ^^^^^^^^^^^
          - it is already defined
-    │ in ~/.config/toolcell/config.toml, line 2, column 13
+           │ in ~/.config/toolcell/config.toml, line 2, column 13
            │   2 | component = "/a.wasm"
            │     |             ^^^^^^^^^
      hint: give it another name
@@ -211,7 +211,7 @@ fn project_file_never_widens() {
            │   3 | grants = ["read=."]
            │     |           ^^^^^^^^
          - your own configuration grants `project:evil` nothing
-     hint: to allow it once: --grant project:evil:read=.
+     hint: to grant more once: --grant project:evil:GRANT
     "#);
     insta::assert_snapshot!(refused("", "[provider]\nbase_url = \"https://evil.example/v1\"\n"), @r#"
     error: a project's file cannot choose the model provider
@@ -227,7 +227,7 @@ fn project_file_never_widens() {
            │   2 | max_steps = 1000
            │     |             ^^^^
          - the default of `loop.max_steps` is 50
-     hint: to allow it once: --max-steps 1000
+     hint: to allow more once: --max-steps NUMBER
     ");
     insta::assert_snapshot!(refused("[loop]\ndeadline = \"1m\"\n", "[loop]\ndeadline = \"2m\"\n"), @r#"
     error: the project's file raises `loop.deadline`
@@ -238,7 +238,7 @@ fn project_file_never_widens() {
            │ in ~/.config/toolcell/config.toml, line 2, column 12
            │   2 | deadline = "1m"
            │     |            ^^^^
-     hint: to allow it once: --deadline 2min
+     hint: to allow more once: --deadline TIME
     "#);
 }
 
@@ -289,7 +289,7 @@ fn invalid_configuration_file_is_refused() {
     let user = User::new();
     let long = format!("# {}\n", "x".repeat(1 << 20));
     for (content, reason) in [
-        (&b"\xff\xfe"[..], "no UTF-8"),
+        (&b"\xff\xfe"[..], "invalid UTF-8"),
         (b"[tools", "unclosed table"),
         (long.as_bytes(), "more than 1 MiB"),
     ] {

@@ -1,8 +1,11 @@
 //! A denial overrides every grant, in every spelling of a path or URL.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::cli_user::{SCRIPTED, User};
+use crate::probe::Probe;
 
 /// Creates a user with `private/key` and `notes/a` in the working directory.
 fn user() -> User {
@@ -145,6 +148,73 @@ fn scripted(paths: &[&str], rules: &str) -> (User, String) {
     let seen = user.run(&[&SCRIPTED[..], &["--tool", "files", "--json"]].concat());
     let stdout = seen.ended(0).stdout;
     (user, stdout)
+}
+
+/// Checks that every path argument of a built-in tool has the format.
+#[test]
+fn paths_of_builtin_tools_are_marked() {
+    let listed = User::new().run(&["tool", "list", "--json"]).ended(0).json();
+    let mut marked = BTreeSet::new();
+    for component in listed.as_array().unwrap() {
+        for tool in component["tools"].as_array().into_iter().flatten() {
+            let schema = &tool["input"];
+            for (name, property) in schema["properties"].as_object().unwrap() {
+                let is_path = name.ends_with("path");
+                assert_eq!(property["format"] == "path", is_path, "{}: {name}", tool["name"]);
+                if is_path {
+                    marked.insert(tool["name"].as_str().unwrap().to_owned());
+                }
+            }
+        }
+    }
+    let expected = [
+        "files_edit",
+        "files_list",
+        "files_read",
+        "files_search",
+        "files_write",
+        "json_query",
+        "text_count",
+        "text_diff",
+        "text_hash",
+    ];
+    assert!(marked.iter().eq(expected), "{marked:?}");
+}
+
+#[test]
+fn rule_for_a_path_applies_to_a_marked_argument() {
+    let user = User::new();
+    user.configure(
+        "[[approval.rules]]\ntool = \"*\"\narguments = { \"/spot\" = \"private/*\" }\nverdict = \"deny\"\n",
+    );
+    // Recognized by its format and not by its name.
+    let probe = Probe {
+        input: r#"{"type":"object","properties":{"spot":{"type":"string","format":"path"},"word":{"type":"string"}}}"#
+            .into(),
+        ..Probe::default()
+    };
+    user.probe("any.wasm", &probe);
+    for (arguments, is_denied) in [
+        (json!({ "spot": "a/../private/key" }), true),
+        (json!({ "spot": "./private/key" }), true),
+        (json!({ "spot": "public/key" }), false),
+        (json!({ "word": "./private/key" }), false),
+    ] {
+        let calls = json!([{ "name": "probe", "arguments": arguments }]);
+        let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
+        user.file("script.json", script.to_string());
+        let seen = user.run_script(&["--tool", "any.wasm", "--grant", "read=.", "--json"]);
+        let events = seen.ended(0).json_lines();
+        let finished = events
+            .iter()
+            .find(|event| event["type"] == "call_finished")
+            .unwrap();
+        assert_eq!(
+            finished["error"]["kind"] == "denied",
+            is_denied,
+            "{arguments}: {finished}"
+        );
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod config;
 mod contract;
 mod denials;
 mod dependencies;
+#[cfg(unix)]
+mod guide;
 mod hooks;
 mod keyring;
 mod memory;
@@ -38,6 +40,7 @@ mod run_scratch;
 mod run_session;
 mod run_turn;
 mod sessions;
+mod snippets;
 mod workspace;
 
 /// Tools in WebAssembly text, shared with the tests of the sandbox.

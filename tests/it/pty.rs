@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -35,6 +35,11 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts a command on a terminal of this kind and size.
     pub(crate) fn start(user: &User, command: &[&str], term: &str, columns: u16, rows: u16) -> Self {
+        Self::start_command(user.command(command), term, columns, rows)
+    }
+
+    /// Starts any program.
+    pub(crate) fn start_command(mut command: Command, term: &str, columns: u16, rows: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -45,7 +50,6 @@ impl Terminal {
             .open(name.to_str().unwrap())
             .unwrap();
         let open = || -> Stdio { OwnedFd::from(slave.try_clone().unwrap()).into() };
-        let mut command = user.command(command);
         command
             // A job of its own, as a shell makes one.
             .process_group(0)
@@ -152,6 +156,15 @@ impl Terminal {
     /// Waits for the end of the program and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
+    }
+
+    /// Reads until the program has ended. Returns its exit code.
+    pub(crate) fn finish(&mut self) -> Option<i32> {
+        let code = self.end();
+        // Follows all output of the program.
+        self.slave.write_all(b"\n@@ended@@\n").unwrap();
+        self.wait_for("@@ended@@");
+        code
     }
 
     /// Returns the lines, without those erased by a carriage return.

@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::snippets::{Block, blocks, missing_line};
 use crate::workspace::root;
 
 /// The example of the README, called by the block that runs it.
@@ -26,74 +27,6 @@ mod example {
 
 /// Set when the test [`the_example`] should run the example.
 const RUN_EXAMPLE: &str = "README_EXAMPLE";
-
-/// A `sh` block, and the `text` block after it, if any.
-struct Block {
-    line: usize,
-    script: String,
-    fails: bool,
-    prints: Vec<String>,
-}
-
-fn blocks(readme: &str) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Vec::new();
-    let mut open: Option<(String, usize, Vec<&str>)> = None;
-    let mut gap = usize::MAX;
-    for (index, line) in readme.lines().enumerate() {
-        match (&mut open, line.strip_prefix("```")) {
-            (None, Some(info)) => open = Some((info.trim().to_owned(), index + 1, Vec::new())),
-            (Some((info, start, lines)), Some(_)) => {
-                match info.as_str() {
-                    "sh" | "sh fails" => {
-                        let fails = info == "sh fails";
-                        let script = lines.join("\n");
-                        blocks.push(Block {
-                            line: *start,
-                            script,
-                            fails,
-                            prints: Vec::new(),
-                        });
-                        gap = 0;
-                    }
-                    "text" if gap <= 1 => {
-                        let block = blocks.last_mut().expect("a block stands before it");
-                        block.prints = lines.iter().map(|l| (*l).to_owned()).collect();
-                    }
-                    _ => {}
-                }
-                open = None;
-            }
-            (Some((_, _, lines)), None) => lines.push(line),
-            (None, None) => gap = gap.saturating_add(1),
-        }
-    }
-    assert!(open.is_none(), "a block of the README is not closed");
-    blocks
-}
-
-/// Returns the part of `output` after the first line that matches `line`, in which `…` matches anything within a line;
-/// `None` if no line matches.
-fn after<'a>(line: &str, output: &'a str) -> Option<&'a str> {
-    let pieces: Vec<&str> = line.trim().split('…').map(str::trim).collect();
-    let is_like = |candidate: &str| {
-        let mut rest = candidate;
-        pieces.iter().all(|piece| match rest.find(piece) {
-            Some(at) => {
-                rest = &rest[at + piece.len()..];
-                true
-            }
-            None => false,
-        })
-    };
-    let mut rest = output;
-    while let Some((candidate, later)) = rest.split_once('\n') {
-        if is_like(candidate) {
-            return Some(later);
-        }
-        rest = later;
-    }
-    is_like(rest).then_some("")
-}
 
 /// Copies the tracked files (and untracked ones that are not ignored), as in a fresh clone.
 fn copy_of_the_repository(to: &Path) {
@@ -240,7 +173,8 @@ fn readme_program_is_the_example_of_at_most_30_lines() {
 #[test]
 fn every_readme_command_runs_and_prints_shown_output() {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("README.md");
-    let blocks = blocks(&readme);
+    let is_command = |block: &Block| matches!(block.language.as_str(), "sh" | "sh fails");
+    let blocks: Vec<Block> = blocks(&readme).into_iter().filter(is_command).collect();
     assert!(
         blocks.len() >= 4,
         "the README has only {} blocks of commands",
@@ -261,14 +195,14 @@ fn every_readme_command_runs_and_prints_shown_output() {
     let mut script = String::from("exec 2>&1\n");
     for (number, block) in blocks.iter().enumerate() {
         // The block that sets a key uses the model on loopback.
-        let model = if block.script.contains("OPENAI_API_KEY") {
+        let model = if block.text.contains("OPENAI_API_KEY") {
             &*model
         } else {
             ""
         };
         script.push_str(&format!(
             "echo '@@begin {number}'\nexport TOOLCELL_BASE_URL={model}\n{}\necho \"@@end {number} $?\"\n",
-            block.script
+            block.text
         ));
     }
     let path = format!(
@@ -324,20 +258,16 @@ fn every_readme_command_runs_and_prints_shown_output() {
         let status = rest[to + end.len()..].lines().next().expect("a status");
         assert_eq!(
             status != "0",
-            block.fails,
+            block.language == "sh fails",
             "README.md:{}: status {status}\n{}\nprinted:\n{printed}",
             block.line,
-            block.script
+            block.text
         );
-        // Lines are compared in order.
-        let mut rest = printed;
-        for line in block.prints.iter().filter(|l| !l.trim().is_empty()) {
-            rest = after(line, rest).unwrap_or_else(|| {
-                panic!(
-                    "README.md:{}: `{line}` does not follow in what it prints:\n{printed}",
-                    block.line
-                )
-            });
+        if let Some(line) = missing_line(&block.prints, printed) {
+            panic!(
+                "README.md:{}: `{line}` does not follow in what it prints:\n{printed}",
+                block.line
+            );
         }
     }
     assert!(

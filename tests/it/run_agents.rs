@@ -202,7 +202,7 @@ fn invalid_subagent_is_refused_with_location() {
            │   3 | provider = { name = "gemini", strict = true, model = "m" }
            │     |                                        ^^^^
          - it is for the agent `a`
-    │ in ~/.config/toolcell/config.toml, line 1, column 9
+           │ in ~/.config/toolcell/config.toml, line 1, column 9
            │   1 | [agents.a]
            │     |         ^
      hint: it is for `openai` and `responses`; remove it, or set the provider

@@ -90,8 +90,8 @@ fn project_file_lowers_budget_and_never_raises_it() {
            │ in ~/.config/toolcell/config.toml, line 2, column 9
            │   2 | calls = 2
            │     |         ^
-     hint: to allow it once: --budget calls=3
-    to allow it always, in ~/.config/toolcell/config.toml: [budget] calls = 3
+     hint: to allow more once: --budget calls=VALUE
+           to allow more always: `calls` of `[budget]` in ~/.config/toolcell/config.toml
     ");
     user.run(&["config", "check"]).ended(3);
     // The user can allow it once.

@@ -1,6 +1,6 @@
 //! Guard hook: files may be written only below `scratch/`, and reads are limited unless the model sets a limit.
 
-use toolcell_sdk::hook::{Call, Hook, Turn, Verdict};
+use toolcell_sdk::hook::{Call, Hook, Place, PlaceKind, Turn, Verdict};
 use toolcell_sdk::{Result, hook};
 
 struct KeepFiles;
@@ -11,7 +11,8 @@ impl Hook for KeepFiles {
     fn before_call(call: &mut Call, turn: &mut Turn) -> Result<Verdict> {
         match call.tool.as_str() {
             "files_read" => call.default("max_lines", 200),
-            "files_write" | "files_edit" if !is_scratch(call.text("path").unwrap_or_default()) => {
+            // Where the arguments lead, however they are spelled.
+            "files_write" | "files_edit" if !is_scratch(&call.places) => {
                 turn.notify("the model wanted to write outside `scratch/`");
                 return Ok(Verdict::cancel("only files below `scratch/` may be written"));
             }
@@ -21,9 +22,12 @@ impl Hook for KeepFiles {
     }
 }
 
-fn is_scratch(path: &str) -> bool {
-    let mut parts = path.trim_start_matches("./").split('/');
-    parts.next() == Some("scratch") && parts.all(|part| part != "..")
+fn is_scratch(places: &[Place]) -> bool {
+    let mut paths = places
+        .iter()
+        .filter(|place| place.kind == PlaceKind::Path)
+        .peekable();
+    paths.peek().is_some() && paths.all(|path| path.plain.starts_with("/scratch/"))
 }
 
 toolcell_sdk::export_hook!(KeepFiles);
@@ -34,8 +38,9 @@ mod tests {
 
     use super::*;
 
-    fn ask(tool: &str, path: &str) -> (Call, Verdict) {
-        let mut call = Call::new(tool, json!({ "path": path }));
+    fn ask(tool: &str, plain: &str) -> (Call, Verdict) {
+        let call = Call::new(tool, json!({ "path": plain }));
+        let mut call = call.leading_to(Place::path("/path", plain, plain));
         let verdict = KeepFiles::before_call(&mut call, &mut Turn::default()).unwrap();
         (call, verdict)
     }
@@ -43,12 +48,11 @@ mod tests {
     #[test]
     fn only_files_below_scratch_are_written() {
         for (path, goes) in [
-            ("scratch/a", true),
-            ("./scratch/b/c", true),
-            ("scratch/../a", false),
-            ("scratched/a", false),
-            ("/scratch/a", false),
-            ("", false),
+            ("/scratch/a", true),
+            ("/scratch/b/c", true),
+            ("/a", false),
+            ("/scratched/a", false),
+            ("/", false),
         ] {
             assert_eq!(ask("files_write", path).1 == Verdict::Proceed, goes, "{path}");
         }

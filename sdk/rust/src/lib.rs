@@ -36,7 +36,8 @@
 //! - The name is the name of the function, the description its doc comment. See [`tool`] for the options.
 //! - The schema of the arguments comes from the parameters: their types ([`Parameter`]) and their doc comments. An
 //!   `Option` may be left out, `#[default(10)]` names a value for a parameter that was left out, integers carry their
-//!   range, and no other arguments are accepted.
+//!   range, and no other arguments are accepted. `#[format("path")]` over a parameter marks it as a path, which the host
+//!   judges by where it leads.
 //! - Structures and enums become parameter types with [`input`], and result types with [`output`].
 //!
 //! # Results
@@ -136,7 +137,7 @@ pub use tool::{Definition, Hints, Tool};
 pub mod __private {
     pub use crate::answer::{answer, answer_schema};
     pub use crate::component::{Entry, assert_distinct_names, definitions, run};
-    pub use crate::schema::Parameters;
+    pub use crate::schema::{Parameters, with_format};
     pub use crate::tool::define;
 }
 

@@ -6,8 +6,8 @@
 //! - Integers have their range as `minimum` and `maximum`, instead of a non-standard `format`.
 //! - Objects of the arguments accept no additional properties.
 
-use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -43,6 +43,13 @@ impl Parameters {
     /// Adds a parameter with a default.
     pub fn add_with_default<T: Parameter + Serialize>(&mut self, name: &str, description: &str, default: &T) {
         self.insert::<T>(name, description, serde_json::to_value(default).ok());
+    }
+
+    /// Gives a format to the strings of a parameter.
+    pub fn mark_format(&mut self, name: &str, format: &str) {
+        if let Some(schema) = self.properties.get_mut(name) {
+            mark_texts(schema, format);
+        }
     }
 
     /// Schema of all parameters.
@@ -89,6 +96,39 @@ impl Parameters {
             schema.insert("default".into(), default);
         }
         self.properties.insert(name.into(), schema.into());
+    }
+}
+
+/// Gives a format to the strings of a field, for the macro.
+pub fn with_format(format: &'static str) -> impl FnMut(&mut Schema) {
+    move |schema| {
+        let mut value = std::mem::take(schema).to_value();
+        mark_texts(&mut value, format);
+        if let Ok(marked) = Schema::try_from(value) {
+            *schema = marked;
+        }
+    }
+}
+
+/// Gives a format to the strings that a schema describes: the value itself, the items of a list, the values of a map.
+fn mark_texts(schema: &mut Value, format: &str) {
+    let Value::Object(map) = schema else { return };
+    let is_text = match map.get("type") {
+        Some(Value::String(name)) => name == "string",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "string"),
+        _ => false,
+    };
+    if is_text {
+        map.insert("format".into(), format.into());
+    }
+    for (keyword, value) in map.iter_mut() {
+        match (keyword.as_str(), value) {
+            ("items" | "additionalProperties", schema) => mark_texts(schema, format),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(|schema| mark_texts(schema, format));
+            }
+            _ => {}
+        }
     }
 }
 

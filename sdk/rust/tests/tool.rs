@@ -247,6 +247,52 @@ fn structure_is_text_and_structured_output_with_schema() {
     assert_eq!(schema["properties"]["count"]["maximum"], 65535);
 }
 
+/// Copies files.
+#[tool]
+fn copy(
+    #[format("path")] origin: &str,
+    #[format("path")] into: Option<String>,
+    #[format("path")] more: Option<Vec<String>>,
+    #[format("path")]
+    #[default(".".into())]
+    below: String,
+    how: Copying,
+) -> String {
+    format!("{origin} {into:?} {more:?} {below} {how:?}")
+}
+
+/// How files are copied.
+#[input]
+#[derive(Debug)]
+struct Copying {
+    /// A place for what is replaced.
+    #[format("path")]
+    attic: Option<String>,
+    #[format("path")]
+    others: Vec<String>,
+    /// No path.
+    label: String,
+}
+
+#[test]
+fn marked_arguments_and_fields_are_paths() {
+    let schema = testing::definition::<copy>().input_schema;
+    let path = json!({ "type": "string", "format": "path" });
+    let properties = &schema["properties"];
+    assert_eq!(properties["origin"], path);
+    assert_eq!(properties["into"], path);
+    assert_eq!(properties["more"]["items"], path);
+    assert_eq!(properties["below"]["format"], "path");
+    let how = &properties["how"]["properties"];
+    assert_eq!(how["attic"]["format"], "path");
+    assert_eq!(how["attic"]["description"], "A place for what is replaced.");
+    assert_eq!(how["others"]["items"], path);
+    assert_eq!(how["label"].get("format"), None);
+    let how = json!({ "others": ["c"], "label": "x" });
+    let output = testing::call::<copy>(json!({ "origin": "a", "into": "b", "how": how })).unwrap();
+    assert!(output.to_text().starts_with("a Some(\"b\") None . Copying"));
+}
+
 #[test]
 fn any_error_converts_to_a_tool_failure() {
     let error = testing::call::<report>(json!({"count": 256})).unwrap_err();

@@ -22,6 +22,7 @@ const MAX_LINES: usize = 10;
 #[tool(title = "Edit a file", destructive)]
 pub(crate) fn files_edit(
     /// Path of the file.
+    #[format("path")]
     path: String,
     /// The text to replace, exactly as it stands in the file, with its indentation. Several lines are fine; take enough
     /// of them to be unique.

@@ -17,6 +17,7 @@ const MAX_LISTED: usize = 500;
 pub(crate) fn files_list(
     /// Path of the directory.
     #[default(".".into())]
+    #[format("path")]
     path: String,
     /// Levels of directories to list; 1 is the directory alone.
     #[default(1)]

@@ -22,6 +22,7 @@ const MAX_PICTURE: u64 = 3 << 20;
 #[tool(title = "Read a file", read_only, idempotent)]
 pub(crate) fn files_read(
     /// Path of the file.
+    #[format("path")]
     path: String,
     /// The first line to read, counted from 1. A negative number counts from the end: -20 reads the last 20 lines.
     #[default(1)]

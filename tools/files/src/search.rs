@@ -39,6 +39,7 @@ pub(crate) fn files_search(
     pattern: String,
     /// Directory to search with everything below it, or one file.
     #[default(".".into())]
+    #[format("path")]
     path: String,
     /// Search only files that match this pattern, such as `*.rs` (names) or `src/**/*.rs` (paths below `path`).
     glob: Option<String>,

@@ -27,6 +27,7 @@ pub(crate) enum Mode {
 #[tool(title = "Write a file", destructive)]
 pub(crate) fn files_write(
     /// Path of the file.
+    #[format("path")]
     path: String,
     /// The text to write.
     content: String,

@@ -24,6 +24,7 @@ pub(crate) fn json_query(
     /// The JSON text. Give this or `path`.
     json: Option<String>,
     /// Path of a file with JSON. Give this or `json`.
+    #[format("path")]
     path: Option<String>,
     /// Write strings without quotes.
     #[default(false)]

@@ -27,6 +27,7 @@ pub(crate) fn text_count(
     /// The text. Give this or `path`.
     text: Option<String>,
     /// Path of a text file. Give this or `text`.
+    #[format("path")]
     path: Option<String>,
 ) -> Result<Counts> {
     let mut counter = Counter::default();

@@ -24,10 +24,12 @@ pub(crate) fn text_diff(
     /// The old text.
     old_text: Option<String>,
     /// Path of a file with the old text.
+    #[format("path")]
     old_path: Option<String>,
     /// The new text.
     new_text: Option<String>,
     /// Path of a file with the new text.
+    #[format("path")]
     new_path: Option<String>,
     /// Unchanged lines shown around each change.
     #[default(3)]

@@ -28,6 +28,7 @@ pub(crate) fn text_hash(
     /// The text. Give this or `path`.
     text: Option<String>,
     /// Path of a file. Give this or `text`.
+    #[format("path")]
     path: Option<String>,
     /// The hash function.
     #[default(Algorithm::Sha256)]

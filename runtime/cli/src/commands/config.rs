@@ -15,7 +15,7 @@ use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::{print_line, print_pretty};
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Text, WARN, text};
 use anstyle::Style;
 
 /// Check the configuration.
@@ -281,7 +281,7 @@ fn print(
         .unwrap_or(0)
         .min(40);
     for (key, value, origin) in rows {
-        out.cell(NAME, text!("{}", Name(key)), width)?;
+        out.cell(NAME, text!("{}", Key(key)), width)?;
         out.text("  ")?;
         out.cell(Style::new(), value.clone(), value_width + 2)?;
         out.styled(FAINT, text!("{}", origin))?;

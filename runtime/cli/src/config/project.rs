@@ -32,8 +32,7 @@ use super::user_files::user_file_shown;
 use crate::config::grants::ResolvedGrant;
 use crate::environment::Environment;
 use crate::error::Failure;
-use crate::ui::escape;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Name, Shown, text};
 
 /// Applies the project's file. Every key of every table is destructured here: a new key is refused, narrows, or does
 /// not compile.
@@ -152,7 +151,7 @@ fn narrow_max_steps(settings: &mut Settings, steps: u32, place: Origin) -> Resul
     if steps > allowed.value && settings.overrides.max_steps.is_none() {
         let shown = allowed.value.to_string();
         return Err(raised("loop.max_steps", &place, &shown, &allowed.origin)
-            .hint(text!("to allow it once: --max-steps {}", steps)));
+            .hint("to allow more once: --max-steps NUMBER"));
     }
     settings.max_steps = Some(Sourced {
         value: steps,
@@ -166,9 +165,9 @@ fn narrow_deadline(settings: &mut Settings, deadline: Duration, place: Origin) -
         && deadline > allowed.value
         && settings.overrides.deadline.is_none()
     {
-        let (shown, wanted) = (Span(allowed.value).to_string(), Span(deadline).to_string());
+        let shown = Span(allowed.value).to_string();
         return Err(raised("loop.deadline", &place, &shown, &allowed.origin)
-            .hint(text!("to allow it once: --deadline {}", wanted.replace(' ', ""))));
+            .hint("to allow more once: --deadline TIME"));
     }
     settings.deadline = Some(Sourced {
         value: deadline,
@@ -273,17 +272,16 @@ fn narrow_grants(
         } else {
             format!("your own configuration grants it only\n{}", grants.join("\n"))
         });
-        let once = format!(
-            "--grant {}",
-            escape::shell(&format!("{}:{}", tool.name, line.grant))
-        );
+        // What the project chose is shown above and not advised: the user writes what they mean.
+        let name = Name(&tool.name);
         return Err(failure.hint(if tool.is_of_project() {
-            format!("to allow it once: {once}")
+            text!("to grant more once: --grant {}:GRANT", name)
         } else {
-            format!(
-                "to allow it once: {once}\nto allow it always, in {user_file}: [tools.{}] grants = [{}]",
-                tool.name,
-                escape::toml(&line.grant.to_string())
+            text!(
+                "to grant more once: --grant {}:GRANT\nto grant more always: `grants` of `[tools.{}]` in {}",
+                name,
+                name,
+                Shown(user_file)
             )
         }));
     }
@@ -325,12 +323,8 @@ fn narrow_limit(
         .any(|flag| flag.name == limit.name && flag.value >= limit.value);
     if limit.value > allowed && !flag_allows {
         let shown = |value| limits::shown(limit.name, value);
-        let once = format!(
-            "--limit {}:{}={}",
-            tool.name,
-            limit.name,
-            shown(limit.value).replace(' ', "")
-        );
+        let (tool_name, limit_name) = (Name(&tool.name), Name(limit.name));
+        let once = text!("to allow more once: --limit {}:{}=VALUE", tool_name, limit_name);
         let failure = raised(
             &format!("{}.limits.{}", tool.name, limit.name),
             &place,
@@ -338,15 +332,14 @@ fn narrow_limit(
             &tool.limits.origin(limit.name),
         );
         if tool.is_of_project() {
-            return Err(failure.hint(text!("to allow it once: {}", once)));
+            return Err(failure.hint(once));
         }
         return Err(failure.hint(text!(
-            "to allow it once: {}\nto allow it always, in {}: [tools.{}.limits] {} = {}",
+            "{}\nto allow more always: `{}` of `[tools.{}.limits]` in {}",
             once,
-            user_file,
-            tool.name,
-            limit.name,
-            escape::toml(&shown(limit.value))
+            limit_name,
+            tool_name,
+            Shown(user_file)
         )));
     }
     tool.limits.set(limit, place);
@@ -367,10 +360,10 @@ fn narrow_budget(
             let shown = budget::exactly(name, allowed.value);
             Err(
                 raised(&format!("budget.{name}"), &place, &shown, &allowed.origin).hint(text!(
-                    "to allow it once: {}\nto allow it always, in {}: {}",
-                    budget.flag(),
-                    user_file,
-                    budget.line()
+                    "to allow more once: --budget {}=VALUE\nto allow more always: `{}` of `[budget]` in {}",
+                    Name(name),
+                    Name(name),
+                    Shown(user_file)
                 )),
             )
         }

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::{Data, DeriveInput, Field, LitStr};
 
 /// Direction of the values of a type.
 pub(crate) enum Direction {
@@ -14,6 +15,17 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         let error = syn::Error::new_spanned(options, "this attribute has no options").into_compile_error();
         return quote!(#error #item);
     }
+    let item = match syn::parse2::<DeriveInput>(item.clone()) {
+        Ok(mut parsed) => match mark_formats(&mut parsed) {
+            Ok(()) => quote!(#parsed),
+            Err(error) => {
+                let error = error.into_compile_error();
+                quote!(#error #parsed)
+            }
+        },
+        // The derives say what is wrong with it.
+        Err(_) => item,
+    };
     let derives = match direction {
         // Serialize, for values in `#[default(...)]`.
         Direction::Input => {
@@ -30,4 +42,35 @@ pub(crate) fn expand(direction: Direction, options: TokenStream, item: TokenStre
         #[schemars(crate = "::toolcell_sdk::schemars")]
         #item
     }
+}
+
+/// Replaces `#[format("...")]` over fields by what schemars reads.
+fn mark_formats(item: &mut DeriveInput) -> syn::Result<()> {
+    let fields: Vec<&mut Field> = match &mut item.data {
+        Data::Struct(data) => data.fields.iter_mut().collect(),
+        Data::Enum(data) => (data.variants.iter_mut())
+            .flat_map(|variant| variant.fields.iter_mut())
+            .collect(),
+        Data::Union(_) => Vec::new(),
+    };
+    let mut wrong: Option<syn::Error> = None;
+    for field in fields {
+        let attributes = std::mem::take(&mut field.attrs);
+        for attribute in attributes {
+            if !attribute.path().is_ident("format") {
+                field.attrs.push(attribute);
+                continue;
+            }
+            match attribute.parse_args::<LitStr>() {
+                Ok(format) => field.attrs.push(syn::parse_quote! {
+                    #[schemars(transform = ::toolcell_sdk::__private::with_format(#format))]
+                }),
+                Err(error) => match &mut wrong {
+                    Some(first) => first.combine(error),
+                    None => wrong = Some(error),
+                },
+            }
+        }
+    }
+    wrong.map_or(Ok(()), Err)
 }

@@ -31,7 +31,11 @@ use proc_macro::TokenStream;
 /// | `/// ...` | description for the model |
 /// | `#[default(VALUE)]` | value if the argument is missing; its type must implement `Serialize` |
 /// | `#[rename("...")]` | name, if different from the parameter's |
+/// | `#[format("path")]` | the string, or each string of a list, is the path of a file or directory; `"uri"`: a URL |
 /// | `#[arguments]` | the type holds all arguments: its fields are the parameters |
+///
+/// Mark every argument that is a path. The host then judges rules of the user by where it leads, shows that in questions,
+/// and passes it to hooks. Without a mark it goes by names such as `path` and `output_file`.
 ///
 /// A parameter of type `&Context` gets the context of the call, and `&str` is a string; every other parameter owns its
 /// value.
@@ -47,7 +51,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// `serde::Serialize` for values in `#[default(...)]`.
 ///
 /// Attributes of both, such as `#[serde(rename_all = "snake_case")]`, go below it. Doc comments of fields and variants
-/// are part of the schema for the model.
+/// are part of the schema for the model. `#[format("path")]` over a field marks its strings as over a parameter.
 #[proc_macro_attribute]
 pub fn input(options: TokenStream, item: TokenStream) -> TokenStream {
     data::expand(data::Direction::Input, options.into(), item.into()).into()

@@ -16,6 +16,8 @@ struct Parameter {
     variable: Ident,
     kind: Kind,
     docs: String,
+    /// The `format` of its texts.
+    format: Option<LitStr>,
 }
 
 enum Kind {
@@ -162,6 +164,7 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
     let ident = &pattern.ident;
     let mut name = LitStr::new(ident.to_string().trim_start_matches("r#"), ident.span());
     let mut kind = kind_of_type(&parameter.ty)?;
+    let mut format = None;
     for attribute in &attributes {
         let path = attribute.path();
         if path.is_ident("doc") {
@@ -170,6 +173,8 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
             kind = Kind::Default((*parameter.ty).clone(), attribute.parse_args()?);
         } else if path.is_ident("rename") {
             name = attribute.parse_args()?;
+        } else if path.is_ident("format") {
+            format = Some(attribute.parse_args()?);
         } else if path.is_ident("arguments") {
             kind = Kind::All((*parameter.ty).clone());
         } else {
@@ -181,6 +186,7 @@ fn take_parameter(parameter: &mut PatType) -> syn::Result<Parameter> {
         variable: format_ident!("__argument_{}", ident.to_string().trim_start_matches("r#")),
         kind,
         docs: docs_of(&attributes),
+        format,
     })
 }
 
@@ -249,6 +255,9 @@ fn input_schema(parameters: &[Parameter]) -> TokenStream {
                 return quote_spanned!(ty.span()=> ::toolcell_sdk::__private::Parameters::all::<#ty>());
             }
             Kind::Context => {}
+        }
+        if let Some(format) = &parameter.format {
+            add.push(quote!(__parameters.mark_format(#name, #format);));
         }
     }
     quote! {{

@@ -3,6 +3,7 @@
 //! ```
 //! use toolcell_sdk::hook::{Call, Hook, Turn, Verdict};
 //! use toolcell_sdk::{Result, hook};
+//! # use toolcell_sdk::hook::Place;
 //!
 //! struct KeepFiles;
 //!
@@ -10,8 +11,9 @@
 //! #[hook(guard)]
 //! impl Hook for KeepFiles {
 //!     fn before_call(call: &mut Call, _turn: &mut Turn) -> Result<Verdict> {
-//!         let path = call.text("path").unwrap_or_default();
-//!         let is_scratch = path.starts_with("scratch/") && !path.contains("..");
+//!         // Where the arguments lead, in one plain spelling.
+//!         let mut places = call.places.iter();
+//!         let is_scratch = places.next().is_some_and(|place| place.plain.starts_with("/scratch/"));
 //!         if call.tool == "files_write" && !is_scratch {
 //!             return Ok(Verdict::cancel("only files below `scratch/` may be written"));
 //!         }
@@ -23,9 +25,12 @@
 //! #
 //! # fn main() {
 //! # use toolcell_sdk::serde_json::json;
-//! # let ask = |path| KeepFiles::before_call(&mut Call::new("files_write", json!({ "path": path })), &mut Turn::default());
-//! # assert_eq!(ask("scratch/a"), Ok(Verdict::Proceed));
-//! # assert!(matches!(ask("scratch/../a"), Ok(Verdict::Cancel(_))));
+//! # let ask = |plain: &str| {
+//! #     let call = Call::new("files_write", json!({})).leading_to(Place::path("/path", plain, plain));
+//! #     KeepFiles::before_call(&mut { call }, &mut Turn::default())
+//! # };
+//! # assert_eq!(ask("/scratch/a"), Ok(Verdict::Proceed));
+//! # assert!(matches!(ask("/a"), Ok(Verdict::Cancel(_))));
 //! # }
 //! ```
 //!
@@ -48,8 +53,8 @@ mod wire;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{Content, Result, ToolError};
@@ -192,6 +197,58 @@ pub struct Call {
     pub tool: String,
     /// Arguments of the call. May be changed; they are validated against the tool's schema again.
     pub arguments: Map<String, Value>,
+    /// Where the arguments lead that are paths and URLs: those whose schema says `"format": "path"` or `"uri"`, and those
+    /// whose names do. A hook that guards judges these, since an argument can be spelled in many ways and lead through
+    /// links.
+    pub places: Vec<Place>,
+}
+
+/// Where an argument leads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(crate = "crate::serde")]
+#[non_exhaustive]
+pub struct Place {
+    /// The argument, as a JSON Pointer (RFC 6901) such as `/path`.
+    pub pointer: String,
+    /// What it is.
+    pub kind: PlaceKind,
+    /// In one plain spelling: the absolute path as the tool sees it, without `.` and `..`; a URL as clients send it.
+    pub plain: String,
+    /// The path on the host that the tool's grants give it, as it is written. None where no grant holds it.
+    #[serde(default)]
+    pub named: Option<String>,
+    /// The path on the host with links resolved. None where no grant holds it, and for URLs.
+    #[serde(default)]
+    pub real: Option<String>,
+}
+
+/// What an argument leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(crate = "crate::serde", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PlaceKind {
+    /// A file or directory.
+    Path,
+    /// A URL.
+    Url,
+    /// Something that this version of the SDK does not know.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Place {
+    /// A path, for tests: the tool sees it as `plain`, and on the host it is `real`.
+    pub fn path(pointer: impl Into<String>, plain: impl Into<String>, real: impl Into<String>) -> Self {
+        let real = real.into();
+        Self {
+            pointer: pointer.into(),
+            kind: PlaceKind::Path,
+            plain: plain.into(),
+            named: Some(real.clone()),
+            real: Some(real),
+        }
+    }
 }
 
 /// Finished call.
@@ -299,7 +356,15 @@ impl Call {
             id: "call-1".into(),
             tool: tool.into(),
             arguments,
+            places: Vec::new(),
         }
+    }
+
+    /// Adds a place that an argument leads to, for tests.
+    #[must_use]
+    pub fn leading_to(mut self, place: Place) -> Self {
+        self.places.push(place);
+        self
     }
 
     /// Returns an argument that is a string.

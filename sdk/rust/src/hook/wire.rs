@@ -78,10 +78,16 @@ pub(super) fn prompt_answer(
 }
 
 pub(super) fn call(asked: contract::PendingCall) -> Result<Call> {
+    let places = asked.context.iter().find(|(name, _)| name == "places");
+    let places = places.map(|(_, json)| serde_json::from_str(json)).transpose();
     Ok(Call {
         id: asked.id,
         tool: asked.tool,
         arguments: object(&asked.arguments)?,
+        // A hook that guards must not take unreadable places for none.
+        places: places
+            .context("the places of the call are unreadable")?
+            .unwrap_or_default(),
     })
 }
 

@@ -45,6 +45,10 @@ pub(crate) struct Own(pub(crate) &'static str);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a>(pub(crate) &'a str);
 
+/// Key of the configuration: a [`Name`], or one with an index such as `deny[0]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key<'a>(pub(crate) &'a str);
+
 /// Name or path on one line, bounded. Visible ASCII characters are shown unquoted, anything else between backticks, so
 /// that a name with blanks is not read as our text.
 #[derive(Debug, Clone, Copy)]
@@ -202,7 +206,27 @@ impl TextValue for Own {
 
 impl TextValue for Name<'_> {
     fn append_to(&self, text: &mut Text) {
-        text.push(if names::is_plain(self.0) {
+        // The name of a project's component includes its origin.
+        let name = self.0.strip_prefix("project:").unwrap_or(self.0);
+        text.push(if names::is_plain(name) {
+            Piece::Own(Cow::Owned(self.0.to_owned()))
+        } else {
+            Piece::Quoted(self.0.to_owned())
+        });
+    }
+}
+
+impl TextValue for Key<'_> {
+    fn append_to(&self, text: &mut Text) {
+        let (name, index) = match self.0.split_once('[') {
+            Some((name, index)) => (name, Some(index)),
+            None => (self.0, None),
+        };
+        let is_index = |index: &str| {
+            let number = index.strip_suffix(']');
+            number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        };
+        text.push(if names::is_plain(name) && index.is_none_or(is_index) {
             Piece::Own(Cow::Owned(self.0.to_owned()))
         } else {
             Piece::Quoted(self.0.to_owned())
@@ -383,6 +407,23 @@ mod tests {
         }
         assert!(own(&"x".repeat(64)));
         assert!(!own(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn indexed_configuration_key_is_own_text() {
+        for (key, is_own) in [
+            ("deny[0]", true),
+            ("tools.files.grants[12]", true),
+            ("deny", true),
+            ("deny[]", false),
+            ("deny[0] = yes", false),
+            ("a b[0]", false),
+            ("deny[0][1]", false),
+        ] {
+            let text = text!("{}", Key(key));
+            let own = text.parts().all(|part| matches!(part, Part::Own(_)));
+            assert_eq!(own, is_own, "{key}");
+        }
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub(crate) struct Layout {
     is_foreign: bool,
     /// True after a finished line of foreign text, until it is known what follows.
     is_ended: bool,
+    /// The line goes on with a text that has a line end in it, and is indented like one that was wrapped.
+    goes_on: bool,
 }
 
 /// Author of a text.
@@ -112,6 +114,7 @@ impl Layout {
             is_blank: true,
             is_foreign: false,
             is_ended: false,
+            goes_on: false,
         }
     }
 
@@ -132,7 +135,12 @@ impl Layout {
         self.settle(emit);
         for (i, line) in text.split('\n').enumerate() {
             if i > 0 {
+                let goes_on = self.column > 0;
                 self.end_line(emit);
+                self.goes_on = goes_on;
+            }
+            if !line.is_empty() {
+                self.indent(emit);
             }
             self.words(line, Author::Toolcell, emit);
         }
@@ -147,6 +155,7 @@ impl Layout {
             self.is_ended = false;
             self.wrap(Author::Foreign, emit);
         } else if self.is_blank {
+            self.indent(emit);
             emit(Item::Gutter);
             self.column += self.gutter_width();
             self.is_blank = false;
@@ -185,7 +194,18 @@ impl Layout {
         self.is_ended = false;
         self.is_foreign = false;
         self.is_blank = true;
+        self.goes_on = false;
         self.column = 0;
+    }
+
+    /// Begins a line with which a text goes on.
+    fn indent(&mut self, emit: &mut dyn FnMut(Item<'_>)) {
+        if std::mem::take(&mut self.goes_on) && self.column == 0 {
+            self.column = self.indentation();
+            if self.column > 0 {
+                emit(Item::Blank(self.column));
+            }
+        }
     }
 
     fn settle(&mut self, emit: &mut dyn FnMut(Item<'_>)) {

@@ -1,0 +1,126 @@
+//! Every command of the guide runs and prints what the guide says, and every configuration in it is accepted.
+//!
+//! Each page is a user of its own with an empty home and an empty working directory, in which its blocks run in order:
+//!
+//! - ```` ```sh ```` by a shell of its own, and ends well; ```` ```sh fails ```` does not.
+//! - ```` ```sh answers y n ```` at a terminal, where these answers are given to its questions.
+//! - ```` ```text ```` directly after a block of commands is what it prints, where `…` stands for anything in a line.
+//! - ```` ```toml ```` is a configuration of the user, which `toolcell config check` accepts.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cli_user::User;
+use crate::pty::Terminal;
+use crate::snippets::{Block, blocks, missing_line};
+use crate::workspace::root;
+
+/// Columns and rows of the terminal in which questions are asked.
+const SIZE: (u16, u16) = (100, 40);
+
+fn source() -> PathBuf {
+    root().join("runtime/guide/src")
+}
+
+/// The pages by name, without the summary.
+fn pages() -> BTreeSet<String> {
+    std::fs::read_dir(source())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "SUMMARY.md")
+        .collect()
+}
+
+/// A shell that runs a block as this user.
+fn shell(user: &User, script: &str) -> Command {
+    let binary = Path::new(env!("CARGO_BIN_EXE_toolcell")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let mut command = user.program("bash", &["-e", "-c", &format!("exec 2>&1\n{script}")]);
+    command.env("PATH", path);
+    command
+}
+
+/// Runs a block. What it printed, and whether it ended well.
+fn run(user: &User, block: &Block) -> (String, bool) {
+    if let Some(answers) = block.language.strip_prefix("sh answers ") {
+        let (columns, rows) = SIZE;
+        let mut terminal = Terminal::start_command(shell(user, &block.text), "dumb", columns, rows);
+        for answer in answers.split(' ') {
+            terminal.answer(answer);
+        }
+        let code = terminal.finish();
+        return (terminal.seen.replace('\r', ""), code == Some(0));
+    }
+    let output = shell(user, &block.text).output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.success())
+}
+
+#[test]
+fn every_command_of_the_guide_prints_what_it_says() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = std::fs::read_to_string(source().join(&page)).unwrap();
+        let user = User::new();
+        // A component that a page takes for one of a project.
+        let prebuilt = user.home().join("toolcell/tools/prebuilt");
+        std::fs::create_dir_all(&prebuilt).unwrap();
+        std::fs::copy(
+            root().join("tools/prebuilt/clock.wasm"),
+            prebuilt.join("clock.wasm"),
+        )
+        .unwrap();
+        for block in blocks(&text) {
+            let at = format!("{page}:{}", block.line);
+            match block.language.as_str() {
+                "toml" => {
+                    let file = user.home().join("snippet.toml");
+                    std::fs::write(&file, &block.text).unwrap();
+                    let checked = user.run(&["--config", file.to_str().unwrap(), "config", "check"]);
+                    if checked.code != 0 {
+                        wrong.push(format!("{at}: {}", checked.stderr));
+                    }
+                    continue;
+                }
+                "sh" | "sh fails" => {}
+                language if language.starts_with("sh answers ") => {}
+                other => panic!("{at}: nothing looks at a block `{other}`"),
+            }
+            let (printed, is_well) = run(&user, &block);
+            if is_well == (block.language == "sh fails") {
+                wrong.push(format!("{at}: it ends otherwise:\n{printed}"));
+            } else if let Some(line) = missing_line(&block.prints, &printed) {
+                wrong.push(format!("{at}: `{line}` does not follow in:\n{printed}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_page_of_the_guide_is_in_its_summary() {
+    let summary = std::fs::read_to_string(source().join("SUMMARY.md")).unwrap();
+    let named: BTreeSet<String> = links(&summary).map(str::to_owned).collect();
+    assert_eq!(named, pages());
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for page in pages() {
+        let text = std::fs::read_to_string(source().join(&page)).unwrap();
+        let commands = blocks(&text);
+        assert!(!commands.is_empty(), "{page} shows no command");
+        for link in links(&text) {
+            let file = link.split('#').next().unwrap();
+            assert!(source().join(file).exists(), "{page}: {link}");
+        }
+        let from_readme = format!("runtime/guide/src/{page}");
+        assert!(readme.contains(&from_readme), "README.md does not link {page}");
+    }
+}
+
+/// Where the links of a document lead, within the repository.
+fn links(document: &str) -> impl Iterator<Item = &str> {
+    document
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|link| !link.starts_with("http"))
+}
