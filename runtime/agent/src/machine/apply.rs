@@ -103,7 +103,8 @@ impl LoopState {
                 self.stage(id, |_| Stage::Running { arguments });
             }
             Event::CallFinished { id, tool, result } => {
-                if self.call_finished(id, tool, result) && !result.not_run {
+                let is_new = self.call_finished(id, tool, result);
+                if is_new && !result.not_run {
                     let receipt = result.receipt.as_ref();
                     self.spent.count_call(result.byte_len() as u64, receipt);
                     let agent = receipt.and_then(|receipt| receipt.agent.as_deref());

@@ -529,9 +529,9 @@ async fn only_failing_guard_prevents_a_summary() {
         (true, Some(BeforeSummary), false, false),
         (true, Some(AfterSummary), true, false),
     ] {
-        let mut answers = vec![call("1", "t", &json!({})), Say::Text("Done.".into())];
+        let mut answers = vec![call("1", "t", &json!({})), Say::Text("Done.")];
         if is_asked {
-            answers.insert(1, Say::Text("The summary.".into()));
+            answers.insert(1, Say::Text("The summary."));
         }
         let script = Script::new(answers);
         let policy = LoopPolicy {
