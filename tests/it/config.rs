@@ -291,7 +291,7 @@ fn invalid_configuration_file_is_refused() {
     for (content, reason) in [
         (&b"\xff\xfe"[..], "invalid UTF-8"),
         (b"[tools", "unclosed table"),
-        (long.as_bytes(), "more than 1 MiB"),
+        (long.as_bytes(), "larger than 1 MiB"),
     ] {
         std::fs::write(user.home().join(".config/toolcell/config.toml"), content).unwrap();
         let seen = user.run(&["config", "check"]).ended(3);

@@ -487,7 +487,7 @@ fn tool_inspect_describes_hook() {
 
     keep_files  is a hook, says it is a guard
       │ Allows writing files only below `scratch/`.
-        before_call    sees every call; may change its arguments, refuse it, or end the turn
+        before_call    reads every call; can change its arguments, refuse it, or end the turn
     "#);
     let json = user
         .run(&["tool", "inspect", "hook.wasm", "--json"])

@@ -117,7 +117,7 @@ fn grant_can_map_memory_to_project_bucket() {
         "keyvalue-read=shop:memory",
     ]);
     let refused = refused.ended(4);
-    assert!(refused.stderr.contains("may only be read"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is read-only"), "{}", refused.stderr);
     assert!(
         refused.stderr.contains("--grant memory:keyvalue=shop:memory"),
         "{}",
@@ -352,7 +352,7 @@ fn tool_inspect_shows_use_of_buckets() {
         .run(&["tool", "inspect", "clock", "--grant", "keyvalue=memory"])
         .ended(0);
     assert!(
-        useless.stdout.contains("imports nothing for buckets"),
+        useless.stdout.contains("has no imports for buckets"),
         "{}",
         useless.stdout
     );

@@ -103,7 +103,7 @@ fn bare_name_never_finds_project_component() {
     user.run(&["call", "project:other", "{}"]).ended(2);
     let seen = user.run(&["run", "hello"]).ended(0);
     assert!(
-        seen.stderr.contains("offer it with --tool project:theirs"),
+        seen.stderr.contains("use --tool project:theirs to offer it"),
         "{}",
         seen.stderr
     );

@@ -96,7 +96,7 @@ fn unknown_or_ambiguous_session_name_is_refused() {
     user.run(&ASK).ended(0);
     user.run(&ASK).ended(0);
     let seen = user.run(&["session", "show", "0"]).ended(2);
-    assert!(seen.stderr.contains("stands for 2 sessions"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("matches 2 sessions"), "{}", seen.stderr);
     let seen = user.run(&["session", "show", "nope"]).ended(2);
     assert!(
         seen.stderr.contains("there is no session `nope`"),
