@@ -197,11 +197,11 @@ async fn code_is_accepted_up_to_its_limit_and_refused_beyond() {
 
 async fn child_that_is_no_compiler_is_an_error() {
     for (program, words) in [
-        ("/nonexistent/compiler", "does not start"),
-        ("/bin/false", "ended early"),
-        ("/bin/true", "ended early"),
+        ("/nonexistent/compiler", "could not be started"),
+        ("/bin/false", "ended unexpectedly"),
+        ("/bin/true", "ended unexpectedly"),
         // Echoes its input, which is not a valid response.
-        ("/bin/cat", "ended early"),
+        ("/bin/cat", "ended unexpectedly"),
     ] {
         let command = CompileCommand {
             program: program.into(),

@@ -72,7 +72,7 @@ fn parameter_type_without_traits_is_named_at_its_position() {
     let source = "struct Mine;\n/// Docs.\n#[tool]\nfn f(a: u8, mine: Mine) {}";
     assert_eq!(
         first_error("parameter", source),
-        "5:19 `Mine` cannot be a parameter of a tool (put `#[toolcell_sdk::input]` over the type, or derive \
+        "5:19 `Mine` cannot be a parameter of a tool (put `#[toolcell_sdk::input]` on the type, or derive \
          `serde::Deserialize` and `schemars::JsonSchema`)"
     );
 }
@@ -127,7 +127,7 @@ fn invalid_tools_get_readable_errors() {
         (
             "option",
             "/// D.\n#[tool(readonly)]\nfn f() {}",
-            "3:8 no option of a tool; there are `name`, `title`, `read_only`, `destructive`, `idempotent`, \
+            "3:8 unknown option of a tool; valid options are `name`, `title`, `read_only`, `destructive`, `idempotent`, \
              `open_world`, `output`",
         ),
         (

@@ -149,7 +149,7 @@ mod tests {
                 "type": "object",
                 "properties": {
                     "text": {"type": "string", "description": "The text. Give this or `path`."},
-                    "path": {"type": "string", "description": "Path of a text file. Give this or `text`."},
+                    "path": {"type": "string", "format": "path", "description": "Path of a text file. Give this or `text`."},
                 },
                 "additionalProperties": false,
             })
