@@ -22,7 +22,7 @@
 //! is that a guest never holds the value: the host adds secrets after the guest has handed over the request, and
 //! redacts the response.
 //!
-//! A sandbox redacts all output of a cell: results ([`Redactor::output`]), errors, log lines, progress, receipts. Code
+//! A sandbox redacts all output of a cell: results ([`Redactor::result`]), errors, log lines, progress, receipts. Code
 //! that displays or stores more than that (the events of a turn on a terminal, in a journal or a trace) applies
 //! [`Redactor::json`] to each event before it is written, or [`Redactor::string`] to each line.
 

@@ -111,9 +111,10 @@ impl Pattern {
                 index += 1;
                 place += 1;
                 gap = 0;
-            } else if escape::may_begin(*byte) || matches!(byte, b'<' | b'\r' | b'\n' | 0) {
-                break;
-            } else if self.form.gaps == Gaps::Dump && index > 0 {
+            } else if escape::may_begin(*byte)
+                || matches!(byte, b'<' | b'\r' | b'\n' | 0)
+                || (self.form.gaps == Gaps::Dump && index > 0)
+            {
                 break;
             } else if self.form.gaps == Gaps::Separators && index > 0 {
                 if gap == MAX_GAP {

@@ -4,16 +4,16 @@
 //! this order:
 //!
 //! 1. The request is unambiguous: its URL in canonical form (`target`), no user name, a single host, no headers that
-//! change the framing, at most 8 KiB of URL and 32 KiB of headers.
+//!    change the framing, at most 8 KiB of URL and 32 KiB of headers.
 //! 2. A grant allows method, scheme, host, port and path (`rules`); otherwise no name is resolved.
 //! 3. It is not the sixth redirect in a row and not a redirect from `https` to `http` (`redirect`).
 //! 4. Secrets bound to its origin, method and path are added (`secrets`).
 //! 5. The name is resolved once; addresses that are not public are removed unless the grant says `private` (`address`),
-//! and one of the others is connected to (`exchange`). Proxies from the environment are not used.
+//!    and one of the others is connected to (`exchange`). Proxies from the environment are not used.
 //! 6. TLS verifies the certificate for the name in the URL; this cannot be disabled (`network`).
 //! 7. The response is limited in headers, bytes and idle time (`body`); a redirect is rewritten to one canonical form,
-//! content restricted by secret bindings is withheld (`response`), and echoed secrets are redacted (`redact_body`),
-//! also in undeclared compression (`packed`).
+//!    content restricted by secret bindings is withheld (`response`), and echoed secrets are redacted (`redact_body`),
+//!    also in undeclared compression (`packed`).
 //!
 //! Each request has its own connection, so that no call sees connection state of another.
 
