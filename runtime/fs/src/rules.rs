@@ -37,8 +37,8 @@ impl Rules {
         }
     }
 
-    /// Rules for a file found by search, which another user may have created: no link is followed, it must belong to the
-    /// user or to root, and a file of the user must have no second hard link, which could be a private file.
+    /// Rules for a file found by search, which another user may have created: no link is followed, it must belong to
+    /// the user or to root, and a file of the user must have no second hard link, which could be a private file.
     pub const fn found(max_bytes: u64) -> Self {
         Self {
             owner: Owner::UserOrRoot,
@@ -82,7 +82,7 @@ pub(crate) fn readable(metadata: &Metadata, rules: &Rules) -> Result<(), Refusal
 }
 
 /// Returns `true` if a file has one name. Anyone who can create hard links to a file of the user could have it read as
-/// another file. Files of root may have several: package stores link them, and nobody else can.
+/// another file. Files of root may have several: package stores link them, and no other user can.
 fn has_one_name(names: u64, uid: u32, user: u32) -> bool {
     names <= 1 || (uid == 0 && user != 0)
 }

@@ -1,6 +1,6 @@
-//! Why TLS cannot be set up.
+//! Errors of the TLS set-up.
 
-/// Why TLS cannot be set up.
+/// Error of the TLS set-up.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {

@@ -95,7 +95,7 @@ pub struct Turn {
     pub(crate) outside: Budget,
 }
 
-/// What an open turn waits for.
+/// Next input of an open turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {

@@ -62,10 +62,10 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
     places
 }
 
-/// What is denied to every tool: by the lists of the configuration, and by [`own_places`].
+/// Returns the denials for every tool: those of the configuration, and [`own_places`].
 ///
 /// # Errors
-/// When a line cannot be understood on this machine.
+/// A line cannot be resolved on this machine.
 pub(crate) fn denials_of_all(settings: &Settings, environment: &Environment) -> Result<Denials, Failure> {
     let lines = settings.deny.iter();
     let denied = lines

@@ -5,7 +5,8 @@
 //! DIR contains an overlay for each granted directory, named by a digest of the directory's path, and next to it a file
 //! with that path. Such files can also come from a cloned repository or a tool, so the state directory has a record of
 //! each overlay; an overlay without a record is neither committed nor removed.
-//! No tool can access what has the name of an overlay ([`toolcell_core::protected`]) but the one whose changes go there.
+//! No tool can access what has the name of an overlay ([`toolcell_core::protected`]) but the one whose changes go
+//! there.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -299,7 +300,7 @@ impl Scratch {
     /// Returns the scratch directories named by the command line or the configuration of these tools.
     ///
     /// # Errors
-    /// When a denial of the configuration cannot be understood.
+    /// A denial of the configuration cannot be resolved.
     pub(crate) fn of<'a>(
         tools: impl IntoIterator<Item = &'a ToolSettings>,
         settings: &Settings,

@@ -64,7 +64,7 @@ pub struct ArgumentPlace {
     /// The path on the host with links resolved. Absent where no grant holds it, and where [`Self::is_unresolved`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
-    /// Whether nobody looked where the path leads, because the call has too many: it may be anywhere. Patterns that ask or
+    /// True if the path was not resolved, because the call has too many: it may lead anywhere. Patterns that ask or
     /// deny are met by it, and none that allows holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unresolved: bool,

@@ -2,9 +2,9 @@
 
 use super::forms::{BASE32, Form, Gaps, MIN_ENCODED, base32_core, base64_core, encoded, is_spread};
 
-/// The value as tools write bytes out for people to read: `xxd`, `hexdump` and `od` with one or two bytes in a group, in
-/// hexadecimal and octal, and as characters. Between two bytes there may be the end of a line, with its column of text, and the
-/// address of the next. Of groups of two, a byte at either end can stay.
+/// The value in the hexadecimal dumps of common tools: `xxd`, `hexdump` and `od` with one or two bytes in a group, in
+/// hexadecimal and octal, and as characters. Between two bytes there may be the end of a line, with its column of text,
+/// and the address of the next. Of groups of two, a byte at either end can stay.
 pub(super) fn dumps(value: &str) -> Vec<Form> {
     let bytes = value.as_bytes();
     let each = |write: fn(u8) -> String| bytes.iter().map(|b| write(*b)).collect::<String>();
@@ -37,8 +37,8 @@ pub(super) fn dumps(value: &str) -> Vec<Form> {
     forms.filter(|form| is_spread(&form.bytes)).collect()
 }
 
-/// The value in one encoding on top of another: hexadecimal, base64 and base32 of each other and of themselves, and of the
-/// value with escapes of URLs and JSON. In the inner encoding no line may end within the value.
+/// The value in one encoding on top of another: hexadecimal, base64 and base32 of each other and of themselves, and of
+/// the value with escapes of URLs and JSON. In the inner encoding no line may end within the value.
 pub(super) fn twice_encoded(value: &str) -> Vec<Form> {
     let mut forms = Vec::new();
     for inner in once_encoded(value) {

@@ -12,8 +12,8 @@ const MAX_GAP: usize = 32;
 /// Maximum length of an HTML tag between two characters, such as `<wbr>`, in bytes, without its `<`.
 const MAX_TAG: usize = 16;
 
-/// Bytes of the end of a line of a dump and the address of the next: 2 and 16 characters, or 32 of a wide dump, a line end, 8
-/// digits and two more characters.
+/// Bytes of the end of a line of a dump and the address of the next: 2 and 16 characters, or 32 of a wide dump, a line
+/// end, 8 digits and two more characters.
 const MAX_LINE_CHANGE: usize = 60;
 
 /// Digits of an address, at least: `od` has 7, a short one in hexadecimal 4.
@@ -133,8 +133,8 @@ impl Pattern {
         Some((index, place - gap))
     }
 
-    /// Where a find ends whose last character ends at `place`: in a dump of several lines after the column of text of its last
-    /// one. `None` where the text ends before that is certain.
+    /// Returns the end of a match whose last character ends at `place`: in a dump of several lines after the column of
+    /// text of its last one. `None` where the text ends before that is certain.
     fn end(&self, text: &[u8], place: usize, is_whole: bool) -> Option<usize> {
         let rest = &text[place..];
         if self.form.gaps != Gaps::Dump || !text[..place].contains(&b'\n') {
@@ -224,7 +224,8 @@ fn gap(gaps: Gaps, byte: u8, rest: &[u8], mut pass: impl FnMut(usize)) -> bool {
 /// The text ends before something is certain.
 struct TooShort;
 
-/// How much of `text` is the end of a line of a dump, with its column of text, and the address at the beginning of the next.
+/// Returns the length of the part of `text` that is the end of a line of a dump, with its column of text, and the
+/// address at the beginning of the next.
 fn line_change(text: &[u8]) -> Result<Option<usize>, TooShort> {
     match text {
         [b' ', b' ', ..] | [b'\r' | b'\n', ..] => {}

@@ -7,11 +7,11 @@ use crate::{Content, Receipt, ToolError};
 
 /// Result of one call. A tool returns it, the loop hands it on as it is, and events, reports and hooks carry it.
 ///
-/// A tool answers with [`CallResult::text`], another value of this type, or an error; `?` works in a function that returns
-/// `Result<CallResult, ToolError>`, of which [`From`] makes a result.
+/// A tool answers with [`CallResult::text`], another value of this type, or an error; `?` works in a function that
+/// returns `Result<CallResult, ToolError>`, of which [`From`] makes a result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// What the model reads, in order; of a call that failed the text of its error.
+    /// Content for the model, in order; for a failed call the text of its error.
     pub content: Vec<Content>,
     /// A JSON value that fits the tool's output schema, if the tool has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,10 +19,10 @@ pub struct CallResult {
     /// Error of the call; `None` when it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolError>,
-    /// What the call used; `None` when it ran in no cell.
+    /// Resources that the call used; `None` if it did not run in a cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// Whether the call was refused or cancelled before the tool ran.
+    /// True if the call was refused or cancelled before the tool ran.
     #[serde(default, skip_serializing_if = "is_false")]
     pub not_run: bool,
 }

@@ -1,9 +1,9 @@
 //! Git directories, which are known by what lies in them and not by their name.
 //!
 //! Without an overlay the directory that an operation works in and those above it are asked themselves, from the open
-//! directory upwards, so that it does not matter by which path it was reached or where another call moved it. A directory
-//! is inside of a Git directory until somebody takes it out, which is refused; and none becomes one meanwhile, because what
-//! would make it one is refused as well.
+//! directory upwards, so that it does not matter by which path it was reached or where another call moved it. A
+//! directory is inside of a Git directory until it is taken out, which is refused; and none becomes one meanwhile,
+//! because what would make it one is refused as well.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use super::walk::ENTER;
 /// Directories above each other that are asked, as many as one path is walked through. Nothing is changed below more.
 const MAX_ABOVE: u32 = 1_024;
 
-/// Whether a directory has an entry of this name, itself and not what a link leads to.
+/// Returns true if a directory has an entry of this name; a link counts as itself.
 fn has(dir: &impl AsFd, name: &str) -> io::Result<bool> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
@@ -30,11 +30,11 @@ fn has(dir: &impl AsFd, name: &str) -> io::Result<bool> {
     }
 }
 
-/// Whether the granted directory lies in a Git directory, or is one, that its path does not name: who grants `.git` itself
-/// grants what is in it.
+/// Returns true if the granted directory is in a Git directory, or is one, that its path does not name: a user who
+/// grants `.git` itself grants what is in it.
 ///
 /// # Errors
-/// When a directory above it cannot be asked.
+/// A directory above it cannot be inspected.
 pub(super) fn is_in_git_dir(real: &Path) -> io::Result<bool> {
     if protection("", &real.to_string_lossy()) == Some(Protection::Programs) {
         return Ok(false);
@@ -83,7 +83,7 @@ impl DeniedPlaces {
                 return Err(refused().into());
             }
             let above = openat(&here, "..", ENTER, Mode::empty())?;
-            // The root is above itself: somebody moved the directory out of the granted one.
+            // The root is above itself: the directory was moved out of the granted one.
             if self::id(&above)? == id {
                 return Ok(());
             }

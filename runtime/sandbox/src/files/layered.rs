@@ -322,7 +322,7 @@ impl Layered {
         Ok(found)
     }
 
-    /// Whether what was found may be changed or removed.
+    /// Returns true if the entry may be changed or removed.
     fn may_change(overlay: &Overlay, place: &Place, path: &str, found: &Found) -> FsResult<()> {
         FilesView::may_change(place, path, &found.path)?;
         FilesView::judge(&place.join(path), overlay.check_git(&found.path))

@@ -1,12 +1,13 @@
 //! Directories that Git takes for a repository, whatever their name.
 //!
-//! Git looks for one in the current directory and in each above it, and takes any directory for a bare repository that has
-//! a `HEAD`, `objects` and `refs`, or a `HEAD` and a `commondir` that says where the others are (`is_git_directory` in Git's
-//! `setup.c`); so do `.git/modules/x`, `.git/worktrees/x` and what a `.git` file leads to. The `config` there names programs
-//! (`core.fsmonitor`, `core.pager`) that run when the user asks for the status, and `hooks` holds others.
+//! Git looks for one in the current directory and in each above it, and takes any directory for a bare repository that
+//! has a `HEAD`, `objects` and `refs`, or a `HEAD` and a `commondir` that says where the others are (`is_git_directory`
+//! in Git's `setup.c`); so do `.git/modules/x`, `.git/worktrees/x` and what a `.git` file leads to. The `config` there
+//! names programs (`core.fsmonitor`, `core.pager`) that run when the user asks for the status, and `hooks` holds
+//! others.
 //!
-//! What is decided here looks at names alone, so that it errs on the safe side of what Git accepts. No guest makes a `HEAD`
-//! ([`protection`](super::protection)), so that one becomes a repository only by what is made beside it.
+//! The decisions here depend on names alone, so that it errs on the safe side of what Git accepts. No guest makes a
+//! `HEAD` ([`protection`](super::protection)), so that one becomes a repository only by what is made beside it.
 
 use super::fold;
 
@@ -16,10 +17,10 @@ const HEAD: &str = "HEAD";
 /// The file by which a directory shares what is in another one.
 const COMMON: &str = "commondir";
 
-/// What a directory of its own has.
+/// Entries that a standalone Git directory has.
 const OWN: [&str; 2] = ["objects", "refs"];
 
-/// Whether a directory is one that Git takes for a repository. `has` says whether it has an entry of a name, as its file
+/// Returns true if Git accepts a directory as a repository. `has` says whether it has an entry of a name, as its file
 /// system compares names.
 ///
 /// # Errors
@@ -32,7 +33,7 @@ pub fn is_git_dir<E>(mut has: impl FnMut(&str) -> Result<bool, E>) -> Result<boo
     Ok(has(COMMON)? || (has(objects)? && has(refs)?))
 }
 
-/// Whether an entry called `name` could make its directory one. `has` is as in [`is_git_dir`].
+/// Returns true if an entry called `name` could make its directory a Git directory. `has` is as in [`is_git_dir`].
 ///
 /// # Errors
 /// Those of `has`.

@@ -2,8 +2,8 @@
 //!
 //! A tool that may write to a project could otherwise leave a git hook, a CI job or an editor task behind, which later
 //! runs outside of every cell with the rights of the user. Writes to these places are refused in every granted
-//! directory, at any depth; reading them is not. A grant of the very place, or [`Denials::programs`], allows them again.
-//! [`CONFIGURATION`] is never writable, and what begins with [`OVERLAY_PREFIX`] is neither written nor read.
+//! directory, at any depth; reading them is not. A grant of the very place, or [`Denials::programs`], allows them
+//! again. [`CONFIGURATION`] is never writable, and what begins with [`OVERLAY_PREFIX`] is neither written nor read.
 //!
 //! Most of these places have a name ([`PROGRAMS`]). A Git directory is one by what lies in it ([`is_git_dir`]).
 //!
@@ -24,11 +24,11 @@ pub use self::names::PROGRAMS;
 /// Files of Toolcell itself. No grant and no flag lets a tool change them.
 pub const CONFIGURATION: [&str; 2] = ["toolcell.toml", "toolcell.lock"];
 
-/// How the names of scratch overlays begin, and of the files beside them. What lies in one is reached through that overlay
-/// alone: whoever could change it would have the user carry out changes of another tool.
+/// Prefix of the names of scratch overlays and of the files beside them. Their contents are reached through that
+/// overlay alone: a tool that could change them would have the user commit its changes as those of another tool.
 pub const OVERLAY_PREFIX: &str = "toolcell-overlay-";
 
-/// Why a place is protected.
+/// Reason why a place is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
     /// It decides what Toolcell does.
@@ -49,13 +49,13 @@ impl Protection {
         }
     }
 
-    /// Whether [`Denials::programs`](crate::denial::Denials::programs) allows the change.
+    /// Returns true if [`Denials::programs`](crate::denial::Denials::programs) allows the change.
     pub fn can_be_allowed(self) -> bool {
         self == Self::Programs
     }
 }
 
-/// Why a place below a granted directory must not be changed; `None` if nothing is known against it.
+/// Returns the reason why a place below a granted directory must not be changed; `None` if there is none.
 ///
 /// `base` is the real path of the granted directory and `below` the path from there, both without links, `.` and `..`.
 /// A protected name counts where it ends in `below`: who grants `.git` itself grants it.
@@ -86,8 +86,8 @@ fn is_overlay(folded: &str) -> bool {
     folded.starts_with(OVERLAY_PREFIX)
 }
 
-/// Whether a protected name could lie directly below this place: `.github` holds `.github/workflows`. Moving something
-/// to or from such a place would make or unmake a protected one.
+/// Returns true if a protected name could be directly below this place: `.github` holds `.github/workflows`. Moving
+/// something to or from such a place would make or unmake a protected one.
 pub fn may_hold_protected(base: &str, below: &str) -> bool {
     let whole = Folded::new(base, below);
     !whole.below().is_empty()
@@ -123,7 +123,7 @@ impl Names {
         self.exact.values().flatten().chain(&self.others)
     }
 
-    /// Whether a path ends in one.
+    /// Returns true if a path ends in one.
     fn end(&self, parts: &[String]) -> bool {
         let exact = parts.last().and_then(|last| self.exact.get(last));
         let mut names = exact.into_iter().flatten().chain(&self.others);
@@ -173,8 +173,8 @@ struct Folded {
     parts: Vec<String>,
     /// Parts that belong to the granted directory itself.
     base: usize,
-    /// Whether the last part below the base is what Git opens as `HEAD`, the file that makes a directory a repository
-    /// ([`is_git_dir`]). Where file systems tell capitals apart, `head` is another file, and a common one.
+    /// Returns true if the last part below the base is what Git opens as `HEAD`, the file that makes a directory a
+    /// repository ([`is_git_dir`]). Where file systems tell capitals apart, `head` is another file, and a common one.
     is_head: bool,
 }
 

@@ -105,7 +105,7 @@ impl Overlay {
 /// Returns the paths that an overlay would change or remove although they were changed elsewhere since, in order.
 ///
 /// # Errors
-/// When one of the directories cannot be read, or the work was cancelled.
+/// One of the directories cannot be read, or the work was cancelled.
 pub fn conflicts(directory: &Path, overlay: &Path, options: &CommitOptions) -> io::Result<Vec<PathBuf>> {
     let Some(layers) = open_existing(overlay)? else {
         return Ok(Vec::new());
@@ -156,7 +156,7 @@ fn check(
     Ok(())
 }
 
-/// What is at a path that is no directory.
+/// Entry at a path that is not a directory.
 fn now(lower: &Dir, path: &Path, pace: &Pace) -> io::Result<Option<Print>> {
     Ok(match lower.symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => Some(of_link(&lower.read_link_contents(path)?)),

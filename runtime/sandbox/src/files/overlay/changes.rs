@@ -1,4 +1,4 @@
-//! What an overlay would change in its directory.
+//! Differences between an overlay and its directory.
 
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use super::pace::{Pace, is_cancelled};
 pub struct Change {
     /// Path below the directory.
     pub path: PathBuf,
-    /// What is different.
+    /// Kind of the difference.
     pub kind: ChangeKind,
 }
 
-/// What is different.
+/// Kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -36,7 +36,7 @@ pub enum ChangeKind {
 pub struct Changes {
     /// The changes, in order of their paths.
     pub found: Vec<Change>,
-    /// What was left out, in order of its paths.
+    /// Skipped entries, ordered by path.
     pub skipped: Vec<Skipped>,
 }
 
@@ -46,7 +46,7 @@ pub struct Changes {
 pub struct Skipped {
     /// Path below the directory.
     pub path: PathBuf,
-    /// Why.
+    /// Reason for skipping it.
     pub reason: io::Error,
 }
 
@@ -65,7 +65,7 @@ const MAX_DEPTH: usize = 1_000;
 /// before is no change. What cannot be read, what is no file, directory or link, and what `options` deny is skipped.
 ///
 /// # Errors
-/// When one of the directories itself cannot be read or is denied, or the work was cancelled. An overlay that does not
+/// One of the directories itself cannot be read or is denied, or the work was cancelled. An overlay that does not
 /// exist holds no changes.
 pub fn changes(directory: &Path, overlay: &Path, options: &CommitOptions) -> io::Result<Changes> {
     let Some(overlay) = open_existing(overlay)? else {
@@ -211,7 +211,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// What is different at a path, and whether the upper layer has a directory there.
+    /// Returns the difference at a path, and true if the upper layer has a directory there.
     fn kind_of_change(&self, upper: &Dir, path: &Path) -> io::Result<(Option<ChangeKind>, bool)> {
         let new = upper.symlink_metadata(path)?;
         if !new.is_dir() && !new.is_file() && !new.is_symlink() {
@@ -239,7 +239,7 @@ impl Listing<'_> {
     }
 }
 
-/// Why a pipe, a socket or a device is skipped: opening one could wait for ever.
+/// Returns the reason to skip a pipe, a socket or a device: opening one could block forever.
 pub(super) fn nothing_to_carry() -> io::Error {
     io::Error::other("it is no file, directory or link")
 }
@@ -248,8 +248,8 @@ pub(super) fn is_too_deep(path: &Path) -> bool {
     path.components().nth(MAX_DEPTH).is_some()
 }
 
-/// Whether two files hold the same in their first `length` bytes. Each is read in pieces, for they may be longer than the
-/// memory.
+/// Returns true if two files have equal contents in their first `length` bytes. Each is read in pieces, for they may be
+/// longer than the memory.
 fn is_same(a: impl io::Read, b: impl io::Read, length: u64, pace: &Pace) -> io::Result<bool> {
     const PIECE: usize = 64 << 10;
     // A file that grows meanwhile has an end all the same.

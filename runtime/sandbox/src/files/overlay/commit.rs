@@ -1,9 +1,9 @@
 //! Carrying out what an overlay holds, and throwing it away.
 //!
-//! Every entry is reached by its names from the granted directory, none of which is followed where it is a link, so that
-//! nothing is written elsewhere than was listed, whatever changes meanwhile. A file is written beside its place and takes it
-//! at once; what was carried out is gone from the overlay. So the work can be ended at any point, by a cancellation or a
-//! kill, and be taken up again.
+//! Every entry is reached by its names from the granted directory, none of which is followed where it is a link, so
+//! that nothing is written elsewhere than was listed, whatever changes meanwhile. A file is written beside its place
+//! and takes it at once; what was carried out is gone from the overlay. So the work can be ended at any point, by a
+//! cancellation or a kill, and be taken up again.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -42,8 +42,8 @@ pub enum CommitError {
     /// Affected files were changed elsewhere in the meantime. Nothing was committed.
     #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
     Conflicts(Vec<PathBuf>),
-    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it again
-    /// is safe.
+    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it
+    /// again is safe.
     #[error("cancelled after {} changes", .0.found.len())]
     Cancelled(Changes),
     /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
@@ -52,9 +52,9 @@ pub enum CommitError {
     Io(#[from] io::Error),
 }
 
-/// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes the
-/// place of another at once, with its holes. What cannot or must not be carried out is skipped and stays in the overlay, and
-/// doing it again is safe. What somebody else changes while this runs is not noticed.
+/// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes
+/// the place of another at once, with its holes. What cannot or must not be carried out is skipped and stays in the
+/// overlay, and doing it again is safe. Concurrent changes by other programs are not detected.
 ///
 /// # Errors
 /// See [`CommitError`].
@@ -94,7 +94,7 @@ pub fn commit(
             .iter()
             .map(|change| (change.path.clone(), change.kind))
             .collect(),
-        // What could not be looked at was shown to nobody, and is not carried out.
+        // Entries that could not be inspected were not shown to the user, and are not committed.
         skipped: listed
             .skipped
             .iter()
@@ -125,7 +125,7 @@ pub fn commit(
 /// Discards the changes of an overlay. The directory of the overlay itself is kept.
 ///
 /// # Errors
-/// When something of the overlay cannot be removed.
+/// A part of the overlay cannot be removed.
 pub fn discard(directory: &Path, overlay: &Path) -> io::Result<()> {
     if let Some(layers) = open_existing(overlay)? {
         let _lock = lock(&layers)?;
@@ -142,7 +142,7 @@ pub fn discard(directory: &Path, overlay: &Path) -> io::Result<()> {
 /// Holds others off who carry out or throw away the same changes.
 ///
 /// # Errors
-/// When somebody else does that.
+/// Another process is doing so.
 fn lock(layers: &cap_std::fs::Dir) -> io::Result<File> {
     let file = file_of(layers)?;
     // What shares a descriptor shares its locks: this one is of its own.
@@ -195,11 +195,11 @@ struct Carrying {
     judge: Judge,
     unfinished: Unfinished,
     pace: Pace,
-    /// What was listed.
+    /// Listed changes.
     changes: HashMap<PathBuf, ChangeKind>,
     skipped: HashSet<PathBuf>,
     failed: Vec<Skipped>,
-    /// What was carried out.
+    /// Committed changes.
     done: HashSet<PathBuf>,
 }
 
@@ -253,7 +253,7 @@ impl Carrying {
     /// Removes what one mark is for, or what those in a directory of marks are for.
     ///
     /// # Errors
-    /// When it stays.
+    /// It cannot be removed.
     fn remove_one(&mut self, gone: &File, path: &Path) -> io::Result<()> {
         let marks = enter(gone, above(path))?;
         let name = path.file_name().unwrap_or_default();
@@ -275,7 +275,7 @@ impl Carrying {
     /// Removes what is at a path, whose directory is open, with everything below it.
     ///
     /// # Errors
-    /// When something of it stays.
+    /// A part of it cannot be removed.
     fn remove_tree(&mut self, dir: &File, path: &Path) -> io::Result<()> {
         self.pace.go_on()?;
         let name = path.file_name().unwrap_or_default();
@@ -302,8 +302,8 @@ impl Carrying {
         }
     }
 
-    /// Moves everything of a directory of the upper layer down. What was moved is gone from it, so that it does not count as
-    /// a conflict when the rest is carried out later.
+    /// Moves everything of a directory of the upper layer down. What was moved is gone from it, so that it does not
+    /// count as a conflict when the rest is carried out later.
     fn carry(&mut self, upper: &File, at: &Path) -> io::Result<()> {
         for path in self.names(upper, at)? {
             self.pace.go_on()?;
@@ -327,7 +327,7 @@ impl Carrying {
     /// Moves one entry down; `true` for a directory, which is made and whose entries are not moved yet.
     ///
     /// # Errors
-    /// When it is not moved.
+    /// It cannot be moved.
     fn carry_one(&mut self, upper: &File, path: &Path) -> io::Result<bool> {
         let name = path.file_name().unwrap_or_default();
         let (from, to) = (enter(upper, above(path))?, enter(&self.lower, above(path))?);
@@ -337,7 +337,7 @@ impl Carrying {
             return Ok(true);
         }
         if !is_dir(&new) && !self.changes.contains_key(path) {
-            // It is what was there already, and was shown to nobody.
+            // It was there before, and was not shown to the user.
             return Ok(false);
         }
         self.judge.change_in(&to, path)?;
@@ -349,7 +349,7 @@ impl Carrying {
             self.done.insert(path.to_owned());
             return Ok(true);
         }
-        // Beside its place first, so that nobody sees half a file, and nothing is lost when it cannot be copied.
+        // Beside its place first: no reader sees half a file, and nothing is lost if the copy fails.
         let beside = self.unfinished.begin(above(path))?;
         let put = self.put(&from, &new, &to, old.as_ref(), &beside, path);
         if put.is_err() {
@@ -389,7 +389,7 @@ impl Carrying {
                 let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
                 let copy = File::from(openat(to, beside, write, Mode::from_raw_mode(0o600))?);
                 sparse::copy(&source, &copy, metadata.len(), &self.pace)?;
-                // No bits that give rights to whoever runs it.
+                // Without the set-user-ID and set-group-ID bits.
                 fchmod(&copy, Mode::from_raw_mode(new.st_mode & 0o777))?;
             }
             _ => return Err(nothing_to_carry()),
@@ -405,7 +405,7 @@ fn is_dir(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// What is at a name; `None` if nothing is.
+/// Returns the entry of a name; `None` if there is none.
 fn look(dir: &File, name: &std::ffi::OsStr) -> io::Result<Option<Stat>> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),

@@ -1,7 +1,7 @@
-//! What is not carried out: changes of what the user denies, of what starts programs, and links that lead out.
+//! Changes that are not committed: of denied paths, of files that start programs, and links that lead out.
 //!
-//! A tool could not have made such a change under the same policy. An overlay can hold one all the same: from a run with
-//! other denials or with the word `dangerous`, or because something else wrote to it.
+//! A tool could not have made such a change under the same policy. An overlay can hold one all the same: from a run
+//! with other denials or with the word `dangerous`, or because something else wrote to it.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +18,14 @@ use crate::files::denied::{DeniedBy, DeniedPlaces, Use};
 use crate::files::rights::stays_below;
 use crate::files::walk::ENTER;
 
-/// Symbolic links that the target of one link leads through, as many as the guard follows. Systems follow some 40, programs
-/// that do it themselves more.
+/// Symbolic links that the target of one link leads through, as many as the guard follows. Systems follow some 40,
+/// programs that do it themselves more.
 const MAX_LINKS: u32 = 128;
 
-/// How changes are looked at and carried out.
+/// Options for listing and committing changes.
 #[derive(Debug, Clone, Default)]
 pub struct CommitOptions {
-    /// What is not carried out, beside changes of what starts programs, unless that is allowed here.
+    /// Denials; they also cover files that start programs, unless allowed here.
     pub denials: Denials,
     /// Ends the work. What was carried out by then stays, and the rest stays in the overlay.
     pub cancellation: CancellationToken,
@@ -46,7 +46,7 @@ pub(super) struct Judge {
 
 impl Judge {
     /// # Errors
-    /// When the directory cannot be opened or is denied as a whole.
+    /// The directory cannot be opened, or is denied as a whole.
     pub(super) fn new(directory: &Path, upper: Option<&Dir>, options: &CommitOptions) -> io::Result<Self> {
         let lower = openat(
             rustix::fs::CWD,
@@ -93,8 +93,8 @@ impl Judge {
         allowed.map_err(|denied| named(denied.into()))
     }
 
-    /// Refuses a symbolic link at a path that leads out, takes the place of what holds something denied, or leads through
-    /// a link that leads out.
+    /// Refuses a symbolic link at a path that leads out, takes the place of what holds something denied, or leads
+    /// through a link that leads out.
     pub(super) fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
         let replaces = self.denied.check_above(&path.to_string_lossy());
         replaces.map_err(|denied| named(denied.into()))?;

@@ -1,11 +1,12 @@
 //! Scratch overlays: a granted directory that is only read, while every change goes to a separate directory.
 //!
 //! The guest sees one directory. Below it lie two layers: the granted directory, which is only read (*lower*), and the
-//! directory that the person names for the changes. There, `upper` holds what was made or changed, a whole file each;
+//! directory that the user names for the changes. There, `upper` holds what was made or changed, a whole file each;
 //! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
-//! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied, and the names of
-//! those that a commit has not finished. What was changed can be listed ([`changes`]), carried out ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else
-//! changed in the meantime is noticed ([`conflicts`]).
+//! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied, and the
+//! names of those that a commit has not finished. What was changed can be listed ([`changes`]), carried out
+//! ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else changed in the meantime is noticed
+//! ([`conflicts`]).
 //!
 //! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and
 //! never out of both. Everything on disk is then opened by a path without links, below its layer.
@@ -89,7 +90,7 @@ impl Overlay {
         &self.denied
     }
 
-    /// Whether both layers together show something at a path without links.
+    /// Returns true if the two layers together have an entry at a path without links.
     pub(super) fn shows(&self, path: &str) -> io::Result<bool> {
         Ok(self.stat(Layer::Upper, path)?.is_some() || self.below(path)?.is_some())
     }

@@ -8,7 +8,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Pace(CancellationToken);
 
-/// The work was ended because nobody waits for it any more.
+/// Error of work that ended because its caller no longer waits.
 #[derive(Debug, thiserror::Error)]
 #[error("cancelled")]
 struct Cancelled;
@@ -19,7 +19,7 @@ impl Pace {
         Self(cancellation.clone())
     }
 
-    /// Whether the work goes on; asked before each piece of it.
+    /// Returns an error if the work was cancelled; called before each piece of it.
     ///
     /// # Errors
     /// If the call has ended.
@@ -39,7 +39,7 @@ impl Pace {
     }
 }
 
-/// Whether work failed because it was cancelled.
+/// Returns true if work failed because it was cancelled.
 pub(super) fn is_cancelled(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<Cancelled>())
 }

@@ -47,7 +47,8 @@ pub(super) fn copy(from: &File, to: &File, length: u64, pace: &Pace) -> io::Resu
     to.set_len(length)
 }
 
-/// Where the next data is, from `at` on and before `length`; all of it, where the file system does not say.
+/// Returns the next range of data from `at` on and before `length`; all of it, if the file system does not report
+/// holes.
 fn data(file: &File, at: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= length {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Files of a commit that are not finished: each is written beside its place and then renamed.
 //!
-//! A process that is killed leaves one behind. Before one is made, a file of its name is made in the overlay, with the path
-//! of the directory that it lies in. The name is random, so that what bears it is that file and nobody else's, and the next
+//! A process that is killed leaves one behind. Before one is made, a file of its name is made in the overlay, with the
+//! path of the directory that it lies in. The name is random, so that only that file has it, and the next
 //! commit or discard removes it.
 
 use std::ffi::{OsStr, OsString};
@@ -15,13 +15,13 @@ use rustix::fs::{AtFlags, FileType, statat, unlinkat};
 
 use super::judge::{enter, is_missing};
 
-/// How the names begin; 32 hexadecimal digits follow.
+/// Prefix of the names; 32 hexadecimal digits follow.
 const PREFIX: &str = ".toolcell-commit-";
 
 /// Longest path of a directory, in bytes: `PATH_MAX` of Linux.
 const MAX_PATH: u64 = 4_096;
 
-/// Where unfinished files are remembered: the `work` part of an overlay.
+/// Record of unfinished files, in the `work` part of an overlay.
 pub(super) struct Unfinished(pub(super) Dir);
 
 impl Unfinished {
@@ -43,7 +43,7 @@ impl Unfinished {
     /// Removes what a killed process left in the directory `lower`.
     ///
     /// # Errors
-    /// When it cannot be read what is remembered.
+    /// The record cannot be read.
     pub(super) fn clean(&self, lower: &File) -> io::Result<()> {
         for entry in self.0.entries()? {
             let name = entry?.file_name();
@@ -71,14 +71,14 @@ impl Unfinished {
     }
 }
 
-/// A number that nobody else has.
+/// Returns a random number that no other commit uses.
 pub(super) fn random() -> io::Result<u128> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
     Ok(u128::from_ne_bytes(random))
 }
 
-/// Whether a name is one that [`Unfinished::begin`] makes.
+/// Returns true if [`Unfinished::begin`] could have made the name.
 fn is_ours(name: &OsStr) -> bool {
     let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
     digits.is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit()))

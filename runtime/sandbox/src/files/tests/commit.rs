@@ -1,4 +1,4 @@
-//! What a commit leaves out, and what is left when it is ended in its middle.
+//! Entries that a commit skips, and its state after an interruption.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -61,7 +61,7 @@ impl Scratch {
         )
     }
 
-    /// What is skipped, which is the same when it is listed and when it is carried out.
+    /// Skipped entries, equal for listing and committing.
     fn skipped(&self) -> Vec<String> {
         let listed = changes(&self.host(""), &self.overlay(), &self.options).unwrap();
         let done = self.commit().unwrap();
@@ -336,7 +336,7 @@ fn files_that_a_killed_commit_left_are_removed() {
         }
         assert!(!scratch.host("sub").join(name("a")).exists());
         assert!(!scratch.host("").join(name("b")).exists());
-        // What nobody can prove to be ours stays.
+        // A file that cannot be proved to be ours stays.
         assert!(scratch.host("sub").join(name("e")).exists());
         assert_eq!(scratch.host("new").exists(), !throws_away);
     }
