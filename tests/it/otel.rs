@@ -238,7 +238,10 @@ fn otel_content_is_not_sent_and_key_only_in_header() {
     user.var("OTEL_SERVICE_NAME", "greengrocer");
     user.var("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
     // The diagnostic log contains more, and is not exported. Without the log of the compiler, which writes a million lines.
-    user.var("TOOLCELL_LOG", "trace,cranelift_codegen=off,regalloc2=off,wasmtime=off");
+    user.var(
+        "TOOLCELL_LOG",
+        "trace,cranelift_codegen=off,regalloc2=off,wasmtime=off",
+    );
     let seen = user.run(&RUN).ended(0);
     let received = collector.received();
     assert!(received.len() >= 2, "{received:?}");

@@ -52,7 +52,7 @@ fn only_regular_files_are_read_and_nothing_blocks() {
 }
 
 #[test]
-fn a_file_with_a_second_name_is_read_only_where_the_user_named_it() {
+fn hard_linked_file_is_read_only_if_the_user_named_it() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("private"), "top secret").unwrap();

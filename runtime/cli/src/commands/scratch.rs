@@ -102,7 +102,7 @@ impl Scratch {
         tokio::task::block_in_place(|| self.work(&options, environment, console))
     }
 
-    /// What is left out of the changes.
+    /// Returns the options: denials and cancellation.
     fn options(&self, overrides: Overrides, environment: &Environment) -> Result<CommitOptions, Failure> {
         let dangerous = match self {
             // What is thrown away need not be judged.
@@ -247,7 +247,7 @@ impl Commit {
 /// Most paths that are named when a commit is cancelled.
 const MAX_NAMED: usize = 20;
 
-/// What was carried out before the user cancelled.
+/// Failure that lists the changes committed before the user cancelled.
 fn cancelled(carried: &[(&Changed, Vec<Change>)], count: usize, environment: &Environment) -> Failure {
     let paths: Vec<PathBuf> = carried
         .iter()
@@ -268,7 +268,7 @@ fn cancelled(carried: &[(&Changed, Vec<Change>)], count: usize, environment: &En
 }
 
 /// # Errors
-/// When the user cancelled.
+/// The user cancelled.
 fn not_cancelled(options: &CommitOptions) -> Result<(), Failure> {
     match options.cancellation.is_cancelled() {
         true => Err(Failure::new(Exit::Cancelled, "cancelled; nothing was committed")),

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthChar as _;
 /// five; dozens would paint over the lines above and below.
 pub(crate) const MAX_MARKS: usize = 5;
 
-/// Maximum number of zero-width joiners in one glyph. The longest emoji in use join four people.
+/// Maximum number of zero-width joiners in one glyph. The longest emoji in use join four others.
 pub(crate) const MAX_JOINERS: usize = 4;
 
 /// Returns the text without anything that a terminal would execute or hide.
