@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -82,7 +83,9 @@ impl Terminal {
     /// Waits until the program is stopped.
     pub(crate) fn wait_for_stop(&self) {
         let pid = Pid::from_child(&self.child);
-        let status = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap().1;
+        let options = WaitOptions::UNTRACED | WaitOptions::NOHANG;
+        let (_, status) =
+            patiently(|| waitpid(Some(pid), options).unwrap()).expect("the program is not stopped");
         assert!(status.stopped(), "{status:?}");
     }
 
@@ -155,7 +158,8 @@ impl Terminal {
 
     /// Waits for the end of the program and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        let status = patiently(|| self.child.try_wait().unwrap()).expect("the program does not end");
+        status.code()
     }
 
     /// Reads until the program has ended. Returns its exit code.
@@ -173,6 +177,18 @@ impl Terminal {
             .split('\n')
             .map(|line| line.trim_end_matches('\r'))
             .collect()
+    }
+}
+
+/// Repeats until there is a value; none after [`PATIENCE`].
+fn patiently<T>(mut get: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        let value = get();
+        if value.is_some() || start.elapsed().as_secs() > PATIENCE.tv_sec.unsigned_abs() {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

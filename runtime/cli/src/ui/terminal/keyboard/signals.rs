@@ -6,7 +6,8 @@
 use std::io::Write as _;
 use std::sync::Once;
 
-use rustix::process::{Signal, getpgrp, getpid, getsid, kill_process};
+use nix::unistd::{getpgrp, getsid};
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -65,7 +66,8 @@ fn end(number: i32) {
 
 fn stop(_: i32) {
     // The process could not be continued: the system does not stop the process group of a session leader either.
-    if getsid(None).is_ok_and(|session| session == getpgrp()) {
+    // The session is 0 if its leader is outside the PID namespace, as in some containers (`rustix` panics there).
+    if getsid(None).is_ok_and(|session| session.as_raw() != 0 && session == getpgrp()) {
         return;
     }
     if suspend() {
