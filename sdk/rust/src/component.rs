@@ -1,7 +1,7 @@
 //! Exports of a component with tools.
 
-use crate::bindings::exports::toolcell::tool::tools as wire;
-use crate::bindings::toolcell::tool::types;
+use crate::generated::tool::exports::toolcell::tool::tools as wire;
+use crate::generated::tool::toolcell::tool::types;
 use crate::{Arguments, Content, Context, Definition, ErrorKind, Hints, Output, Tool, ToolError};
 
 /// Exports tools as a component, in the order in which the model gets them. Once per crate.
@@ -46,23 +46,23 @@ macro_rules! export {
 
             struct Component;
 
-            impl $crate::bindings::exports::toolcell::tool::tools::Guest for Component {
-                fn definitions() -> ::std::vec::Vec<$crate::bindings::exports::toolcell::tool::tools::Definition> {
+            impl $crate::generated::tool::exports::toolcell::tool::tools::Guest for Component {
+                fn definitions() -> ::std::vec::Vec<$crate::generated::tool::exports::toolcell::tool::tools::Definition> {
                     $crate::__private::definitions(TOOLS)
                 }
 
                 fn run(
-                    call: $crate::bindings::exports::toolcell::tool::tools::Call,
+                    call: $crate::generated::tool::exports::toolcell::tool::tools::Call,
                 ) -> ::std::result::Result<
-                    $crate::bindings::exports::toolcell::tool::tools::Output,
-                    $crate::bindings::exports::toolcell::tool::tools::ToolError,
+                    $crate::generated::tool::exports::toolcell::tool::tools::Output,
+                    $crate::generated::tool::exports::toolcell::tool::tools::ToolError,
                 > {
                     $crate::__private::run(TOOLS, call)
                 }
             }
 
             #[cfg(target_family = "wasm")]
-            $crate::bindings::__export_provider!(Component with_types_in $crate::bindings);
+            $crate::generated::tool::__export_provider!(Component with_types_in $crate::generated::tool);
         };
     };
 }

@@ -63,55 +63,15 @@
 
 mod answer;
 mod arguments;
-#[allow(
-    clippy::all,
-    clippy::cast_possible_truncation,
-    clippy::semicolon_if_nothing_returned,
-    clippy::uninlined_format_args,
-    clippy::unwrap_used,
-    missing_docs,
-    rustdoc::all,
-    unreachable_pub,
-    unsafe_code,
-    reason = "generated"
-)]
-#[doc(hidden)]
-pub mod bindings;
 mod component;
 mod context;
 mod docs;
 mod error;
 pub mod files;
-pub mod hook;
-#[allow(
-    clippy::all,
-    clippy::cast_possible_truncation,
-    clippy::semicolon_if_nothing_returned,
-    clippy::uninlined_format_args,
-    clippy::unwrap_used,
-    missing_docs,
-    rustdoc::all,
-    unreachable_pub,
-    unsafe_code,
-    unused_imports,
-    reason = "generated"
-)]
 #[doc(hidden)]
-pub mod hook_bindings;
+pub mod generated;
+pub mod hook;
 pub mod keyvalue;
-#[cfg(target_family = "wasm")]
-#[allow(
-    clippy::all,
-    clippy::cast_possible_truncation,
-    clippy::semicolon_if_nothing_returned,
-    clippy::uninlined_format_args,
-    missing_docs,
-    rustdoc::all,
-    unreachable_pub,
-    unsafe_code,
-    reason = "generated"
-)]
-mod keyvalue_bindings;
 pub mod log;
 mod output;
 pub mod progress;

@@ -58,7 +58,7 @@ pub fn write(level: Level, message: impl Display) {
 
 #[cfg(target_family = "wasm")]
 fn sink(level: Level, message: String) {
-    use crate::bindings::toolcell::tool::log;
+    use crate::generated::tool::toolcell::tool::log;
     let level = match level {
         Level::Trace => log::Level::Trace,
         Level::Debug => log::Level::Debug,
@@ -70,6 +70,17 @@ fn sink(level: Level, message: String) {
 }
 
 #[cfg(not(target_family = "wasm"))]
+thread_local! {
+    static KEPT: std::cell::RefCell<Vec<(Level, String)>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+#[cfg(not(target_family = "wasm"))]
 fn sink(level: Level, message: String) {
-    crate::testing::keep_log(level, message);
+    KEPT.with_borrow_mut(|kept| kept.push((level, message)));
+}
+
+/// Takes the messages that this thread has logged.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) fn take() -> Vec<(Level, String)> {
+    KEPT.take()
 }

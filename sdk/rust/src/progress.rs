@@ -12,7 +12,7 @@ pub fn report_with(done: u64, total: impl Into<Option<u64>>, message: &str) {
 
 #[cfg(target_family = "wasm")]
 fn sink(done: u64, total: Option<u64>, message: Option<&str>) {
-    crate::bindings::toolcell::tool::progress::report(done, total, message);
+    crate::generated::tool::toolcell::tool::progress::report(done, total, message);
 }
 
 #[cfg(not(target_family = "wasm"))]

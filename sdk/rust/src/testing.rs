@@ -17,16 +17,10 @@
 //! assert_eq!(error.message(), "`times`: invalid value: integer `256`, expected u8");
 //! ```
 
-use std::cell::RefCell;
-
 use serde_json::Value;
 
-use crate::log::Level;
+use crate::log::{self, Level};
 use crate::{Arguments, Context, Definition, Output, Tool, ToolError};
-
-thread_local! {
-    static LOGS: RefCell<Vec<(Level, String)>> = const { RefCell::new(Vec::new()) };
-}
 
 /// Definition of a tool for the model.
 pub fn definition<T: Tool>() -> Definition {
@@ -51,9 +45,5 @@ pub fn call_in<T: Tool>(context: &Context, arguments: Value) -> Result<Output, T
 
 /// Takes the messages that this thread has logged.
 pub fn logs() -> Vec<(Level, String)> {
-    LOGS.take()
-}
-
-pub(crate) fn keep_log(level: Level, message: String) {
-    LOGS.with_borrow_mut(|logs| logs.push((level, message)));
+    log::take()
 }

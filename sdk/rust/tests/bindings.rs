@@ -9,7 +9,7 @@ use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator as _};
 use wit_bindgen_rust::{Opts, WithOption};
 
-/// Generates the bindings of a world and compares them with a file of `src`.
+/// Generates the bindings of a world and compares them with a file of `src/generated`.
 fn check(world: &str, file: &str, options: Opts) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut resolve = Resolve::default();
@@ -28,39 +28,39 @@ fn check(world: &str, file: &str, options: Opts) {
     .unwrap();
     let (_, generated) = files.iter().find(|(name, _)| name.ends_with(".rs")).unwrap();
 
-    let path = root.join("src").join(file);
+    let path = root.join("src/generated").join(file);
     if std::env::var_os("TOOLCELL_BLESS").is_some() {
         std::fs::write(&path, generated).unwrap();
     }
     let checked_in = std::fs::read(&path).unwrap_or_default();
     assert!(
         checked_in == generated,
-        "src/{file} differs from what wit/ generates; run this test with TOOLCELL_BLESS=1"
+        "src/generated/{file} differs from what wit/ generates; run this test with TOOLCELL_BLESS=1"
     );
 }
 
 #[test]
-fn the_checked_in_bindings_are_what_the_contract_generates() {
+fn checked_in_bindings_match_the_contract() {
     check(
         "provider",
-        "bindings.rs",
+        "tool.rs",
         Opts {
             export_macro_name: Some("__export_provider".into()),
-            default_bindings_module: Some("toolcell_sdk::bindings".into()),
+            default_bindings_module: Some("toolcell_sdk::generated::tool".into()),
             ..Opts::default()
         },
     );
     // Types and imports are those of the other world, so that an author has one `Content`.
     let shared = ["types", "log", "progress"].map(|interface| {
-        let path = format!("crate::bindings::toolcell::tool::{interface}");
+        let path = format!("crate::generated::tool::toolcell::tool::{interface}");
         (format!("toolcell:tool/{interface}@0.1.0"), WithOption::Path(path))
     });
     check(
         "hook-provider",
-        "hook_bindings.rs",
+        "hook.rs",
         Opts {
             export_macro_name: Some("__export_hook_provider".into()),
-            default_bindings_module: Some("toolcell_sdk::hook_bindings".into()),
+            default_bindings_module: Some("toolcell_sdk::generated::hook".into()),
             with: shared.into(),
             ..Opts::default()
         },
@@ -68,10 +68,10 @@ fn the_checked_in_bindings_are_what_the_contract_generates() {
 }
 
 #[test]
-fn the_checked_in_bindings_of_keyvalue_are_what_its_draft_generates() {
+fn checked_in_keyvalue_bindings_match_the_draft() {
     check(
         "wasi:keyvalue/imports@0.2.0-draft",
-        "keyvalue_bindings.rs",
+        "keyvalue.rs",
         Opts::default(),
     );
 }

@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where something is wrong")]
 
 use toolcell_sdk::__private::{Entry, definitions, run};
-use toolcell_sdk::bindings::exports::toolcell::tool::tools::{
+use toolcell_sdk::generated::tool::exports::toolcell::tool::tools::{
     Call, Output as WireOutput, ToolError as WireError,
 };
-use toolcell_sdk::bindings::toolcell::tool::types::{Content as WireContent, Hints as WireHints};
+use toolcell_sdk::generated::tool::toolcell::tool::types::{Content as WireContent, Hints as WireHints};
 use toolcell_sdk::{Context, Output, Result, ToolError, tool};
 
 /// Fails as instructed.

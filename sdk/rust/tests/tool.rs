@@ -22,7 +22,7 @@ enum Unit {
 struct Place {
     /// Degrees north.
     latitude: f64,
-    /// What people call it, in
+    /// Name for the user, in
     /// one line.
     name: Option<String>,
     #[serde(default)]
@@ -40,7 +40,7 @@ struct Tree {
 /// A report.
 #[output]
 struct Report {
-    /// How many.
+    /// Number of copies.
     count: u16,
     note: Option<String>,
 }
@@ -148,7 +148,7 @@ fn schema_matches_the_types() {
         "description": "A place on the map.",
         "properties": {
             "latitude": {"type": "number", "description": "Degrees north."},
-            "name": {"type": "string", "description": "What people call it, in one line."},
+            "name": {"type": "string", "description": "Name for the user, in one line."},
             "tags": {"type": "array", "items": {"type": "string"}, "default": []},
         },
         "required": ["latitude"],
@@ -261,7 +261,7 @@ fn copy(
     format!("{origin} {into:?} {more:?} {below} {how:?}")
 }
 
-/// How files are copied.
+/// Options of a copy.
 #[input]
 #[derive(Debug)]
 struct Copying {

@@ -17,7 +17,7 @@ pub(crate) struct Difference {
     pub(crate) iso: String,
     /// Whole days.
     pub(crate) days: i64,
-    /// Seconds.
+    /// Whole seconds.
     pub(crate) seconds: i64,
 }
 

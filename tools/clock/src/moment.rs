@@ -13,7 +13,7 @@ const FORMS: &str = "`2026-11-21`, `2026-11-21 18:30`, `2026-11-21T18:30:00Z`, `
 /// Date or time in the precision in which it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Moment {
-    /// Date.
+    /// Date without a time.
     Date(Date),
     /// Date and time without a time zone.
     Civil(DateTime),

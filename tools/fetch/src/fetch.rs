@@ -16,7 +16,7 @@ const MAX_BODY: usize = 8 << 20;
 pub(crate) fn fetch(
     /// Address, such as `https://example.com/page`.
     url: String,
-    /// What to read of a page: its main content (`article`), everything on it with menus and links (`page`), or the text as
+    /// Part of the page to read: its main content (`article`), everything on it with menus and links (`page`), or the text as
     /// the server sent it (`raw`).
     #[default(Content::Article)]
     content: Content,

@@ -5,7 +5,7 @@ use toolcell_sdk::{Result, output, tool};
 
 use crate::source::Source;
 
-/// How long a text is.
+/// Length of a text.
 #[output]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::wire::{call, call_report, changed_arguments, effects, prompt, prompt_answer, turn, verdict};
 use super::{Failure, Hook, TurnEnd};
-use crate::hook_bindings::exports::toolcell::tool::hooks as contract;
+use crate::generated::hook::exports::toolcell::tool::hooks as contract;
 use crate::{Result, ToolError};
 
 /// Exports a hook as a component. Once per crate; a crate may have tools as well, with [`export!`](crate::export).
@@ -18,7 +18,7 @@ macro_rules! export_hook {
             type Component = $crate::hook::Exported<$hook>;
 
             #[cfg(target_family = "wasm")]
-    $crate::hook_bindings::__export_hook_provider!(Component with_types_in $crate::hook_bindings);
+    $crate::generated::hook::__export_hook_provider!(Component with_types_in $crate::generated::hook);
             #[cfg(not(target_family = "wasm"))]
             const _: ::std::marker::PhantomData<Component> = ::std::marker::PhantomData;
         };

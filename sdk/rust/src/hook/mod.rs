@@ -60,7 +60,7 @@ use serde_json::{Map, Value};
 use crate::{Content, Result, ToolError};
 
 #[doc(hidden)]
-pub use crate::hook_bindings::exports::toolcell::tool::hooks::Moments;
+pub use crate::generated::hook::exports::toolcell::tool::hooks::Moments;
 #[doc(hidden)]
 pub use export::Exported;
 
@@ -128,7 +128,7 @@ pub struct Claims {
 /// Decision of a hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Verdict {
-    /// Continue.
+    /// Continue the turn.
     #[default]
     Proceed,
     /// Do not send this prompt, or do not make this call. The reason is shown to the user, and for a call also to the
@@ -150,11 +150,11 @@ pub struct Turn {
 /// Severity of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoticeLevel {
-    /// Information.
+    /// Nothing is wrong.
     Info,
-    /// Warning.
+    /// Something is wrong and the turn continues.
     Warning,
-    /// Error.
+    /// Something failed.
     Error,
 }
 
@@ -197,20 +197,20 @@ pub struct Call {
     pub tool: String,
     /// Arguments of the call. May be changed; they are validated against the tool's schema again.
     pub arguments: Map<String, Value>,
-    /// Where the arguments lead that are paths and URLs: those whose schema says `"format": "path"` or `"uri"`, and those
-    /// whose names do. A hook that guards judges these, since an argument can be spelled in many ways and lead through
-    /// links.
+    /// Resolved targets of the arguments that are paths and URLs: those whose schema says `"format": "path"` or `"uri"`,
+    /// and those whose names do. A guard checks these instead of the arguments, which have many spellings and may lead
+    /// through links.
     pub places: Vec<Place>,
 }
 
-/// Where an argument leads.
+/// Resolved target of an argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(crate = "crate::serde")]
 #[non_exhaustive]
 pub struct Place {
     /// The argument, as a JSON Pointer (RFC 6901) such as `/path`.
     pub pointer: String,
-    /// What it is.
+    /// Kind of the target.
     pub kind: PlaceKind,
     /// In one plain spelling: the absolute path as the tool sees it, without `.` and `..`; a URL as clients send it.
     pub plain: String,
@@ -222,7 +222,7 @@ pub struct Place {
     pub real: Option<String>,
 }
 
-/// What an argument leads to.
+/// Kind of the target of an argument.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(crate = "crate::serde", rename_all = "snake_case")]
 #[non_exhaustive]

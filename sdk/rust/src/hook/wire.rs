@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{Call, CallReport, Example, Failure, NoticeLevel, Prompt, Turn, Verdict};
-use crate::bindings::toolcell::tool::types;
-use crate::hook_bindings::exports::toolcell::tool::hooks as contract;
+use crate::generated::hook::exports::toolcell::tool::hooks as contract;
+use crate::generated::tool::toolcell::tool::types;
 use crate::{Content, Result, ResultExt as _};
 
 pub(super) fn turn(asked: contract::Turn) -> Turn {

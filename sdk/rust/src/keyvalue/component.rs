@@ -1,7 +1,7 @@
 //! Buckets of the host.
 
 use super::Refused;
-use crate::keyvalue_bindings::wasi::keyvalue::{atomics, batch, store};
+use crate::generated::keyvalue::wasi::keyvalue::{atomics, batch, store};
 
 pub(super) struct Bucket(store::Bucket);
 
