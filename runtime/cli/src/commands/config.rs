@@ -6,9 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::agent::model;
+use crate::config::file::schema;
 use crate::config::layers;
+use crate::config::layers::hooks;
 use crate::config::user_files::{USER_FILE, user_file};
-use crate::config::{self, AgentSettings, Origin, Overrides, Settings, hooks, limits, schema};
+use crate::config::{self, AgentSettings, Origin, Overrides, Settings, limits};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::escape;

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use toml::Spanned;
 use toolcell_agent::budget::{Budget, Prices};
 
-use super::money::Money;
-use super::quantity::{Unit, millis};
 use super::source::{Origin, Source, Sourced};
+use super::units::money::Money;
+use super::units::quantity::{Unit, millis};
 use super::units::{Bytes, Count, Span};
 use crate::ui::escape;
 use crate::ui::suggest::nearest;

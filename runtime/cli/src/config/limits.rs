@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use toolcell_core::Limits;
 
 use super::file::LimitsTable;
-use super::quantity::{Unit, millis};
 use super::source::{Origin, Source};
+use super::units::quantity::{Unit, millis};
 use super::units::{Bytes, Count, Span};
 use crate::ui::suggest::nearest;
 

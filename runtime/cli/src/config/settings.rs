@@ -11,7 +11,6 @@ use toolcell_core::grant_risk::dangerous;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{Grant, Policy, SecretBinding};
 
-use super::agents::AgentSettings;
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
 use super::limits::{self, FlagLimit, NamedLimit, SourcedLimits};
@@ -110,6 +109,27 @@ pub(crate) struct HookSettings {
     pub(crate) before: Option<Sourced<Vec<String>>>,
     /// Hooks that run before this one; `None` means the component's own declaration.
     pub(crate) after: Option<Sourced<Vec<String>>>,
+}
+
+/// Settings of a subagent, with their origins.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentSettings {
+    /// Its name, also the name of its tool.
+    pub(crate) name: String,
+    /// Location of its definition.
+    pub(crate) origin: Origin,
+    /// Description for the model that calls it.
+    pub(crate) description: Sourced<String>,
+    /// Instructions for its own model.
+    pub(crate) instructions: String,
+    /// Names of its components; `None` means those of the main agent.
+    pub(crate) tools: Option<Vec<Sourced<String>>>,
+    /// Maximum number of model requests per task.
+    pub(crate) max_steps: Option<Sourced<u32>>,
+    /// Model settings of its own.
+    pub(crate) provider: ProviderSettings,
+    /// Budget for one task.
+    pub(crate) budget: SourcedBudget,
 }
 
 /// Source of the bytes of a component.

@@ -1,5 +1,8 @@
 //! File format of `toolcell.toml` and `config.toml`. Each value keeps its location in the text.
 
+pub(crate) mod parse;
+pub(crate) mod schema;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -9,10 +12,9 @@ use toolcell_core::Grant;
 use toolcell_core::grant::InvalidGrant;
 use toolcell_core::secret::SecretResponses;
 
-use super::agents::AgentTable;
-use super::budget::{BudgetTable, PricesTable};
-use super::provider::ProviderTable;
-use super::units::{Bytes, Count, Span};
+use crate::config::budget::{BudgetTable, PricesTable};
+use crate::config::provider::ProviderTable;
+use crate::config::units::{Bytes, Count, Span};
 
 /// Configuration of Toolcell.
 ///
@@ -153,6 +155,32 @@ pub(crate) enum VerdictWord {
     Ask,
     /// Refuse the call.
     Deny,
+}
+
+/// A subagent that the main agent can call as a tool.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentTable {
+    /// Description of its task and when to call it, for the model that calls it.
+    #[schemars(with = "String")]
+    pub(crate) description: Spanned<String>,
+    /// Instructions for its own model.
+    #[serde(default)]
+    pub(crate) instructions: Option<String>,
+    /// Names of its components. Defaults to those of the main agent. Grants and limits are those of `[tools]`.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) tools: Option<Vec<Spanned<String>>>,
+    /// Maximum number of model requests per task (default 50).
+    #[serde(default)]
+    #[schemars(with = "Option<u32>", range(min = 1))]
+    pub(crate) max_steps: Option<Spanned<u32>>,
+    /// Model settings. Unset keys are inherited from the main agent, unless `name` or `base_url` is set.
+    #[serde(default)]
+    pub(crate) provider: ProviderTable,
+    /// Budget for one task. Its use also counts in the budget of the session.
+    #[serde(default)]
+    pub(crate) budget: BudgetTable,
 }
 
 /// A tool component.

@@ -8,8 +8,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toolcell_fs::Rules;
 
-use super::file::File;
-use super::source::{Layer, Source};
+use super::File;
+use crate::config::source::{Layer, Source};
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -18,7 +18,7 @@ use crate::ui::terminal::text;
 
 /// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or
 /// a wrong file.
-pub(super) const MAX_BYTES: u64 = 1 << 20;
+pub(in crate::config) const MAX_BYTES: u64 = 1 << 20;
 
 /// A parsed configuration file.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
         fail().why(text!("{}{}", error.message().trim(), place.unwrap_or_default()))
     };
     let table = DeTable::parse(&source.text).map_err(because)?;
-    let schema = super::schema::json_schema();
+    let schema = crate::config::file::schema::json_schema();
     if let Some(unknown) = unknown_key(table.get_ref(), &schema, &schema, "") {
         let reason = format!(
             "there is no key `{}` {}\n{}",

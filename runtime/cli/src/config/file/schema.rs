@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::file::File;
+use super::File;
 
 /// Returns the schema (JSON Schema 2020-12). `config.schema.json` next to `Cargo.toml` is a copy for editors.
 pub(crate) fn json_schema() -> Value {

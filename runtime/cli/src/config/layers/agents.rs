@@ -4,63 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use toml::Spanned;
 
-use super::budget::{self, BudgetTable, SourcedBudget};
-use super::provider::{ProviderSettings, ProviderTable};
-use super::source::{Origin, Source, Sourced};
+use crate::config::AgentSettings;
+use crate::config::budget::{self, SourcedBudget};
+use crate::config::file::AgentTable;
+use crate::config::provider::ProviderSettings;
+use crate::config::source::{Origin, Source, Sourced};
 use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
-
-/// A subagent that the main agent can call as a tool.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AgentTable {
-    /// Description of its task and when to call it, for the model that calls it.
-    #[schemars(with = "String")]
-    pub(crate) description: Spanned<String>,
-    /// Instructions for its own model.
-    #[serde(default)]
-    pub(crate) instructions: Option<String>,
-    /// Names of its components. Defaults to those of the main agent. Grants and limits are those of `[tools]`.
-    #[serde(default)]
-    #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) tools: Option<Vec<Spanned<String>>>,
-    /// Maximum number of model requests per task (default 50).
-    #[serde(default)]
-    #[schemars(with = "Option<u32>", range(min = 1))]
-    pub(crate) max_steps: Option<Spanned<u32>>,
-    /// Model settings. Unset keys are inherited from the main agent, unless `name` or `base_url` is set.
-    #[serde(default)]
-    pub(crate) provider: ProviderTable,
-    /// Budget for one task. Its use also counts in the budget of the session.
-    #[serde(default)]
-    pub(crate) budget: BudgetTable,
-}
-
-/// Settings of a subagent, with their origins.
-#[derive(Debug, Clone)]
-pub(crate) struct AgentSettings {
-    /// Its name, also the name of its tool.
-    pub(crate) name: String,
-    /// Location of its definition.
-    pub(crate) origin: Origin,
-    /// Description for the model that calls it.
-    pub(crate) description: Sourced<String>,
-    /// Instructions for its own model.
-    pub(crate) instructions: String,
-    /// Names of its components; `None` means those of the main agent.
-    pub(crate) tools: Option<Vec<Sourced<String>>>,
-    /// Maximum number of model requests per task.
-    pub(crate) max_steps: Option<Sourced<u32>>,
-    /// Model settings of its own.
-    pub(crate) provider: ProviderSettings,
-    /// Budget for one task.
-    pub(crate) budget: SourcedBudget,
-}
 
 /// Reads the agents of a file.
 ///

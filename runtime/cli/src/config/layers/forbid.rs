@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::agents::AgentTable;
-use super::budget::PricesTable;
-use super::file::{HookTable, LogTable, SecretTable, ToolTable};
-use super::provider::ProviderTable;
-use super::source::Source;
+use crate::config::budget::PricesTable;
+use crate::config::file::{AgentTable, HookTable, LogTable, SecretTable, ToolTable};
+use crate::config::provider::ProviderTable;
+use crate::config::source::Source;
 use crate::error::{Exit, Failure};
 use crate::ui::terminal::{Text, text};
 
@@ -115,7 +114,8 @@ pub(super) fn forbid_prices(
 mod tests {
     use serde_json::Value;
 
-    use crate::config::{self, Overrides, schema};
+    use crate::config::file::schema;
+    use crate::config::{self, Overrides};
     use crate::environment::Environment;
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is

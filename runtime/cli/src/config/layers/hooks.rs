@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::file::HookTable;
-use super::limits::{self, NamedLimit};
-use super::settings::{ComponentSource, HookSettings, ToolSettings};
-use super::source::{Origin, Source, Sourced};
 use super::tool_table::{bindings, grant_lines, origin};
+use crate::config::file::HookTable;
+use crate::config::limits::{self, NamedLimit};
+use crate::config::settings::{ComponentSource, HookSettings, ToolSettings};
+use crate::config::source::{Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 

@@ -1,5 +1,11 @@
 //! Locates the files, reads the environment, and merges the layers.
 
+mod agents;
+mod forbid;
+pub(crate) mod hooks;
+mod project;
+mod tool_table;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,21 +14,18 @@ use toml::Spanned;
 use toolcell_agent::preset;
 use toolcell_fs::Rules;
 
-use super::agents;
-use super::budget::{self, SourcedBudget};
-use super::file::{File, FlowRule, LogTable};
-use super::hooks;
-use super::limits;
-use super::names::TakenNames;
-use super::parse::{self, Parsed};
-use super::project;
-use super::provider::ProviderSettings;
-use super::settings::{LogSettings, Overrides, Settings, ToolSettings};
-use super::source::{Layer, Origin, Source, Sourced};
-use super::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin};
-use super::units::Span;
-use super::user_files::user_file;
+use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin};
 use crate::components::builtin;
+use crate::config::budget::{self, SourcedBudget};
+use crate::config::file::parse::{self, Parsed};
+use crate::config::file::{File, FlowRule, LogTable};
+use crate::config::limits;
+use crate::config::names::TakenNames;
+use crate::config::provider::ProviderSettings;
+use crate::config::settings::{LogSettings, Overrides, Settings, ToolSettings};
+use crate::config::source::{Layer, Origin, Source, Sourced};
+use crate::config::units::Span;
+use crate::config::user_files::user_file;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;

@@ -15,21 +15,21 @@ use std::time::Duration;
 use toml::Spanned;
 use toolcell_core::Grant;
 
-use super::budget::{self, NamedBudget};
-use super::file::{ApprovalTable, File, LoopTable, ToolTable};
 use super::forbid::{
     forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
     forbid_secrets, refused,
 };
-use super::limits::{self, NamedLimit};
-use super::names::TakenNames;
-use super::parse::Parsed;
-use super::settings::{GrantLine, Overrides, Settings, ToolSettings, default_max_steps};
-use super::source::{Origin, Source, Sourced};
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
-use super::units::Span;
-use super::user_files::user_file_shown;
+use crate::config::budget::{self, NamedBudget};
+use crate::config::file::parse::Parsed;
+use crate::config::file::{ApprovalTable, File, LoopTable, ToolTable};
 use crate::config::grants::ResolvedGrant;
+use crate::config::limits::{self, NamedLimit};
+use crate::config::names::TakenNames;
+use crate::config::settings::{GrantLine, Overrides, Settings, ToolSettings, default_max_steps};
+use crate::config::source::{Origin, Source, Sourced};
+use crate::config::units::Span;
+use crate::config::user_files::user_file_shown;
 use crate::environment::Environment;
 use crate::error::Failure;
 use crate::ui::terminal::{Name, Shown, text};

@@ -7,17 +7,17 @@ use toml::Spanned;
 use toolcell_core::Grant;
 use toolcell_core::secret::{SecretBinding, SecretPlacement};
 
-use super::file::{BindingTable, DenyLine, ToolTable};
-use super::names::{self, TakenNames};
-use super::settings::{ComponentSource, GrantLine, Settings, ToolSettings};
-use super::source::{Layer, Origin, Source, Sourced};
+use crate::config::file::{BindingTable, DenyLine, ToolTable};
+use crate::config::names::{self, TakenNames};
+use crate::config::settings::{ComponentSource, GrantLine, Settings, ToolSettings};
+use crate::config::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Returns the tool that a table configures; a table with a component defines a new one. Tools of a project have a
-/// prefix ([`PROJECT`](super::source::PROJECT)).
+/// prefix ([`PROJECT`](crate::config::source::PROJECT)).
 pub(super) fn declare<'a>(
     settings: &'a mut Settings,
     taken: &TakenNames,

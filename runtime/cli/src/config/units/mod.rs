@@ -1,5 +1,8 @@
 //! Parsing and formatting of sizes, durations and counts: `256 MiB`, `1m 30s`, `20 G`.
 
+pub(crate) mod money;
+pub(crate) mod quantity;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;

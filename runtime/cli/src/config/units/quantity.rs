@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::money::Money;
-use super::units::{Bytes, Count, Span};
+use super::{Bytes, Count, Span};
 
 /// Unit of a configuration value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// Parses a value in this unit.
-    pub(super) fn read(self, text: &str) -> Result<u64, String> {
+    pub(in crate::config) fn read(self, text: &str) -> Result<u64, String> {
         Ok(match self {
             Self::Bytes => text.parse::<Bytes>()?.0,
             Self::Time => millis(text.parse()?),
@@ -30,7 +30,7 @@ impl Unit {
     }
 
     /// Formats a value for display, rounded.
-    pub(super) fn shown(self, value: u64) -> String {
+    pub(in crate::config) fn shown(self, value: u64) -> String {
         match self {
             Self::Bytes => Bytes(value).to_string(),
             Self::Time => Span(Duration::from_millis(value)).to_string(),
@@ -40,7 +40,7 @@ impl Unit {
     }
 
     /// Formats a value so that it parses back to exactly the same value, in the largest unit that divides it.
-    pub(super) fn exactly(self, value: u64) -> String {
+    pub(in crate::config) fn exactly(self, value: u64) -> String {
         let units: &[(&str, u64)] = match self {
             Self::Bytes => &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)],
             Self::Time => &[("s", 1_000), ("ms", 1)],
@@ -60,6 +60,6 @@ impl Unit {
 }
 
 /// Converts to whole milliseconds.
-pub(super) fn millis(span: Span) -> u64 {
+pub(in crate::config) fn millis(span: Span) -> u64 {
     u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX)
 }
