@@ -1,12 +1,16 @@
-//! Groups of flags that several commands share.
+//! Groups of flags that several commands share: policy of tools, selection of an agent, its model.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::config::Overrides;
+use crate::config::budget::NamedBudget;
+use crate::config::file::FlowRule;
 use crate::config::grants::FlagGrant;
 use crate::config::limits::FlagLimit;
+use crate::config::provider::ProviderFlags;
+use crate::config::units::Span;
 
 /// Grants and limits of tools.
 #[derive(Debug, Default, Args)]
@@ -38,5 +42,66 @@ impl PolicyFlags {
         overrides.limits.clone_from(&self.limits);
         overrides.dangerous = self.dangerous;
         overrides.scratch.clone_from(&self.scratch);
+    }
+}
+
+/// Flags that select the tools and the behaviour of an agent.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AgentFlags {
+    /// Offer only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured ones.
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    pub(crate) tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// What to do with a call that would combine private data, untrusted content and network egress [default: ask].
+    #[arg(long, value_name = "ACTION")]
+    flow: Option<FlowRule>,
+
+    /// Set a budget of the session, over all its turns (repeatable), such as `calls=20`, `tokens=200k`, `wall=10m`,
+    /// `cost=0.50`.
+    #[arg(long = "budget", value_name = "NAME=VALUE")]
+    budget: Vec<NamedBudget>,
+
+    /// Refuse tools and hooks that differ from `toolcell.lock`.
+    #[arg(long)]
+    pub(crate) locked: bool,
+
+    #[command(flatten)]
+    model: ModelFlags,
+}
+
+/// Model and limits of a turn.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Model")]
+struct ModelFlags {
+    #[command(flatten)]
+    provider: ProviderFlags,
+
+    /// Maximum number of model requests in one turn [default: 50].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+
+    /// Maximum wall time of one turn, such as `90s` or `5m` [default: none].
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Span>,
+
+    /// Preset of the agent loop: `default`, `sequential`, `task`, `resilient`, `stepwise`.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+impl AgentFlags {
+    /// Copies the flags into the last configuration layer.
+    pub(crate) fn apply(&self, overrides: &mut Overrides) {
+        self.policy.apply(overrides);
+        overrides.flow = self.flow;
+        overrides.budget.clone_from(&self.budget);
+        let model = &self.model;
+        overrides.provider = model.provider.0.clone();
+        overrides.max_steps = model.max_steps;
+        overrides.deadline = model.deadline.map(|span| span.0);
+        overrides.preset.clone_from(&model.preset);
     }
 }

@@ -23,13 +23,31 @@ pub(crate) fn components(settings: &Settings) -> Vec<String> {
 }
 
 /// Rules that apply to every agent, so that a subagent cannot bypass them.
-pub(crate) struct Rules<'a> {
+pub(crate) struct SharedRules {
     /// Approval rules.
-    pub(crate) approvals: &'a Approvals,
+    pub(crate) approvals: Approvals,
     /// Hooks of every call.
-    pub(crate) hooks: &'a [Arc<dyn Hook>],
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
     /// Data-flow labels of the hooks.
     pub(crate) hook_flow: Flow,
+}
+
+impl SharedRules {
+    /// Applies the rules to an agent with the tools of these components.
+    pub(crate) fn apply<'a>(
+        &self,
+        mut agent: AgentBuilder,
+        loaded: impl IntoIterator<Item = &'a Loaded>,
+    ) -> AgentBuilder {
+        agent = agent.approvals(self.approvals.clone());
+        for (tool, flow) in data_flow::of_tools(loaded, self.hook_flow) {
+            agent = agent.flow(tool, flow);
+        }
+        for hook in &self.hooks {
+            agent = agent.hook(hook.clone());
+        }
+        agent
+    }
 }
 
 /// Offers all subagents as tools. `loaded` are the components of all agents, of which the first `mains` belong to the
@@ -42,7 +60,7 @@ pub(crate) fn offer(
     settings: &Settings,
     loaded: &[Loaded],
     mains: usize,
-    rules: &Rules<'_>,
+    rules: &SharedRules,
     environment: &Environment,
 ) -> Result<AgentBuilder, Failure> {
     for agent in settings.agents.values() {
@@ -71,7 +89,7 @@ fn one(
     agent: &AgentSettings,
     settings: &Settings,
     loaded: &[&Loaded],
-    rules: &Rules<'_>,
+    rules: &SharedRules,
     environment: &Environment,
 ) -> Result<Agent, Failure> {
     let provider = settings.provider.with(&agent.provider);
@@ -89,19 +107,13 @@ fn one(
         policy.reasoning = reasoning;
     }
     let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
-    let mut builder = Agent::builder(chosen.provider)
+    let builder = Agent::builder(chosen.provider)
         .tools(tools.collect::<Vec<Arc<dyn Tool>>>())
         .instructions(&agent.instructions)
         .policy(policy)
-        .model(provider.model_settings())
-        .approvals(rules.approvals.clone());
-    for (tool, flow) in data_flow::of_tools(loaded.iter().copied(), rules.hook_flow) {
-        builder = builder.flow(tool, flow);
-    }
-    for hook in rules.hooks {
-        builder = builder.hook(hook.clone());
-    }
-    builder
+        .model(provider.model_settings());
+    rules
+        .apply(builder, loaded.iter().copied())
         .build()
         .map_err(|error| Failure::new(Exit::Config, "the tools cannot be offered together").because(error))
 }

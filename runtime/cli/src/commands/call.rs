@@ -92,10 +92,10 @@ impl Call {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let wanted = toolbox.find(&self.tool).await?;
-        toolbox.check_flags([&wanted.settings])?;
-        let loaded = toolbox.load(&wanted.settings).await?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let wanted = loader.find(&self.tool).await?;
+        loader.check_flags([&wanted.settings])?;
+        let loaded = loader.load(&wanted.settings).await?;
         if self.locked {
             lock::check(std::slice::from_ref(&loaded), None, environment)?;
         }

@@ -9,10 +9,11 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use toolcell_agent::Session;
 
-use crate::agent::setup::AgentFlags;
+use crate::agent::setup;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::flags::AgentFlags;
 use crate::session::history::{self, History};
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
@@ -65,12 +66,9 @@ impl Chat {
         } else {
             Some(store::open(environment)?)
         };
-        let assembled = self
-            .agent
-            .assemble(overrides, environment, console, store)
-            .await?;
-        console.note(assembled.note.clone());
-        let mut turns = TurnRunner::new(assembled, console, false);
+        let agent = setup::assemble(&self.agent, overrides, environment, console, store).await?;
+        console.note(agent.note.clone());
+        let mut turns = TurnRunner::new(agent, console, false);
         let mut session = match &self.session {
             Some(id) => turns.agent().load(id).await.map_err(store_failure)?,
             None => turns.agent().session(),

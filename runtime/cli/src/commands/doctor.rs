@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use toolcell_core::provider::{Request, ToolChoice};
-use toolcell_core::{Hook as _, Message, Provider};
+use toolcell_core::{Message, Provider};
 use toolcell_sandbox::{Protection, Sandbox};
 
 use crate::agent::model;
@@ -76,14 +76,14 @@ impl Doctor {
                 show("engine", engine(&sandbox))?;
                 show("compiler", compiler(&sandbox).await)?;
                 show("cache", cache(&sandbox, environment))?;
-                let toolbox = ComponentLoader::with(environment, &settings, sandbox)?;
+                let loader = ComponentLoader::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
-                    if !toolbox.is_trusted(tool) {
+                    if !loader.is_trusted(tool) {
                         let words = "comes from this project and is not trusted; it does not run";
                         show(&tool.name, Finding::Note(words.into()))?;
                         continue;
                     }
-                    let finding = match toolbox.load(tool).await {
+                    let finding = match loader.load(tool).await {
                         Ok(_) if !tool.enabled.value => Finding::Note("disabled by default".into()),
                         Ok(loaded) => Finding::Good(format!(
                             "{} {}",
@@ -96,7 +96,7 @@ impl Doctor {
                     show(&format!("tool {}", tool.name), finding)?;
                 }
                 for hook in settings.hooks.values() {
-                    let finding = match toolbox.hook(hook).await {
+                    let finding = match loader.hook(hook).await {
                         Ok(loaded) => Finding::Good(hook_words(&loaded)),
                         Err(_) if !hook.component.enabled.value => Finding::Note("disabled".into()),
                         Err(failure) => Finding::Bad(failure),

@@ -48,9 +48,9 @@ impl Lock {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let loaded = selection::load(&toolbox, &self.tools, console).await?;
-        let hooks = toolbox.hooks().await?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = selection::load(&loader, &self.tools, console).await?;
+        let hooks = loader.hooks().await?;
         if self.check {
             lock::check(&loaded, Some(&hooks), environment)?;
             console.note(text!("the tools match `{}`", lock::FILE));

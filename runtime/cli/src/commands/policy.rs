@@ -102,9 +102,9 @@ impl Explain {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let loaded = selection::load(&toolbox, &self.tools, console).await?;
-        let hooks = toolbox.hooks().await?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = selection::load(&loader, &self.tools, console).await?;
+        let hooks = loader.hooks().await?;
         let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);
         if self.json {

@@ -4,10 +4,11 @@ use std::io::Read as _;
 
 use clap::Args;
 
-use crate::agent::setup::AgentFlags;
+use crate::agent::setup;
 use crate::config::Overrides;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::flags::AgentFlags;
 use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner};
 use crate::ui::render::Console;
@@ -99,14 +100,11 @@ impl Run {
                 }
             }
         };
-        let assembled = self
-            .agent
-            .assemble(overrides, environment, console, store)
-            .await?;
+        let agent = setup::assemble(&self.agent, overrides, environment, console, store).await?;
         if !self.json {
-            console.note(assembled.note.clone());
+            console.note(agent.note.clone());
         }
-        Ok((TurnRunner::new(assembled, console, self.json), prompt))
+        Ok((TurnRunner::new(agent, console, self.json), prompt))
     }
 
     /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.

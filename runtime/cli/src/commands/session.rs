@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{EventSink as _, SessionStore};
 
-use crate::agent::setup::AgentFlags;
+use crate::agent::setup;
 use crate::config::Overrides;
 use crate::config::units::Span;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::flags::AgentFlags;
 use crate::session::store;
 use crate::session::turn_runner::{self, TurnRunner, store_failure};
 use crate::ui::hints::AllowHints;
@@ -229,14 +230,11 @@ impl Resume {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let id = self.which.find(&*store).await?;
-        let assembled = self
-            .agent
-            .assemble(overrides, environment, console, Some(store))
-            .await?;
+        let agent = setup::assemble(&self.agent, overrides, environment, console, Some(store)).await?;
         if !self.json {
-            console.note(assembled.note.clone());
+            console.note(agent.note.clone());
         }
-        let mut turns = TurnRunner::new(assembled, console, self.json);
+        let mut turns = TurnRunner::new(agent, console, self.json);
         let mut session = turns.agent().load(&id).await.map_err(store_failure)?;
         let ended = self.go_on(&mut turns, &mut session).await;
         if !self.json {

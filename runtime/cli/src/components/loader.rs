@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::hook::HookOrder;
-use toolcell_core::{Policy, Secrets, Tool};
+use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
-    CellHook, CompileCommand, CompileEvent, Compiler, Component, Digest, HookComponent, Identity,
-    InvalidBinding, LoadError, Sandbox, SandboxOptions,
+    CompileCommand, CompileEvent, Compiler, Component, Digest, HookComponent, Identity, InvalidBinding,
+    LoadError, Sandbox, SandboxOptions,
 };
 
 use crate::components::buckets::{self, Buckets};
@@ -55,7 +55,7 @@ pub(crate) struct LoadedHook {
     /// Its component.
     pub(crate) component: HookComponent,
     /// The hook under this policy, with the name, guard flag and order of its settings.
-    pub(crate) hook: CellHook,
+    pub(crate) hook: Arc<dyn Hook>,
 }
 
 /// Component loaded for inspection: tools, a hook, or both.
@@ -105,9 +105,9 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let mut toolbox = Self::with(environment, settings, sandbox(environment, console)?)?;
-        toolbox.trust = Trust::new(environment, Some(console));
-        Ok(toolbox)
+        let mut loader = Self::with(environment, settings, sandbox(environment, console)?)?;
+        loader.trust = Trust::new(environment, Some(console));
+        Ok(loader)
     }
 
     /// Creates a loader for a sandbox that is already running. It does not ask the user.
@@ -322,7 +322,7 @@ impl<'a> ComponentLoader<'a> {
         Ok(LoadedHook {
             settings,
             component,
-            hook,
+            hook: Arc::new(hook),
         })
     }
 
@@ -642,8 +642,8 @@ mod tests {
         };
         let settings = config::load(&environment, overrides).unwrap();
         let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-        let toolbox = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
-        let found = toolbox.searched(tool);
+        let loader = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
+        let found = loader.searched(tool);
         found.iter().map(|tool| tool.name.clone()).collect()
     }
 

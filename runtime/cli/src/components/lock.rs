@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use toolcell_core::{Grant, Hook as _, ToolSpec};
+use toolcell_core::{Grant, ToolSpec};
 use toolcell_fs::Rules;
 use toolcell_sandbox::{Digest, Identity};
 

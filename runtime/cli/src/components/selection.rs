@@ -9,23 +9,23 @@ use crate::ui::terminal::text;
 
 /// Loads the components that were named, or all enabled ones.
 pub(crate) async fn load(
-    toolbox: &ComponentLoader<'_>,
+    loader: &ComponentLoader<'_>,
     named: &[String],
     console: &Console,
 ) -> Result<Vec<Loaded>, Failure> {
-    Ok(load_with(toolbox, named, &[], console).await?.0)
+    Ok(load_with(loader, named, &[], console).await?.0)
 }
 
 /// Loads components as [`load`] does, then those of `also` that are missing; returns the number of the former as well.
 pub(crate) async fn load_with(
-    toolbox: &ComponentLoader<'_>,
+    loader: &ComponentLoader<'_>,
     named: &[String],
     also: &[String],
     console: &Console,
 ) -> Result<(Vec<Loaded>, usize), Failure> {
     let mut wanted: Vec<ToolSettings> = Vec::new();
     if named.is_empty() {
-        for tool in toolbox.settings.tools.values().filter(|tool| tool.enabled.value) {
+        for tool in loader.settings.tools.values().filter(|tool| tool.enabled.value) {
             if tool.is_of_project() {
                 console.note(text!(
                     "the project defines the component `{}`; use --tool {} to offer it",
@@ -38,7 +38,7 @@ pub(crate) async fn load_with(
         }
     }
     for name in named {
-        let found = toolbox.find(name).await?;
+        let found = loader.find(name).await?;
         if let Some(tool) = &found.tool {
             return Err(Failure::new(
                 Exit::Usage,
@@ -60,16 +60,16 @@ pub(crate) async fn load_with(
     }
     let mains = wanted.len();
     for name in also {
-        if let Some(tool) = toolbox.settings.tools.get(name)
+        if let Some(tool) = loader.settings.tools.get(name)
             && !wanted.iter().any(|known| known.name == *name)
         {
             wanted.push(tool.clone());
         }
     }
-    toolbox.check_flags(&wanted)?;
+    loader.check_flags(&wanted)?;
     let mut loaded = Vec::new();
     for settings in &wanted {
-        loaded.push(toolbox.load(settings).await?);
+        loaded.push(loader.load(settings).await?);
     }
     Ok((loaded, mains))
 }

@@ -17,7 +17,7 @@ use crate::ui::terminal::text;
 
 /// Runs turns one after the other.
 pub(crate) struct TurnRunner {
-    assembled: AgentSetup,
+    setup: AgentSetup,
     console: Console,
     sink: Box<dyn EventSink>,
     /// Cancelled when the output pipe is closed.
@@ -27,7 +27,7 @@ pub(crate) struct TurnRunner {
 
 impl TurnRunner {
     /// Creates a runner that renders turns as text, or as JSON lines.
-    pub(crate) fn new(assembled: AgentSetup, console: &Console, json: bool) -> Self {
+    pub(crate) fn new(setup: AgentSetup, console: &Console, json: bool) -> Self {
         let closed = CancellationToken::new();
         let sink: Box<dyn EventSink> = if json {
             Box::new(JsonLines {
@@ -35,12 +35,12 @@ impl TurnRunner {
             })
         } else {
             Box::new(
-                TurnView::new(console.clone(), assembled.hints.clone(), closed.clone())
-                    .attended(assembled.is_attended),
+                TurnView::new(console.clone(), setup.hints.clone(), closed.clone())
+                    .attended(setup.is_attended),
             )
         };
         Self {
-            assembled,
+            setup,
             console: console.clone(),
             sink,
             closed,
@@ -50,7 +50,7 @@ impl TurnRunner {
 
     /// Returns the agent.
     pub(crate) fn agent(&self) -> &Agent {
-        &self.assembled.agent
+        &self.setup.agent
     }
 
     /// Runs one turn of a new session.
@@ -70,7 +70,7 @@ impl TurnRunner {
         session: &mut Session,
         message: Option<String>,
     ) -> Result<Exit, Failure> {
-        let logs = self.assembled.logs.as_mut();
+        let logs = self.setup.logs.as_mut();
         let log = logs.map(|logs| logs.of(session.id())).transpose()?;
         let cancel = self.closed.child_token();
         let _interrupts = self.interrupts.cancel_next(cancel.clone());
@@ -95,7 +95,7 @@ impl TurnRunner {
 
     /// Prints the changes that tools made in scratch directories.
     pub(crate) fn print_changes(&self) {
-        for scratch in &self.assembled.scratch {
+        for scratch in &self.setup.scratch {
             if !self.is_output_closed() {
                 scratch.print_summary(&self.console);
             }
@@ -112,10 +112,10 @@ impl TurnRunner {
         let report = report.map_err(|error| cannot_go_on(id, error))?;
         let mut ended = failure::of_outcome(&report.outcome);
         if let TurnOutcome::Budget { .. } = report.outcome {
-            let hint = self.assembled.budget_hints.of(&session.state().spent());
+            let hint = self.setup.budget_hints.of(&session.state().spent());
             ended = ended.map_err(|failure| failure.hints(hint));
         }
-        if !self.assembled.is_kept {
+        if !self.setup.is_kept {
             return ended;
         }
         match (&report.outcome, ended) {

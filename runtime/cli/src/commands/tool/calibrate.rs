@@ -125,10 +125,10 @@ impl Calibrate {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
         let samples = read_samples(&environment.path(&self.samples.to_string_lossy(), &environment.cwd))?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
-        let wanted = toolbox.find(&self.tool).await?;
-        toolbox.check_flags([&wanted.settings])?;
-        let loaded = toolbox.load(&wanted.settings).await?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let wanted = loader.find(&self.tool).await?;
+        loader.check_flags([&wanted.settings])?;
+        let loaded = loader.load(&wanted.settings).await?;
         let tool = call::pick(&loaded, wanted.tool.as_deref())?;
         let cancel = CancellationToken::new();
         let mut most = Most::default();

@@ -55,16 +55,16 @@ impl Inspect {
     ) -> Result<Exit, Failure> {
         self.policy.apply(&mut overrides);
         let settings = config::load(environment, overrides)?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
         let wanted = match (settings.hooks.get(&self.tool), settings.tools.get(&self.tool)) {
             (Some(hook), None) => hook.component.clone(),
-            _ => toolbox.find(&self.tool).await?.settings,
+            _ => loader.find(&self.tool).await?.settings,
         };
-        toolbox.check_flags([&wanted])?;
+        loader.check_flags([&wanted])?;
         let wanted = wanted.denying(&settings.deny);
-        let inspected = toolbox.inspect(&wanted).await?;
+        let inspected = loader.inspect(&wanted).await?;
         let others = match &wanted.component {
-            ComponentSource::File(_) => toolbox.tool_names().await,
+            ComponentSource::File(_) => loader.tool_names().await,
             // Built-in components need no lint, and reading the tool names of the others could mean compiling them.
             ComponentSource::Shipped(_) => Vec::new(),
         };

@@ -34,15 +34,15 @@ impl List {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let settings = config::load(environment, overrides)?;
-        let toolbox = ComponentLoader::open(environment, &settings, console)?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
         let mut listed = Vec::new();
         let mut failures = Vec::new();
         for tool in settings.tools.values() {
-            if !toolbox.is_trusted(tool) {
+            if !loader.is_trusted(tool) {
                 listed.push((tool, None));
                 continue;
             }
-            match toolbox.component(tool).await {
+            match loader.component(tool).await {
                 Ok(component) => listed.push((tool, Some(component))),
                 Err(failure) => {
                     listed.push((tool, None));
