@@ -87,6 +87,7 @@ pub fn commit(
     let mut carrying = Carrying {
         judge: Judge::new(directory, upper.as_ref(), options)?,
         lower: enter_host(directory)?,
+        upper: upper.as_ref().map(file_of).transpose()?,
         unfinished: Unfinished(layers.open_dir("work")?),
         pace: options.pace(),
         changes: listed
@@ -192,6 +193,7 @@ fn remove_parts(layers: &cap_std::fs::Dir) -> io::Result<()> {
 /// A commit in progress. Its methods fail only when it is cancelled, unless they say otherwise.
 struct Carrying {
     lower: File,
+    upper: Option<File>,
     judge: Judge,
     unfinished: Unfinished,
     pace: Pace,
@@ -264,12 +266,60 @@ impl Carrying {
             return Ok(());
         }
         match enter(&self.lower, above(path)) {
-            Err(error) if is_missing(&error) => {}
-            dir => self.remove_tree(&dir?, path)?,
+            Err(error) if is_missing(&error) => {
+                self.done.insert(path.to_owned());
+            }
+            dir => self.remove_unless_replaced(&dir?, path)?,
         }
-        unlinkat(&marks, name, AtFlags::empty())?;
-        self.done.insert(path.to_owned());
-        Ok(())
+        Ok(unlinkat(&marks, name, AtFlags::empty())?)
+    }
+
+    /// Removes what is at a path, whose directory is open, unless the upper layer has something in its place:
+    /// [`Self::carry`] replaces a file or a link at once, or keeps it if both are the same. Of a directory that was made
+    /// anew, what it no longer holds is removed.
+    ///
+    /// # Errors
+    /// A part of it cannot be removed. Nothing is carried into it then, because its mark remains.
+    fn remove_unless_replaced(&mut self, dir: &File, path: &Path) -> io::Result<()> {
+        self.pace.go_on()?;
+        let Some(new) = self.replacement(path)? else {
+            self.remove_tree(dir, path)?;
+            self.done.insert(path.to_owned());
+            return Ok(());
+        };
+        let name = path.file_name().unwrap_or_default();
+        if !is_dir(&new) || !look(dir, name)?.as_ref().is_some_and(is_dir) {
+            return Ok(());
+        }
+        if is_too_deep(path) {
+            return Err(io::Error::other("it is too deep"));
+        }
+        let below = enter(dir, Path::new(name))?;
+        let mut is_complete = true;
+        for name in names(&below, &self.pace)? {
+            let path = path.join(name);
+            if self.skipped.contains(&path) {
+                is_complete = false;
+            } else if let Err(error) = self.remove_unless_replaced(&below, &path) {
+                is_complete = false;
+                self.skip(&path, error)?;
+            }
+        }
+        match is_complete {
+            true => Ok(()),
+            false => Err(io::Error::other("something in it is skipped")),
+        }
+    }
+
+    /// Returns what the upper layer has at a path.
+    fn replacement(&self, path: &Path) -> io::Result<Option<Stat>> {
+        let Some(upper) = &self.upper else {
+            return Ok(None);
+        };
+        match enter(upper, above(path)) {
+            Err(error) if is_missing(&error) => Ok(None),
+            dir => look(&dir?, path.file_name().unwrap_or_default()),
+        }
     }
 
     /// Removes what is at a path, whose directory is open, with everything below it.

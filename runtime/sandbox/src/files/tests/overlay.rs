@@ -434,6 +434,45 @@ async fn directory_of_the_lower_layer_is_copied_not_renamed() {
     assert_eq!(guest.read("newer/f").await.unwrap(), b"f");
 }
 
+#[tokio::test]
+async fn what_was_removed_and_made_again_survives_commit() {
+    for number in 0..4 {
+        let scratch = scratch();
+        let before = tree(&scratch.host);
+        let mut guest = scratch.guest("write");
+        let old = |path: &str| before[Path::new(path)].clone().unwrap().into_bytes();
+        match number {
+            0 => {
+                guest.rename((0, "c"), (0, "new")).await.unwrap();
+                guest.rename((0, "new"), (0, "c")).await.unwrap();
+            }
+            1 => {
+                guest.unlink("c").await.unwrap();
+                guest.write("c", &old("c")).await.unwrap();
+            }
+            2 => {
+                guest.unlink("b/x").await.unwrap();
+                guest.rmdir("b").await.unwrap();
+                guest.mkdir("b").await.unwrap();
+                guest.write("b/x", &old("b/x")).await.unwrap();
+            }
+            _ => {
+                guest.unlink("b/x").await.unwrap();
+                guest.rmdir("b").await.unwrap();
+                guest.write("b", b"file").await.unwrap();
+                guest.unlink("b").await.unwrap();
+                guest.mkdir("b").await.unwrap();
+                guest.write("b/x", &old("b/x")).await.unwrap();
+            }
+        }
+        let listed = changes(&scratch.host, &scratch.overlay, &options()).unwrap().found;
+        assert_eq!(listed, [], "{number}");
+        let done = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
+        assert_eq!(done.found, [], "{number}");
+        assert_eq!(tree(&scratch.host), before, "{number}");
+    }
+}
+
 /// One operation of a program.
 #[derive(Debug, Clone)]
 enum Step {
