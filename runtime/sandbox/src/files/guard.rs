@@ -298,10 +298,13 @@ impl types::HostDescriptor for FilesView<'_> {
             return Err(ErrorCode::NotPermitted.into());
         }
         self.may_link((&fd, &path), (&new_fd, &new_path))?;
-        self.take_file()?;
+        if flags.contains(types::PathFlags::SYMLINK_FOLLOW) {
+            return Err(ErrorCode::Invalid.into());
+        }
         let linked_to = (Resource::new_borrow(new_fd.rep()), new_path.clone());
         let linked = match self.shared_overlay(&fd, &new_fd)? {
             Some((from, to)) => {
+                self.take_file()?;
                 self.layered(move |layers| layers.link((&from, &path), (&to, &new_path)))
                     .await
             }
@@ -311,10 +314,8 @@ impl types::HostDescriptor for FilesView<'_> {
                     self.walk_to_move(&fd, &path)?,
                     self.walk_to_move(&new_fd, &new_path)?,
                 );
-                if flags.contains(types::PathFlags::SYMLINK_FOLLOW) {
-                    return Err(ErrorCode::Invalid.into());
-                }
                 Self::judge(&old, self.check_walked(&fd, &from, Use::Change))?;
+                self.take_file()?;
                 from.link(&to).map_err(Into::into)
             }
         };

@@ -61,6 +61,9 @@ impl FilesView<'_> {
             if wanted == Use::Change {
                 Self::may_change_at(&place, path, &walked)?;
             }
+            if need != Need::Make {
+                walked.check_kind()?;
+            }
             return self.at_walked(fd, walked);
         };
         self.dir(fd)?;
@@ -97,7 +100,14 @@ impl FilesView<'_> {
     pub(super) fn locate_link(&mut self, fd: &Resource<Descriptor>, path: &str) -> FsResult<At> {
         let place = self.place(fd)?;
         let below = match &place.root.overlay {
-            Some(overlay) => Self::judge(&place.join(path), overlay.find(&place.below, path, false))?.path,
+            Some(overlay) => {
+                let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+                let below = found.path.clone();
+                if found.wants_dir {
+                    found.existing()?;
+                }
+                below
+            }
             None => self.walk(fd, path, false)?.below(),
         };
         Self::may_replace(&place, path, &below)?;
@@ -188,20 +198,24 @@ impl Layered {
         let may = |below: &str, wanted| {
             FilesView::judge(place, place.root.denied.check(below, wanted).map_err(Into::into))
         };
-        let found = find(mode.follow)?;
-        let creates = oflags.contains(OpenFlags::CREATE);
         let flat = Mode {
             follow: false,
             ..mode
         };
-        let (layer, metadata) = match found.at {
-            None if !creates => return Err(ErrorCode::NoEntry.into()),
-            // A dangling link: no file is created through it, with or without an overlay.
-            None if find(false)?.at.is_some() => {
-                return Err(ErrorCode::NoEntry.into());
+        if oflags.contains(OpenFlags::CREATE) {
+            // No file is created through a link: this is the entry itself.
+            let found = find(false)?;
+            let exists = found.at.is_some();
+            if found.wants_dir && !exists {
+                return Err(ErrorCode::IsDirectory.into());
             }
-            None if !place.check(Right::Create) => return Err(ErrorCode::NotPermitted.into()),
-            None => {
+            if exists && oflags.contains(OpenFlags::EXCLUSIVE) {
+                return Err(ErrorCode::Exist.into());
+            }
+            if !exists {
+                if !place.check(Right::Create) {
+                    return Err(ErrorCode::NotPermitted.into());
+                }
                 may(&found.path, Use::Change)?;
                 FilesView::judge(place, overlay.check_git(&found.path))?;
                 self.quota.take_file().map_err(|_| ErrorCode::Quota)?;
@@ -212,12 +226,8 @@ impl Layered {
                 let made = made.inspect_err(|_| self.quota.return_file())?;
                 return Ok((made, true, found.path));
             }
-            Some(_) if creates && oflags.contains(OpenFlags::EXCLUSIVE) => {
-                return Err(ErrorCode::Exist.into());
-            }
-            Some(at) => at,
-        };
-        let path = found.path;
+        }
+        let (path, layer, metadata) = find(mode.follow)?.existing()?;
         let changes = (mode.write || mode.truncate) && !metadata.is_dir();
         if changes && !place.check(Right::Write) {
             return Err(ErrorCode::NotPermitted.into());
@@ -254,12 +264,12 @@ impl Layered {
         let overlay = overlay(place)?;
         let found = FilesView::judge(&place.join(path), overlay.find(&place.below, path, false))?;
         Self::may_change(overlay, place, path, &found)?;
-        let is_dir = found.is_dir();
+        let (is_dir, is_dot) = (found.is_dir(), ends_in_dots(path));
         let (path, layer, _) = found.existing()?;
         match (wants_dir, is_dir) {
             (false, true) => return Err(ErrorCode::IsDirectory.into()),
             (true, false) => return Err(ErrorCode::NotDirectory.into()),
-            (true, true) if path.is_empty() => return Err(ErrorCode::Busy.into()),
+            (true, true) if is_dot || path.is_empty() => return Err(ErrorCode::Invalid.into()),
             (true, true) if !overlay.is_empty(&path, &self.pace)? => return Err(ErrorCode::NotEmpty.into()),
             _ => {}
         }
@@ -279,11 +289,25 @@ impl Layered {
     /// copy.
     pub(super) fn rename(&self, old: (&Place, &str), new: (&Place, &str)) -> FsResult<()> {
         let overlay = overlay(old.0)?;
+        let is_dot = ends_in_dots(old.1) || ends_in_dots(new.1);
         let (old, new) = (
             Self::find_to_move(overlay, old)?,
             Self::find_to_move(overlay, new)?,
         );
         let old_is_dir = old.is_dir();
+        match (old_is_dir, &new.at) {
+            (false, _) if new.wants_dir => {
+                old.existing()?;
+                return Err(ErrorCode::NotDirectory.into());
+            }
+            (false, Some((_, metadata))) if metadata.is_dir() => {
+                old.existing()?;
+                return Err(ErrorCode::IsDirectory.into());
+            }
+            (true, _) if is_dot => return Err(ErrorCode::Busy.into()),
+            (true, Some((_, metadata))) if !metadata.is_dir() => return Err(ErrorCode::NotDirectory.into()),
+            _ => {}
+        }
         if old.path == new.path {
             old.existing()?;
             return Ok(());
@@ -295,11 +319,6 @@ impl Layered {
             if overlay.is_below(&old.path)? || overlay.is_below(&new.path)? {
                 return Err(ErrorCode::CrossDevice.into());
             }
-        }
-        match (old_is_dir, &new.at) {
-            (false, Some((_, metadata))) if metadata.is_dir() => return Err(ErrorCode::IsDirectory.into()),
-            (true, Some((_, metadata))) if !metadata.is_dir() => return Err(ErrorCode::NotDirectory.into()),
-            _ => {}
         }
         let from = self.raise(overlay, old)?;
         overlay.make_parents(&new.path)?;
@@ -338,6 +357,10 @@ impl Layered {
         if old.is_dir() {
             return Err(ErrorCode::NotPermitted.into());
         }
+        if new.wants_dir {
+            old.existing()?;
+            return Err(ErrorCode::NotDirectory.into());
+        }
         if new.at.is_some() {
             return Err(ErrorCode::Exist.into());
         }
@@ -351,6 +374,11 @@ impl Layered {
             Path::new(&new.path),
         )?)
     }
+}
+
+/// Returns true if a path ends in `.` or `..`, by which no entry can be removed or renamed.
+fn ends_in_dots(path: &str) -> bool {
+    matches!(path.trim_end_matches('/').rsplit('/').next(), Some("." | ".."))
 }
 
 fn overlay(place: &Place) -> FsResult<&Overlay> {

@@ -136,10 +136,8 @@ impl FilesView<'_> {
         let from = self.place(fd)?;
         let walked = self.walk(fd, path, false)?;
         Self::may_change_at(&from, path, &walked)?;
-        match walked.metadata() {
-            Ok(metadata) if walked.wants_dir && !metadata.is_dir() => Err(ErrorCode::NotDirectory.into()),
-            _ => Ok(walked),
-        }
+        walked.check_kind()?;
+        Ok(walked)
     }
 
     /// Rejects a denied entry under any name by which it was reached.

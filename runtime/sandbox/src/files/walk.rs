@@ -67,6 +67,14 @@ impl Walked {
         fs::stat(&self.parent, self.at(), FollowSymlinks::No)
     }
 
+    /// Rejects an entry that is not the directory which the path requires. A missing one is left to the operation.
+    pub(super) fn check_kind(&self) -> io::Result<()> {
+        match self.metadata() {
+            Ok(metadata) if self.wants_dir && !metadata.is_dir() => Err(Errno::NOTDIR.into()),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn remove_file(&self) -> io::Result<()> {
         fs::remove_file(&self.parent, self.at())
     }

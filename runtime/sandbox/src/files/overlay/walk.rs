@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use cap_primitives::fs::{self, Metadata, MetadataExt as _};
+use rustix::io::Errno;
 
 use super::Overlay;
 use super::pace::Pace;
@@ -27,6 +28,8 @@ pub(in super::super) struct Found {
     pub(in super::super) path: String,
     /// Entry at the path; `None` if it is missing but its parent directory exists.
     pub(in super::super) at: Option<(Layer, Metadata)>,
+    /// True if the path requires a directory: it ends with a slash, `.` or `..`.
+    pub(in super::super) wants_dir: bool,
 }
 
 impl Found {
@@ -34,11 +37,12 @@ impl Found {
         self.at.as_ref().is_some_and(|(_, metadata)| metadata.is_dir())
     }
 
-    /// Returns the entry, or an error if it is missing.
+    /// Returns the entry, or an error if it is missing, or not the directory that the path requires.
     pub(in super::super) fn existing(self) -> io::Result<(String, Layer, Metadata)> {
         match self.at {
+            Some((_, metadata)) if self.wants_dir && !metadata.is_dir() => Err(Errno::NOTDIR.into()),
             Some((layer, metadata)) => Ok((self.path, layer, metadata)),
-            None => Err(io::ErrorKind::NotFound.into()),
+            None => Err(Errno::NOENT.into()),
         }
     }
 }
@@ -48,12 +52,15 @@ impl Overlay {
     /// leaves `base`.
     pub(in super::super) fn find(&self, base: &str, path: &str, follow: bool) -> io::Result<Found> {
         if path.is_empty() {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(Errno::NOENT.into());
         }
-        if path.starts_with('/') || path.contains('\0') {
-            return Err(io::ErrorKind::PermissionDenied.into());
+        if path.starts_with('/') {
+            return Err(Errno::PERM.into());
         }
-        let wants_dir = path.ends_with('/') || path.ends_with("/.") || path == ".";
+        if path.contains('\0') {
+            return Err(Errno::INVAL.into());
+        }
+        let mut wants_dir = wants_dir(path);
         let mut here: Vec<String> = base
             .split('/')
             .filter(|p| !p.is_empty())
@@ -69,7 +76,7 @@ impl Overlay {
                     here.pop();
                     continue;
                 }
-                ".." => return Err(io::ErrorKind::PermissionDenied.into()),
+                ".." => return Err(Errno::PERM.into()),
                 _ => here.push(part),
             }
             let is_last = rest.iter().all(|p| p.is_empty() || p == ".");
@@ -77,39 +84,36 @@ impl Overlay {
             self.denied.check(&at, Use::Look)?;
             let Some((layer, metadata)) = self.entry(&at)? else {
                 if is_last && !rest.iter().any(|p| p == ".") {
-                    return Ok(Found { path: at, at: None });
+                    return Ok(Found {
+                        path: at,
+                        at: None,
+                        wants_dir,
+                    });
                 }
-                return Err(io::ErrorKind::NotFound.into());
+                return Err(Errno::NOENT.into());
             };
             self.denied
                 .check_identity(metadata.dev(), metadata.ino(), Use::Look)?;
             if metadata.is_symlink() && (!is_last || follow || wants_dir) {
                 links += 1;
                 if links > MAX_LINKS {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidInput,
-                        "too many symbolic links",
-                    ));
+                    return Err(Errno::LOOP.into());
                 }
                 let target = fs::read_link_contents(&self.dir(layer).dir, Path::new(&at))?;
                 let target = target.to_str().filter(|t| !t.starts_with('/'));
-                let target = target.ok_or(io::ErrorKind::PermissionDenied)?;
+                let target = target.ok_or(Errno::PERM)?;
+                wants_dir |= is_last && self::wants_dir(target);
                 for part in target.rsplit('/') {
                     rest.push_front(part.to_owned());
                 }
                 here.pop();
-            } else if !is_last && !metadata.is_dir() {
-                return Err(io::ErrorKind::NotADirectory.into());
+            } else if !metadata.is_dir() && (!is_last || rest.iter().any(|p| p == ".")) {
+                return Err(Errno::NOTDIR.into());
             }
         }
         let path = here.join("/");
         let at = self.entry(&path)?;
-        match &at {
-            Some((_, metadata)) if wants_dir && !metadata.is_dir() => {
-                Err(io::ErrorKind::NotADirectory.into())
-            }
-            _ => Ok(Found { path, at }),
-        }
+        Ok(Found { path, at, wants_dir })
     }
 
     /// Returns the entry that both layers combined show at a path without links.
@@ -145,4 +149,8 @@ impl Overlay {
             Err(error) => Some(Err(error)),
         }))
     }
+}
+
+fn wants_dir(path: &str) -> bool {
+    matches!(path.rsplit('/').next(), Some("" | "." | ".."))
 }

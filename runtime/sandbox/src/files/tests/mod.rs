@@ -10,6 +10,7 @@ mod links;
 mod listing;
 mod operations;
 mod overlay;
+mod paths;
 mod quota;
 mod rights;
 mod skipped;

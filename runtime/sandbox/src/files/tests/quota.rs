@@ -149,3 +149,37 @@ async fn descriptors_of_a_call_are_limited() {
     drop(guest.table.delete(stream).unwrap());
     guest.open("a", none, DescriptorFlags::READ).await.unwrap();
 }
+
+#[tokio::test]
+async fn failed_operation_costs_no_file() {
+    let (dir, overlay) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("f"), "").unwrap();
+    let limits = Limits {
+        file_count: 1,
+        ..Limits::default()
+    };
+    let plain = Guest::with_limits(&[(dir.path(), "/w", "write")], &limits);
+    let layered = Guest::layered(dir.path(), overlay.path(), "write", &limits);
+    for mut guest in [plain, layered] {
+        for _ in 0..2 {
+            for (from, to) in [
+                ("none", "new"),
+                ("f", "d"),
+                ("f", "none/new"),
+                ("f", "new/"),
+                ("d", "new"),
+            ] {
+                guest.link((0, from), (0, to)).await.unwrap_err();
+            }
+            for path in ["f", "d", "none/new"] {
+                guest.mkdir(path).await.unwrap_err();
+                guest.symlink("f", path).await.unwrap_err();
+            }
+            guest.write("none/new", b"").await.unwrap_err();
+        }
+        guest.link((0, "f"), (0, "new")).await.unwrap();
+        assert_eq!(guest.link((0, "f"), (0, "newer")).await, Err(ErrorCode::Quota));
+        guest.unlink("new").await.unwrap();
+    }
+}
