@@ -223,3 +223,79 @@ impl Drop for HookShare {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::Agent;
+    use crate::testing::Script;
+
+    fn account(budget: Budget) -> Arc<Account> {
+        let policy = crate::LoopPolicy {
+            budget,
+            ..crate::LoopPolicy::default()
+        };
+        let agent = Agent::builder(Script::new([])).policy(policy).build().unwrap();
+        Arc::new(Account::new(agent.definition.clone(), None, &Spent::default()))
+    }
+
+    fn fuel(amount: u64) -> RemainingBudget {
+        RemainingBudget {
+            fuel: Some(amount),
+            ..RemainingBudget::NOTHING
+        }
+    }
+
+    fn with_fuel(amount: u64) -> Arc<Account> {
+        account(Budget {
+            fuel: Some(amount),
+            ..Budget::default()
+        })
+    }
+
+    /// Polls a reservation once.
+    fn granted(waiting: Waiting) -> Option<Option<u64>> {
+        match pin!(waiting.granted()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(grant) => Some(grant.unwrap().fuel),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn reservation_nobody_waits_for_is_withdrawn() {
+        let account = with_fuel(100);
+        // Dropped after it was granted and before its owner received it.
+        drop(account.reserve(&fuel(100)));
+        assert_eq!(granted(account.reserve(&fuel(100))), Some(Some(100)));
+        // That one is held. The next waits, and one that gives up waiting leaves nothing.
+        assert_eq!(granted(account.reserve(&fuel(1))), None);
+        let third = account.reserve(&fuel(60));
+        drop(account.reserve(&fuel(60)));
+        account.end(1, Amounts::default());
+        account.end(2, Amounts::default());
+        assert_eq!(granted(third), Some(Some(60)));
+        assert_eq!(granted(account.reserve(&fuel(40))), Some(Some(40)));
+    }
+
+    #[tokio::test]
+    async fn hook_is_charged_its_use_and_returns_the_rest_once() {
+        let account = with_fuel(100);
+        let share = account.reserve(&fuel(100)).for_hook().await.unwrap();
+        assert_eq!(share.left().fuel, Some(100));
+        for used in [10, 20] {
+            share.note(&Receipt {
+                fuel: used,
+                ..Receipt::default()
+            });
+        }
+        share.end();
+        drop(share);
+        let unused = account.reserve(&fuel(50)).for_hook().await.unwrap();
+        assert_eq!(unused.left().fuel, Some(50));
+        drop(unused);
+        assert_eq!(granted(account.reserve(&fuel(100))), Some(Some(70)));
+    }
+}

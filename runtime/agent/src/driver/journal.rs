@@ -132,3 +132,145 @@ impl Journal {
         self.shown += events.len() as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+
+    use toolcell_core::event::NoticeLevel;
+    use toolcell_core::store::SessionInfo;
+
+    use super::*;
+
+    /// Store that writes a batch when the test allows it.
+    #[derive(Default)]
+    struct Slow {
+        may_write: Mutex<bool>,
+        written: Mutex<Vec<Event>>,
+    }
+
+    impl SessionStore for Slow {
+        fn append<'a>(
+            &'a self,
+            _session: &'a str,
+            at: u64,
+            events: Vec<Event>,
+        ) -> BoxFuture<'a, Result<u64, StoreError>> {
+            Box::pin(std::future::poll_fn(move |_| {
+                if !*self.may_write.lock().unwrap() {
+                    return Poll::Pending;
+                }
+                let mut written = self.written.lock().unwrap();
+                written.extend(events.iter().cloned());
+                Poll::Ready(Ok(at + events.len() as u64))
+            }))
+        }
+
+        fn load<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+            unused()
+        }
+        fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>> {
+            unused()
+        }
+        fn fork<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a str,
+            _: Option<u64>,
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            unused()
+        }
+        fn delete<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+            unused()
+        }
+        fn keep_result<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a str,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<(), StoreError>> {
+            unused()
+        }
+        fn kept_result<'a>(
+            &'a self,
+            _: &'a str,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+            unused()
+        }
+    }
+
+    /// The journal only appends.
+    fn unused<T: Send + 'static>() -> BoxFuture<'static, Result<T, StoreError>> {
+        Box::pin(std::future::ready(Err(StoreError::NotFound { id: "s".into() })))
+    }
+
+    #[derive(Default)]
+    struct Shown(Mutex<Vec<String>>);
+
+    impl EventSink for Shown {
+        fn event(&self, event: &Event) {
+            let text = match event {
+                Event::TextDelta { text } | Event::Notice { text, .. } => text.clone(),
+                other => format!("{other:?}"),
+            };
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    fn durable(text: &str) -> Event {
+        Event::Notice {
+            level: NoticeLevel::Info,
+            text: text.into(),
+        }
+    }
+
+    fn transient(text: &str) -> Event {
+        Event::TextDelta { text: text.into() }
+    }
+
+    fn poll(journal: &mut Journal, sink: &Shown) -> bool {
+        let flow = pin!(journal.flow(sink));
+        flow.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn events_are_shown_in_order_and_after_they_are_written() {
+        let (store, sink) = (Arc::new(Slow::default()), Shown::default());
+        let shown = || sink.0.lock().unwrap().join(" ");
+        let mut journal = Journal::new("s", Some(store.clone()), 0);
+        journal.push(transient("1"), &sink);
+        assert_eq!(shown(), "1", "nothing is before it");
+        journal.push(durable("2"), &sink);
+        journal.push(transient("3"), &sink);
+        assert!(!poll(&mut journal, &sink), "the batch is being written");
+        journal.push(transient("4"), &sink);
+        assert_eq!((shown().as_str(), journal.has_shown(2)), ("1", false));
+        *store.may_write.lock().unwrap() = true;
+        assert!(poll(&mut journal, &sink));
+        assert_eq!(shown(), "1 2 3 4");
+        assert!(journal.has_shown(4) && !journal.has_shown(5));
+        assert_eq!(*store.written.lock().unwrap(), [durable("2")]);
+
+        // Without a store every event is shown at once.
+        let mut journal = Journal::new("s", None, 0);
+        journal.push(durable("5"), &sink);
+        assert_eq!(shown(), "1 2 3 4 5");
+    }
+
+    #[test]
+    fn queue_is_full_at_its_limit_and_not_before() {
+        let (store, sink) = (Arc::new(Slow::default()), Shown::default());
+        let mut journal = Journal::new("s", Some(store), 0);
+        for _ in 1..MAX_WAITING {
+            journal.push(durable("x"), &sink);
+        }
+        assert!(!journal.is_full());
+        journal.push(durable("x"), &sink);
+        assert!(journal.is_full());
+        assert!(!poll(&mut journal, &sink));
+        assert!(!journal.is_full(), "the batch no longer waits");
+    }
+}

@@ -183,7 +183,11 @@ mod tests {
     use crate::testing::Script;
 
     fn observer(notes: Notes) -> Observer {
-        let agent = Agent::builder(Script::new([])).build().unwrap();
+        with_policy(notes, crate::LoopPolicy::default())
+    }
+
+    fn with_policy(notes: Notes, policy: crate::LoopPolicy) -> Observer {
+        let agent = Agent::builder(Script::new([])).policy(policy).build().unwrap();
         let account = Account::new(agent.definition.clone(), None, &Spent::default());
         Observer::new("1".into(), "t".into(), Arc::new(account), notes)
     }
@@ -270,5 +274,55 @@ mod tests {
             ..grant
         };
         assert_eq!(observer.left(), left);
+    }
+
+    #[test]
+    fn agent_without_prices_is_charged_at_those_of_the_session() {
+        let (notes, _waiting) = notes();
+        let mut policy = crate::LoopPolicy::default();
+        policy.budget.prices = Some(toolcell_core::provider::Prices {
+            input: 2_000_000,
+            ..Default::default()
+        });
+        let observer = with_policy(notes, policy);
+        let grant = RemainingBudget {
+            cost_micros: Some(100),
+            ..RemainingBudget::default()
+        };
+        observer.begin(grant);
+        observer.receipt(Receipt {
+            agent: Some(Box::new(toolcell_core::AgentUse {
+                usage: toolcell_core::provider::Usage {
+                    input: 30,
+                    ..Default::default()
+                },
+                cost_micros: None,
+                ..Default::default()
+            })),
+            ..Receipt::default()
+        });
+        assert_eq!(observer.left().cost_micros, Some(40));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_call_is_waited_for_until_it_is_released() {
+        let (notes, _waiting) = notes();
+        let observer = Arc::new(observer(notes));
+        let start = tokio::time::Instant::now();
+        observer.released(1).await;
+        assert_eq!(start.elapsed(), Duration::ZERO, "nobody else has it");
+
+        let held = observer.clone();
+        let releasing = tokio::spawn(async move {
+            tokio::time::sleep(GRACE / 2).await;
+            drop(held);
+        });
+        observer.released(1).await;
+        assert!(start.elapsed() >= GRACE / 2 && start.elapsed() < GRACE);
+        releasing.await.unwrap();
+
+        let (start, _held) = (tokio::time::Instant::now(), observer.clone());
+        observer.released(1).await;
+        assert!(start.elapsed() >= GRACE, "and not for ever");
     }
 }

@@ -630,6 +630,47 @@ async fn shared_hook_values_survive_in_another_process() {
     assert_eq!(results, ["written", "written"]);
 }
 
+/// Hook that leaves one value of this many bytes.
+struct Sharing(usize);
+
+impl Hook for Sharing {
+    fn spec(&self) -> HookSpec {
+        HookSpec::new("sharing")
+    }
+
+    fn before_prompt(&self, _prompt: Prompt, _cx: HookContext) -> HookFuture<'_, PromptAnswer> {
+        Box::pin(ready(Ok(PromptAnswer {
+            effects: Effects::default().value("v", json!("x".repeat(self.0))),
+            ..PromptAnswer::default()
+        })))
+    }
+}
+
+#[tokio::test]
+async fn shared_values_are_stored_up_to_64_kib_of_json() {
+    const FRAME: usize = r#"{"v":""}"#.len();
+    for (length, is_stored) in [(64 << 10, true), ((64 << 10) + 1, false)] {
+        let recorded = RecordedEvents::default();
+        let mut session = agent(&Script::new([Say::Text("Done.")]))
+            .hook(Arc::new(Sharing(length - FRAME)))
+            .build()
+            .unwrap()
+            .session();
+        session
+            .run(Message::user("Go"), &recorded, CancellationToken::new())
+            .await
+            .unwrap();
+        let stored =
+            |event: &Event| matches!(event, Event::ValuesShared { values } if values.contains_key("v"));
+        assert_eq!(recorded.all().iter().any(stored), is_stored, "{length}");
+        assert_eq!(
+            warned(&recorded, "kept in this process only"),
+            !is_stored,
+            "{length}"
+        );
+    }
+}
+
 struct Always(Decision);
 
 impl Approver for Always {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{ReminderKind, TurnOutcome};
-use toolcell_core::provider::ProviderErrorKind;
+use toolcell_core::provider::{ProviderErrorKind, Request, ToolChoice};
 use toolcell_core::{Event, Message};
 
 use super::{RecordedEvents, agent};
@@ -190,6 +190,21 @@ async fn w09_long_conversation_is_replaced_by_a_summary() {
         asked[0] == "Go" && asked[3].starts_with("Summarise this conversation"),
         "{asked:?}"
     );
+    // Other instructions, and the same tools, none of which may be called.
+    let (turn, summary) = (&requests[0], &requests[1]);
+    assert_ne!(summary.instructions, turn.instructions);
+    assert!(
+        summary.instructions.contains("summar"),
+        "{}",
+        summary.instructions
+    );
+    let names = |request: &Request| -> Vec<String> {
+        request.tools.iter().map(|tool| tool.name.to_string()).collect()
+    };
+    assert!(names(summary).contains(&"t".to_owned()));
+    assert_eq!(names(summary), names(turn));
+    assert_eq!(summary.tool_choice, ToolChoice::None);
+    assert!(summary.session.is_some() && summary.session == turn.session);
     let sent: Vec<String> = requests[2].messages.iter().map(|m| m.text()).collect();
     assert_eq!(
         sent,
