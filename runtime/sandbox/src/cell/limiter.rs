@@ -196,4 +196,17 @@ mod tests {
         assert!(!limiter.memory_growing(50, 51, Some(50)).unwrap());
         assert_eq!(limiter.account.refused(), None);
     }
+
+    #[test]
+    fn table_grows_no_further_than_its_own_maximum() {
+        let mut limiter = limiter(1_000);
+        assert!(limiter.table_growing(0, 5, Some(5)).unwrap());
+        assert!(!limiter.table_growing(5, 6, Some(5)).unwrap());
+        assert_eq!(limiter.account.refused(), None);
+        // The elements that the engine could not provide are free again, those before them are not.
+        assert!(limiter.table_growing(0, 5, None).unwrap());
+        limiter.table_grow_failed(wasmtime::Error::msg("no")).unwrap();
+        assert!(limiter.table_growing(0, 5, None).unwrap());
+        assert!(!limiter.table_growing(0, 1, None).unwrap());
+    }
 }

@@ -129,4 +129,25 @@ mod tests {
             FIELDS + 2_000
         );
     }
+
+    #[test]
+    fn requests_and_their_texts_are_priced_in_full() {
+        let request = |body: bool| HostOutgoingRequest {
+            method: Method::Other("M".repeat(0x10)),
+            scheme: Some(Scheme::Other("s".repeat(0x20))),
+            authority: Some("a".repeat(0x40)),
+            path_with_query: Some("p".repeat(0x80)),
+            headers: FieldMap::new_mutable(1),
+            body: body.then(wasmtime_wasi_http::WasiBody::default),
+        };
+        assert_eq!(price_of_all(&mut table_with(1, || request(false))), FIELDS + 0xf0);
+        assert_eq!(
+            price_of_all(&mut table_with(1, || request(true))),
+            FIELDS + OUTGOING_BODY + 0xf0
+        );
+        assert_eq!(
+            price_of_all(&mut table_with(1, || HostFutureIncomingResponse::Consumed)),
+            SMALL
+        );
+    }
 }

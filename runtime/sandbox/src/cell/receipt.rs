@@ -164,4 +164,30 @@ mod tests {
         drop(recorder);
         assert_eq!(account.left(), 2 * entry);
     }
+
+    #[test]
+    fn denials_and_hosts_are_charged_by_all_their_texts() {
+        let base = size_of::<Denial>() as u64;
+        let account = MemoryAccount::new(10_000, MemoryPool::new(u64::MAX));
+        let recorder = ReceiptRecorder::new(&account, &Redactor::default());
+        let mut before = account.left();
+        let mut charged = || {
+            let bytes = before - account.left();
+            before = account.left();
+            bytes
+        };
+        recorder.denial("file", "x".repeat(0x10), Some("y".repeat(0x40)));
+        assert_eq!(charged(), base + 4 + 0x10 + 0x40);
+        recorder.denial("file", "x".repeat(0x20), None);
+        assert_eq!(charged(), base + 4 + 0x20);
+        recorder.refusal("http", "x".repeat(0x10), "y".repeat(0x80));
+        assert_eq!(charged(), base + 4 + 0x10 + 0x80);
+        recorder.host("a:1".into());
+        assert_eq!(charged(), base + 3);
+        recorder.bucket("b", true);
+        assert_eq!(charged(), base + 1);
+        let receipt = recorder.lock();
+        assert_eq!(receipt.hosts, ["a:1"]);
+        assert_eq!((receipt.denials.len(), receipt.omitted), (3, 0));
+    }
 }

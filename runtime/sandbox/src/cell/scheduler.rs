@@ -160,13 +160,38 @@ mod tests {
         let call = async {
             std::thread::sleep(Duration::from_millis(5));
             tokio::time::sleep(Duration::from_millis(30)).await;
+            // That of earlier polls and of the running one.
+            std::thread::sleep(Duration::from_millis(5));
             Ok(inner.cpu())
         };
         let seen_inside = Scheduled::new(call, meter.clone(), FairScheduler::of_this_runtime())
             .await
             .unwrap();
-        assert!(seen_inside >= Duration::from_millis(5), "{seen_inside:?}");
+        assert!(seen_inside >= Duration::from_millis(10), "{seen_inside:?}");
         assert!(meter.cpu() >= seen_inside);
+        let outside = meter.cpu();
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(meter.cpu(), outside);
         assert!(meter.wall() >= meter.cpu() + Duration::from_millis(25));
+    }
+
+    #[test]
+    fn call_that_has_run_for_a_tick_waits_for_a_permit() {
+        let tick = u64::try_from(TICK.as_nanos()).unwrap();
+        for (spent, permits, runs) in [(tick - 1, 0, true), (tick, 0, false), (tick, 1, true)] {
+            let scheduler = FairScheduler(Arc::new(Semaphore::new(permits)));
+            let meter = Arc::new(CpuTimer::start());
+            meter.spent.store(spent, Ordering::Relaxed);
+            let call = std::future::ready(Ok(()));
+            let mut call = std::pin::pin!(Scheduled::new(call, meter, scheduler.clone()));
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert_eq!(call.as_mut().poll(&mut cx).is_ready(), runs, "{spent} {permits}");
+            // A permit is held only during the poll.
+            assert_eq!(scheduler.0.available_permits(), permits);
+            if !runs {
+                scheduler.0.add_permits(1);
+                assert!(call.as_mut().poll(&mut cx).is_ready());
+            }
+        }
     }
 }

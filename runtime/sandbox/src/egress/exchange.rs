@@ -381,4 +381,34 @@ mod tests {
             Error::TlsProtocolError
         ));
     }
+
+    #[tokio::test]
+    async fn headers_arriving_in_pieces_fit_with_their_separators() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let (client, mut server) = tokio::io::duplex(1 << 20);
+        let serving = tokio::spawn(async move {
+            let mut head = String::from("HTTP/1.1 204 No Content\r\n");
+            for i in 0..64 {
+                head.push_str(&format!(
+                    "{i:05}: {}\r\n",
+                    "v".repeat(MAX_RESPONSE_HEADER_BYTES / 64 - 5)
+                ));
+            }
+            let mut request = vec![0; 1_024];
+            let _ = server.read(&mut request).await;
+            server.write_all(head.as_bytes()).await.unwrap();
+            // The client has read all of them before the head ends.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            let _ = server.write_all(b"\r\n").await;
+        });
+        let request = Request::get("/")
+            .header(HOST, "a")
+            .body(WasiBody::default())
+            .unwrap();
+        let (response, _) = exchange(Box::new(client), request).await.unwrap();
+        assert_eq!(response.headers().len(), 64);
+        serving.await.unwrap();
+    }
 }

@@ -395,6 +395,17 @@ mod tests {
     }
 
     #[test]
+    fn long_pieces_are_passed_on_in_short_ones() {
+        let mut packed = Packed::new(Redactor::new([("t", SECRET)]));
+        packed.push(Bytes::from(vec![b'x'; 3 * PIECE + 1]));
+        let mut lengths = Vec::new();
+        while let Some(piece) = packed.next().unwrap() {
+            lengths.push(piece.len());
+        }
+        assert_eq!(lengths, [PIECE, PIECE, PIECE, 1]);
+    }
+
+    #[test]
     fn searching_ends_at_its_limit() {
         for (length, is_ok) in [(10, true), (11, false)] {
             let mut search = Search {

@@ -185,4 +185,18 @@ mod tests {
         refused(&annotated(json_of(MAX_ANNOTATIONS + 1)), "16384 bytes");
         refused(&annotated("{".into()), "the annotation `x` is not valid JSON");
     }
+
+    #[test]
+    fn size_of_a_manifest_counts_each_of_its_texts() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let manifest = HookManifest {
+            name: text(1),
+            description: text(2),
+            before: vec![text(4)],
+            after: vec![text(8)],
+            annotations: vec![(text(0x10), text(0x20))],
+            ..HookManifest::default()
+        };
+        assert_eq!(Ask::bytes_out(&manifest), 0x3f);
+    }
 }

@@ -288,3 +288,134 @@ fn of_core(content: Content) -> bindings::Content {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::hook::FailurePhase;
+    use toolcell_core::{ArgumentPlace, Blob, CallResult, Link, PlaceKind, Receipt, ToolError};
+
+    use super::*;
+
+    fn text(bytes: usize) -> String {
+        "x".repeat(bytes)
+    }
+
+    /// Bytes that the guest receives for a request in a turn with one value of 3 bytes.
+    fn bytes_in(request: impl HookRequest) -> u64 {
+        let mut cx = HookContext::unobserved("s");
+        cx.values.insert("v".into(), json!(10));
+        HookCall::new(request, &cx).bytes_in()
+    }
+
+    #[test]
+    fn each_request_is_charged_by_what_the_guest_receives() {
+        let message = vec![
+            Content::text(text(0x10)),
+            Content::Blob(Blob {
+                media_type: text(0x20),
+                data: vec![0; 0x40],
+            }),
+            Content::Link(Link {
+                uri: text(0x80),
+                name: text(0x100),
+                media_type: Some(text(0x200)),
+            }),
+        ];
+        let prompt = Prompt {
+            message: message.clone(),
+            original: vec![Content::text(text(0x400))],
+            history: Vec::new(),
+            tokens: 1,
+            token_limit: None,
+        };
+        assert_eq!(bytes_in(prompt), 3 + 0x7f0);
+
+        let call = |places| PendingCall {
+            id: "1".into(),
+            tool: "t".into(),
+            arguments: Map::from_iter([("a".into(), json!(12))]),
+            places,
+        };
+        assert_eq!(bytes_in(call(Vec::new())), 3 + r#"{"a":12}"#.len() as u64);
+        let place = ArgumentPlace {
+            pointer: "/a".into(),
+            kind: PlaceKind::Url,
+            plain: "https://a/".into(),
+            named: None,
+            real: None,
+            is_unresolved: false,
+        };
+        let described = json!([place]).to_string();
+        assert_eq!(
+            bytes_in(call(vec![place])),
+            (3 + r#"{"a":12}"#.len() + "places".len() + described.len()) as u64
+        );
+
+        let receipt = Receipt::default();
+        let finished = |error, receipt| CallReport {
+            id: "1".into(),
+            tool: "t".into(),
+            arguments: json!([1, 2]),
+            result: CallResult {
+                error,
+                receipt,
+                ..CallResult::text(text(0x10))
+            },
+            duration_ms: 5,
+        };
+        let own = 3 + "[1,2]".len() as u64 + 0x10;
+        assert_eq!(bytes_in(finished(None, None)), own);
+        let filed = serde_json::to_string(&receipt).unwrap().len() as u64;
+        assert_eq!(bytes_in(finished(None, Some(receipt))), own + filed);
+
+        let turn = |outcome| TurnEnd {
+            outcome,
+            text: text(0x10),
+            steps: 2,
+        };
+        assert_eq!(bytes_in(turn(TurnOutcome::Completed)), 3 + 0x10);
+        let limit = TurnOutcome::Budget { reason: text(0x20) };
+        assert_eq!(
+            bytes_in(turn(limit)),
+            3 + 0x10 + ("reason".len() + 0x20 + "\"\"".len()) as u64
+        );
+
+        let failure = FailureReport {
+            phase: FailurePhase::Call,
+            message: text(0x10),
+        };
+        assert_eq!(bytes_in(failure), 3 + 0x10);
+    }
+
+    #[test]
+    fn hook_receives_values_contents_and_outcome_as_they_are() {
+        let mut cx = HookContext::unobserved("s");
+        cx.values.insert("k".into(), json!({"n": 1}));
+        let report = CallReport {
+            id: "1".into(),
+            tool: "t".into(),
+            arguments: json!({}),
+            result: CallResult {
+                error: Some(ToolError::Cancelled),
+                ..CallResult::text("some")
+            },
+            duration_ms: 7,
+        };
+        let call = HookCall::new(report, &cx);
+        assert_eq!(call.turn.session, "s");
+        assert_eq!(call.turn.values, [("k".to_owned(), r#"{"n":1}"#.to_owned())]);
+        assert_eq!(call.wire.duration_ms, 7);
+        let [bindings::Content::Text(content)] = call.wire.content.as_slice() else {
+            panic!("{:?}", call.wire.content)
+        };
+        assert_eq!(content, "some");
+        let failure = call.wire.error.unwrap();
+        assert_eq!(failure.kind, ToolError::Cancelled.kind());
+
+        let (word, context) = outcome(&TurnOutcome::StepLimit { steps: 9 });
+        assert_eq!(
+            (word.as_str(), pairs(&context)),
+            ("step_limit", vec![("steps".into(), "9".into())])
+        );
+    }
+}

@@ -351,4 +351,54 @@ mod tests {
         let shown = format!("{:?}", call.validate(&redactor).unwrap());
         assert!(!shown.contains(SECRET), "{shown}");
     }
+
+    #[test]
+    fn size_of_a_response_counts_each_of_its_texts() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let mut effects = effects();
+        effects.values = vec![(text(1), text(2))];
+        effects.other = vec![(text(4), text(8))];
+        effects.notices = vec![notice(&text(16))];
+        assert_eq!(effects.bytes(), 0x1f);
+
+        let call = hooks::CallAnswer {
+            verdict: hooks::Verdict::Cancel(text(0x20)),
+            arguments: Some(text(0x40)),
+            effects: effects.clone(),
+        };
+        assert_eq!(call.bytes(), 0x7f);
+
+        let prompt = hooks::PromptAnswer {
+            verdict: hooks::Verdict::Abort(text(0x20)),
+            message: Some(vec![
+                crate::bindings::Content::Text(text(0x40)),
+                crate::bindings::Content::Text(text(0x80)),
+            ]),
+            context: vec![text(0x100)],
+            instructions: vec![text(0x200)],
+            examples: vec![hooks::Example {
+                says: text(0x400),
+                tool: text(0x800),
+                arguments: text(0x1000),
+            }],
+            effects,
+        };
+        assert_eq!(prompt.bytes(), 0x1fff);
+        assert_eq!(prompt_answer().bytes(), 0);
+    }
+
+    #[test]
+    fn examples_count_towards_the_limit_of_the_conversation() {
+        let example = |extra: usize| hooks::PromptAnswer {
+            examples: vec![hooks::Example {
+                says: "x".repeat(MAX_PROMPT / 2),
+                tool: "t".into(),
+                arguments: format!("{{{}}}", " ".repeat(MAX_PROMPT / 2 - 3 + extra)),
+            }],
+            ..prompt_answer()
+        };
+        let redactor = Redactor::new([]);
+        assert!(example(0).validate(&redactor).is_ok());
+        assert!(example(1).validate(&redactor).is_err());
+    }
 }

@@ -260,4 +260,29 @@ mod tests {
         };
         assert!(check(vec![longest]).is_ok());
     }
+
+    #[test]
+    fn size_of_definitions_counts_each_of_their_texts() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let definition = Stored {
+            name: text(1),
+            title: Some(text(2)),
+            description: text(4),
+            input: text(8),
+            output: Some(text(0x10)),
+            hints: Hints::default(),
+            annotations: vec![(text(0x20), text(0x40))],
+        };
+        assert_eq!(Ask::bytes_out(&vec![definition.clone()]), 0x7f);
+        assert_eq!(Ask::bytes_out(&vec![definition.clone(), definition]), 2 * 0x7f);
+    }
+
+    #[test]
+    fn definitions_are_read_without_grants_and_within_low_limits() {
+        let policy = bare_policy();
+        assert_eq!(policy.grants, toolcell_core::Grants::default());
+        let (bare, normal) = (policy.limits, Limits::default());
+        assert_eq!((bare.fuel, bare.wall_ms, bare.log), (1_000_000_000, 10_000, 0));
+        assert!(bare.fuel < normal.fuel && bare.wall_ms < normal.wall_ms);
+    }
 }
