@@ -373,3 +373,170 @@ fn narrow_budget(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::config::file::FlowRule;
+
+    /// Loads the configuration of a user, the file of a project and flags, in a directory with `docs/a` and `other`.
+    fn load(own: &str, project: &str, flag: impl FnOnce(&mut Overrides)) -> Result<Settings, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("docs/a")).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        let user = dir.path().join("user.toml");
+        std::fs::write(&user, own).unwrap();
+        std::fs::write(dir.path().join("toolcell.toml"), project).unwrap();
+        let environment = Environment::for_tests(&dir.path().canonicalize().unwrap(), &[]);
+        let mut overrides = Overrides {
+            config: Some(user),
+            ..Overrides::default()
+        };
+        flag(&mut overrides);
+        config::load(&environment, overrides)
+    }
+
+    fn applies(own: &str, project: &str) -> bool {
+        load(own, project, |_| {}).is_ok()
+    }
+
+    #[test]
+    fn project_may_equal_each_value_of_the_user_and_not_exceed_it() {
+        let cases = [
+            ("", "[loop]\nmax_steps = @", "50", "51"),
+            ("[loop]\nmax_steps = 7\n", "[loop]\nmax_steps = @", "7", "8"),
+            (
+                "[loop]\ndeadline = \"1m\"\n",
+                "[loop]\ndeadline = @",
+                "\"60s\"",
+                "\"61s\"",
+            ),
+            ("[budget]\ncalls = 2\n", "[budget]\ncalls = @", "2", "3"),
+            (
+                "[tools.text.limits]\nwall = \"1s\"\n",
+                "[tools.text.limits]\nwall = @",
+                "\"1000ms\"",
+                "\"1001ms\"",
+            ),
+            (
+                "[approval]\nflow = \"ask\"\n",
+                "[approval]\nflow = @",
+                "\"ask\"",
+                "\"off\"",
+            ),
+            (
+                "[tools.text]\nonly = [\"text_count\"]\n",
+                "[tools.text]\nonly = @",
+                "[\"text_count\"]",
+                "[\"text_count\", \"text_find\"]",
+            ),
+            (
+                "[tools.text]\nenabled = false\n",
+                "[tools.text]\nenabled = @",
+                "false",
+                "true",
+            ),
+            (
+                "[tools.files]\ngrants = [\"read=docs\"]\n",
+                "[tools.files]\ngrants = @",
+                "[\"read=docs/a\", \"read=docs\"]",
+                "[\"read=docs/a\", \"read=.\"]",
+            ),
+            // Guest paths that the user did not choose.
+            (
+                "[tools.files]\ngrants = [\"read=docs\", \"read=other:/o\"]\n",
+                "[tools.files]\ngrants = @",
+                "[\"read=other:/o\"]",
+                "[\"read=docs:/o\"]",
+            ),
+            (
+                "[tools.memory]\ngrants = [\"keyvalue=a\", \"keyvalue=b:c\"]\n",
+                "[tools.memory]\ngrants = @",
+                "[\"keyvalue=a\", \"keyvalue=b:c\"]",
+                "[\"keyvalue=a:c\"]",
+            ),
+        ];
+        for (own, project, within, beyond) in cases {
+            assert!(
+                applies(own, &project.replace('@', within)),
+                "{own}{project} {within}"
+            );
+            assert!(
+                !applies(own, &project.replace('@', beyond)),
+                "{own}{project} {beyond}"
+            );
+        }
+        // Where the user sets nothing, only what has no default is free.
+        assert!(applies("", "[loop]\ndeadline = \"9h\"\n[budget]\ncalls = 9000"));
+    }
+
+    #[test]
+    fn flag_of_the_user_allows_what_the_project_exceeds() {
+        let limit = |text: &str| text.parse().unwrap();
+        for (flag, wall, is_ok) in [
+            ("text:wall=2s", "2s", true),
+            ("text:wall=2s", "2001ms", false),
+            ("files:wall=2s", "2s", false),
+            ("text:memory=1GiB", "2s", false),
+        ] {
+            let own = "[tools.text.limits]\nwall = \"1s\"\n";
+            let project = format!("[tools.text.limits]\nwall = \"{wall}\"\n");
+            let loaded = load(own, &project, |flags| flags.limits = vec![limit(flag)]);
+            assert_eq!(loaded.is_ok(), is_ok, "{flag} {wall}");
+        }
+        for (flag, is_ok) in [("calls=3", true), ("calls=2", false), ("tokens=9", false)] {
+            let loaded = load("[budget]\ncalls = 1\n", "[budget]\ncalls = 3\n", |flags| {
+                flags.budget = vec![flag.parse().unwrap()];
+            });
+            assert_eq!(loaded.is_ok(), is_ok, "{flag}");
+        }
+        let project = "[loop]\nmax_steps = 60\ndeadline = \"2m\"\n[approval]\nflow = \"off\"\n";
+        let own = "[loop]\ndeadline = \"1m\"\n[approval]\nflow = \"ask\"\n";
+        let flags = |steps: bool, deadline: bool, flow: bool| {
+            load(own, project, |flags| {
+                flags.max_steps = steps.then_some(60);
+                flags.deadline = deadline.then_some(Duration::from_secs(120));
+                flags.flow = flow.then_some(FlowRule::Off);
+            })
+        };
+        assert!(flags(true, true, true).is_ok());
+        assert!(flags(false, true, true).is_err());
+        assert!(flags(true, false, true).is_err());
+        assert!(flags(true, true, false).is_err());
+    }
+
+    #[test]
+    fn lower_values_of_the_project_apply() {
+        let settings = load(
+            "[loop]\nmax_steps = 9\n[approval]\nflow = \"ask\"\nrules = [{tool = \"a\", verdict = \"allow\"}]\n\
+             [tools.text]\ngrants = [\"read=docs\", \"deny=docs/a\"]\n",
+            "[loop]\nmax_steps = 3\ndeadline = \"5s\"\n[approval]\nflow = \"refuse\"\nrules = [{tool = \"b\", verdict = \"deny\"}]\n\
+             [budget]\ncalls = 4\n[tools.text]\nonly = []\ngrants = []\nlimits.wall = \"1s\"\n\
+             [tools.files]\nenabled = false\ngrants = [\"deny=other\"]\n",
+            |_| {},
+        )
+        .unwrap();
+        assert_eq!(settings.max_steps.unwrap().value, 3);
+        assert_eq!(settings.deadline.unwrap().value, Duration::from_secs(5));
+        assert_eq!(settings.flow.value, FlowRule::Refuse);
+        assert_eq!(settings.budget.get("calls").unwrap().value, 4);
+        // The user's rules come last, and the last one that matches applies.
+        let rules: Vec<&str> = settings.rules.iter().map(|rule| rule.tool.as_str()).collect();
+        assert_eq!(rules, ["b", "a"]);
+        let text = &settings.tools["text"];
+        assert!(!text.offers("text_count") && text.is_usable());
+        assert_eq!(text.limits.limits.wall_ms, 1_000);
+        let lines = |tool: &ToolSettings| -> Vec<bool> {
+            tool.grants.iter().map(|line| line.grant.is_denial()).collect()
+        };
+        assert_eq!(
+            lines(text),
+            [true],
+            "the user's denial stays, and the grant is removed"
+        );
+        let files = &settings.tools["files"];
+        assert!(!files.is_usable());
+        assert_eq!(lines(files), [true]);
+    }
+}
