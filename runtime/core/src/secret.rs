@@ -10,7 +10,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Grants;
 use crate::redact::Redactor;
 
 /// Binding of a secret: its destinations and its placement in a request.
@@ -164,12 +163,6 @@ impl Secrets {
     /// Returns names and values, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &SecretValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
-    }
-
-    /// Returns the names that the bindings of `grants` use and that have no value.
-    pub fn missing<'a>(&self, grants: &'a Grants) -> Vec<&'a str> {
-        let names = grants.secrets.iter().map(|binding| binding.name.as_str());
-        names.filter(|name| self.get(name).is_none()).collect()
     }
 
     /// Returns a redactor for these values.
@@ -443,27 +436,6 @@ mod tests {
             let binding: SecretBinding = serde_json::from_str(text).unwrap();
             assert_eq!(binding.to_string(), line);
         }
-    }
-
-    #[test]
-    fn bindings_without_values_are_found() {
-        let grants: Grants = serde_json::from_str(
-            r#"{"secrets": [
-                {"name": "a", "origins": ["https://x.example"], "header": "x-key"},
-                {"name": "b", "origins": [], "placeholder": "{{b}}"}]}"#,
-        )
-        .unwrap();
-        let mut secrets = Secrets::default();
-        assert_eq!(secrets.missing(&grants), ["a", "b"]);
-        secrets.insert("a", "value-of-a").unwrap();
-        assert_eq!(secrets.missing(&grants), ["b"]);
-        assert_eq!(
-            grants.secrets[0].placement,
-            SecretPlacement::Header {
-                header: "x-key".into(),
-                template: "{}".into()
-            }
-        );
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use toolcell_core::{Policy, Secrets, Tool, ToolSpec};
+use toolcell_core::{Policy, ToolSpec};
 
 use crate::bindings::{ProviderPre, Role};
-use crate::cell::CellRunner;
 use crate::cell::state::CellState;
-use crate::egress::{BoundSecrets, Egress, InvalidBinding, Transport};
+use crate::cell::{CellRunner, Footprint};
+use crate::egress::{BoundSecrets, Egress, Transport};
 use crate::load::imports::{Ability, Import};
-use crate::tool::ComponentTool;
 
 /// SHA-256 digest of a component's bytes (FIPS 180-4). Printed as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,15 +38,6 @@ pub(crate) struct Base {
     pub(crate) transport: Transport,
     pub(crate) footprint: Footprint,
     pub(crate) identity: Identity,
-}
-
-/// Resources that one cell of a component takes before it runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Footprint {
-    /// Number of pool slots.
-    pub(crate) slots: u32,
-    /// Host memory of its instances in bytes, in addition to the base cost of every cell.
-    pub(crate) bytes: u64,
 }
 
 /// Data shared by all tools of a component.
@@ -140,41 +130,6 @@ impl Component {
     /// Returns the definitions of its tools, in the component's order.
     pub fn definitions(&self) -> &[Arc<ToolSpec>] {
         &self.0.specs
-    }
-
-    /// Returns its tools, to be called under `policy`. In total they hold at most six HTTP connections at a time.
-    /// Bindings of secrets have no effect; see [`Component::tools_with_secrets`].
-    pub fn tools(&self, policy: impl Into<Arc<Policy>>) -> Vec<Arc<dyn Tool>> {
-        self.tools_bound(policy.into(), BoundSecrets::default())
-    }
-
-    /// Returns its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host
-    /// adds them to requests; the guest never holds them. All `secrets` are redacted in all output of a cell, including
-    /// those that this policy does not bind.
-    ///
-    /// # Errors
-    /// If a binding of the policy is invalid or its secret has no value.
-    pub fn tools_with_secrets(
-        &self,
-        policy: Arc<Policy>,
-        secrets: &Secrets,
-    ) -> Result<Vec<Arc<dyn Tool>>, InvalidBinding> {
-        let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
-        Ok(self.tools_bound(policy, bound))
-    }
-
-    fn tools_bound(&self, policy: Arc<Policy>, secrets: BoundSecrets) -> Vec<Arc<dyn Tool>> {
-        let egress = self.0.base.egress(&policy, secrets);
-        (self.0.specs.iter())
-            .map(|spec| -> Arc<dyn Tool> {
-                Arc::new(ComponentTool {
-                    component: self.0.clone(),
-                    spec: spec.clone(),
-                    policy: policy.clone(),
-                    egress: egress.clone(),
-                })
-            })
-            .collect()
     }
 }
 

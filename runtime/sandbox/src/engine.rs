@@ -14,7 +14,7 @@ use wasmparser::WasmFeatures;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
 
 use crate::cell::epoch;
-use crate::load::preflight::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
+use crate::load::complexity::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
 
 /// Features that are disabled although the engine enables some of them by default.
 const SWITCHED_OFF: WasmFeatures = WasmFeatures::GC

@@ -4,7 +4,7 @@ use toolcell_core::ToolError;
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 
-use crate::load::preflight::ComplexityLimit;
+use crate::load::complexity::ComplexityLimit;
 
 /// Error of loading a component. [`LoadError::hint`] suggests a remedy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -83,6 +83,6 @@ pub use load::cache::CacheError;
 pub use load::compile::{
     CompileCommand, CompileLimits, Compiler, CompilerIsolation, Protection, compile_child_main,
 };
+pub use load::complexity::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use load::imports::{Ability, Import};
-pub use load::preflight::{ComplexityLimit, MAX_CORE_INSTANCES};
 pub use sandbox::{CompileEvent, CompileListener, Sandbox, SandboxOptions, Statistics};

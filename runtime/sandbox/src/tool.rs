@@ -8,7 +8,7 @@ use toolcell_core::json::inexact_number;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
     ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Link, Policy, Redactor,
-    RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolSpec,
+    RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
 
@@ -16,8 +16,8 @@ use crate::bindings::{self, Call, GuestError, Output, Provider, ProviderPre};
 use crate::cell::failure;
 use crate::cell::state::CellState;
 use crate::cell::{CellRequest, GuestCall};
-use crate::component::Loaded;
-use crate::egress::Egress;
+use crate::component::{Component, Loaded};
+use crate::egress::{BoundSecrets, Egress, InvalidBinding};
 use crate::places;
 
 /// One tool of one component, with the policy under which it is called.
@@ -26,6 +26,43 @@ pub(crate) struct ComponentTool {
     pub(crate) spec: Arc<ToolSpec>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) egress: Arc<Egress>,
+}
+
+impl Component {
+    /// Returns its tools, to be called under `policy`. In total they hold at most six HTTP connections at a time.
+    /// Bindings of secrets have no effect; see [`Component::tools_with_secrets`].
+    pub fn tools(&self, policy: impl Into<Arc<Policy>>) -> Vec<Arc<dyn Tool>> {
+        self.tools_bound(policy.into(), BoundSecrets::default())
+    }
+
+    /// Returns its tools, to be called under `policy`, with the values of the secrets that the policy binds. The host
+    /// adds them to requests; the guest never holds them. All `secrets` are redacted in all output of a cell, including
+    /// those that this policy does not bind.
+    ///
+    /// # Errors
+    /// If a binding of the policy is invalid or its secret has no value.
+    pub fn tools_with_secrets(
+        &self,
+        policy: Arc<Policy>,
+        secrets: &Secrets,
+    ) -> Result<Vec<Arc<dyn Tool>>, InvalidBinding> {
+        let bound = BoundSecrets::new(&policy.grants.secrets, secrets)?;
+        Ok(self.tools_bound(policy, bound))
+    }
+
+    fn tools_bound(&self, policy: Arc<Policy>, secrets: BoundSecrets) -> Vec<Arc<dyn Tool>> {
+        let egress = self.0.base.egress(&policy, secrets);
+        (self.0.specs.iter())
+            .map(|spec| -> Arc<dyn Tool> {
+                Arc::new(ComponentTool {
+                    component: self.0.clone(),
+                    spec: spec.clone(),
+                    policy: policy.clone(),
+                    egress: egress.clone(),
+                })
+            })
+            .collect()
+    }
 }
 
 impl Tool for ComponentTool {

@@ -29,7 +29,6 @@
 mod answers;
 mod escape;
 mod forms;
-mod layers;
 mod pattern;
 
 use std::borrow::Cow;

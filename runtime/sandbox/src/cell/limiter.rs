@@ -6,7 +6,7 @@ use toolcell_core::{Limit, Limits};
 use wasmtime::ResourceLimiter;
 
 use crate::cell::memory::{MemoryAccount, Refusal};
-use crate::load::preflight::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
+use crate::load::complexity::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 
 /// Size of one table element in bytes: a host pointer.
 const TABLE_ELEMENT: u64 = 8;

@@ -27,7 +27,6 @@ use crate::cell::memory::{MemoryAccount, MemoryPool, Refusal};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
 use crate::cell::state::CellState;
-use crate::component::Footprint;
 use crate::egress::Egress;
 
 /// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
@@ -75,6 +74,15 @@ impl World for HookProviderPre<CellState> {
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
         self.instantiate_async(store).await
     }
+}
+
+/// Resources that one cell of a component takes before it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Footprint {
+    /// Number of pool slots.
+    pub(crate) slots: u32,
+    /// Host memory of its instances in bytes, in addition to the base cost of every cell.
+    pub(crate) bytes: u64,
 }
 
 /// Parameters of one call.

@@ -7,7 +7,6 @@ use wasmtime_wasi::random::WasiRandomCtx;
 use wasmtime_wasi_io::bindings::wasi::io::poll;
 
 use crate::cell::memory::Reservation;
-use crate::cell::state::CellState;
 
 /// Maximum number of random bytes per request. A key has 32.
 pub(crate) const MAX_RANDOM: u64 = 1 << 20;
@@ -41,10 +40,10 @@ impl HasData for HasRandom {
 }
 
 /// Replaces `wasi:io/poll`, `wasi:random/random` and `wasi:random/insecure`. The linker must allow shadowing.
-pub(crate) fn add_to_linker(
-    linker: &mut Linker<CellState>,
-    polling: fn(&mut CellState) -> PollView<'_>,
-    randomness: fn(&mut CellState) -> RandomView<'_>,
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    polling: fn(&mut T) -> PollView<'_>,
+    randomness: fn(&mut T) -> RandomView<'_>,
 ) -> wasmtime::Result<()> {
     poll::add_to_linker::<_, HasPoll>(linker, polling)?;
     random::add_to_linker::<_, HasRandom>(linker, randomness)?;

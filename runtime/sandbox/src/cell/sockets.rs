@@ -7,7 +7,6 @@ use wasmtime_wasi::p2::bindings::sockets::{ip_name_lookup, tcp, tcp_create_socke
 use wasmtime_wasi::p2::{DynPollable, SocketError, SocketResult};
 
 use crate::cell::receipt::ReceiptRecorder;
-use crate::cell::state::CellState;
 
 /// Maximum length of a recorded host name, in bytes; DNS names have at most 253.
 const MAX_NOTED_NAME: usize = 253;
@@ -24,10 +23,13 @@ impl HasData for HasDenied {
 }
 
 /// Replaces the interfaces that create sockets and look up names. The linker must allow shadowing.
-pub(crate) fn add_to_linker(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
-    tcp_create_socket::add_to_linker::<_, HasDenied>(linker, CellState::denied)?;
-    udp_create_socket::add_to_linker::<_, HasDenied>(linker, CellState::denied)?;
-    ip_name_lookup::add_to_linker::<_, HasDenied>(linker, CellState::denied)
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    denied: fn(&mut T) -> Denied<'_>,
+) -> wasmtime::Result<()> {
+    tcp_create_socket::add_to_linker::<_, HasDenied>(linker, denied)?;
+    udp_create_socket::add_to_linker::<_, HasDenied>(linker, denied)?;
+    ip_name_lookup::add_to_linker::<_, HasDenied>(linker, denied)
 }
 
 fn refuse<T>() -> SocketResult<T> {

@@ -149,7 +149,7 @@ impl CellState {
         }
     }
 
-    pub(crate) fn denied(&mut self) -> Denied<'_> {
+    fn denied(&mut self) -> Denied<'_> {
         Denied {
             recorder: &self.recorder,
         }
@@ -183,7 +183,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     linker.allow_shadowing(true);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    sockets::add_to_linker(&mut linker)?;
+    sockets::add_to_linker(&mut linker, CellState::denied)?;
     poll::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;

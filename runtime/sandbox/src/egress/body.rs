@@ -13,6 +13,9 @@ use wasmtime_wasi_http::Error;
 
 use crate::cell::memory::Reservation;
 
+/// Maximum size of one write to a request body, in bytes. Two such pieces can be queued for each request of a guest.
+pub(crate) const BODY_CHUNK: usize = 64 << 10;
+
 /// A response body that fails after too many bytes or too long an idle time. It counts bytes as received, without
 /// decoding: a guest decompresses in its own memory, under its own limit. It holds one of the tool's connections, and
 /// the memory of the exchange, until it is dropped.

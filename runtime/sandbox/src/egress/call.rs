@@ -1,54 +1,26 @@
 //! HTTP requests of one call: authorization and recording.
 
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
-use tokio::sync::Semaphore;
-use toolcell_core::Redactor;
-use toolcell_core::denial::HttpDenial;
-use toolcell_core::policy::{HttpGrant, Limits};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use super::exchange::{self, Timeouts};
-use super::network::Transport;
-use super::redirect::{self, Hop, MAX_HOPS, Redirects};
-use super::rules::{Rules, Scope, grant_for};
-use super::secrets::{BoundSecrets, Treatment};
+use super::body::BODY_CHUNK;
+use super::exchange;
+use super::redirect::{self, MAX_HOPS, Redirects};
+use super::shared::{ApprovedRequest, Egress, lock, no_memory};
 use super::target::{InvalidTarget, Target};
-use crate::cell::memory::{Refusal, Reservation};
+use crate::cell::memory::Reservation;
 use crate::cell::objects::REQUEST;
 use crate::cell::receipt::ReceiptRecorder;
-
-/// Maximum number of concurrent connections of one tool, over all its calls; the seventh request waits. Browsers and
-/// edge runtimes have settled on six per host.
-const CONNECTIONS: usize = 6;
 
 /// Maximum size of all request headers, names and values, in bytes; also the maximum that the host holds in one headers
 /// object of a guest, which can have as many as handles. Servers accept from 8 to 32 KiB.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 32 << 10;
 
-/// Maximum size of one write to a request body, in bytes. Two such pieces can be queued for each request of a guest.
-pub(crate) const BODY_CHUNK: usize = 64 << 10;
-
 /// Bytes that each request takes until its call ends, to record the target of a redirect.
 const REDIRECT: u64 = 16 << 10;
-
-/// Maximum number of characters of a path shown in a denial.
-const SHOWN_PATH: usize = 128;
-
-/// Egress rules of a tool, shared by all its calls.
-#[derive(Debug)]
-pub(crate) struct Egress {
-    rules: Rules,
-    secrets: BoundSecrets,
-    requests_per_call: u32,
-    pub(super) body_limit: u64,
-    pub(super) transport: Transport,
-    pub(super) timeouts: Timeouts,
-    pub(super) connections: Arc<Semaphore>,
-}
 
 /// The HTTP hooks of one call, and the only egress of its cell over HTTP.
 #[derive(Debug)]
@@ -61,105 +33,7 @@ pub(crate) struct CallEgress {
     remembered: Reservation,
 }
 
-/// A request that may be sent if its addresses are in scope.
-pub(super) struct ApprovedRequest {
-    pub(super) egress: Arc<Egress>,
-    pub(super) recorder: ReceiptRecorder,
-    pub(super) redirects: Arc<Mutex<Redirects>>,
-    pub(super) request: Request<WasiBody>,
-    pub(super) target: Target,
-    pub(super) scope: Scope,
-    pub(super) hop: Hop,
-    /// Treatment of the response if there are secrets.
-    pub(super) treatment: Option<Treatment>,
-    /// Memory of the request and its connection, until the response was read.
-    pub(super) memory: Reservation,
-}
-
 impl Egress {
-    pub(crate) fn new(
-        grants: &[HttpGrant],
-        limits: &Limits,
-        secrets: BoundSecrets,
-        transport: Transport,
-    ) -> Self {
-        Self {
-            rules: Rules::new(grants),
-            secrets,
-            requests_per_call: limits.http_requests,
-            body_limit: limits.http_body,
-            transport,
-            timeouts: Timeouts::default(),
-            connections: Arc::new(Semaphore::new(CONNECTIONS)),
-        }
-    }
-
-    /// Returns the egress restricted by these denials.
-    #[must_use]
-    pub(crate) fn denying(mut self, denials: &[HttpDenial]) -> Self {
-        self.rules = self.rules.denying(denials);
-        self
-    }
-
-    /// Returns the redactor for all output of the cell.
-    pub(crate) fn redactor(&self) -> &Redactor {
-        self.secrets.redactor()
-    }
-
-    /// Records a denied request, with the grant that would allow it.
-    pub(super) fn note_denial(
-        &self,
-        recorder: &ReceiptRecorder,
-        method: &Method,
-        target: &Target,
-        private: bool,
-    ) {
-        let grant = grant_for(method.as_str(), target, private);
-        recorder.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
-    }
-
-    /// Records a response that was withheld from the guest.
-    pub(super) fn note_refusal(
-        &self,
-        recorder: &ReceiptRecorder,
-        method: &Method,
-        target: &Target,
-        why: impl std::fmt::Display,
-    ) {
-        let shown = self.shown(method, target);
-        let why = why.to_string();
-        let why = self.redactor().text(&why);
-        recorder.denial("http", format!("{shown} (the response was refused: {why})"), None);
-    }
-
-    /// Records a request that was refused by a denial.
-    fn note_denied_by(&self, recorder: &ReceiptRecorder, method: &Method, target: &Target, by: &str) {
-        recorder.refusal("http", self.shown(method, target), by.to_owned());
-    }
-
-    /// Returns `true` if a request may be sent to an address to which its name resolves; records a refusal.
-    pub(super) fn may_reach(
-        &self,
-        recorder: &ReceiptRecorder,
-        method: &Method,
-        target: &Target,
-        ip: IpAddr,
-    ) -> bool {
-        let denied = self.rules.denied_address(method.as_str(), target, ip);
-        if let Some(by) = denied {
-            self.note_denied_by(recorder, method, target, by);
-        }
-        denied.is_none()
-    }
-
-    /// Returns a request for display, without its query, which may contain private data. Secrets are redacted before
-    /// the path is truncated, because half a secret would not be found afterwards.
-    fn shown(&self, method: &Method, target: &Target) -> String {
-        let path = self.redactor().text(&target.path);
-        let path: String = path.chars().take(SHOWN_PATH).collect();
-        format!("{method} {}://{}{path}", target.scheme, target.authority())
-    }
-
     /// Returns the egress of one call, which records to `recorder`.
     pub(crate) fn call(self: &Arc<Self>, recorder: ReceiptRecorder) -> CallEgress {
         CallEgress {
@@ -272,11 +146,6 @@ impl WasiHttpHooks for CallEgress {
     }
 }
 
-/// Returns the error for exhausted memory; `wasi:http` has no specific code.
-pub(super) fn no_memory(refusal: Refusal) -> Error {
-    Error::InternalError(Some(refusal.to_string()))
-}
-
 /// Rejects ambiguous headers, and too many of them.
 fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Result<(), Error> {
     const HOP_BY_HOP: [HeaderName; 5] = [
@@ -318,10 +187,6 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
     } else {
         Err(Error::HttpProtocolError)
     }
-}
-
-pub(super) fn lock(redirects: &Mutex<Redirects>) -> std::sync::MutexGuard<'_, Redirects> {
-    redirects.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

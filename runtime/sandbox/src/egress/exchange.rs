@@ -4,7 +4,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use http::header::{HOST, HeaderValue};
 use http::{Request, Response, Uri};
@@ -18,11 +17,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{CheckedBody, from_hyper};
-use super::call::{ApprovedRequest, lock, no_memory};
 use super::network::Transport;
-use super::redact_body::MaskedBody;
+use super::response::redact_body::MaskedBody;
 use super::response::{self, MAX_RESPONSE_HEADER_BYTES, Refusal};
 use super::secrets::Treatment;
+use super::shared::{ApprovedRequest, lock, no_memory};
 use super::target::{Host, Scheme, Target};
 use crate::cell::objects::CONNECTION;
 
@@ -31,39 +30,6 @@ const MAX_ADDRESSES: usize = 8;
 
 /// Maximum number of response headers. Ordinary pages send about 30.
 const MAX_RESPONSE_HEADERS: usize = 256;
-
-/// Timeouts of the phases of an exchange. A guest may request shorter ones; the deadline of the call overrides all of
-/// them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Timeouts {
-    /// From waiting for a free connection to the end of the TLS handshake.
-    pub(crate) connect: Duration,
-    /// From the first byte sent to the end of the response headers.
-    pub(crate) first_byte: Duration,
-    /// Between two pieces of the response body.
-    pub(crate) between_bytes: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(60),
-            between_bytes: Duration::from_secs(30),
-        }
-    }
-}
-
-impl Timeouts {
-    fn at_most(self, asked: RequestOptions) -> Self {
-        let shorter = |own: Duration, asked: Option<Duration>| asked.map_or(own, |asked| own.min(asked));
-        Self {
-            connect: shorter(self.connect, asked.connect_timeout),
-            first_byte: shorter(self.first_byte, asked.first_byte_timeout),
-            between_bytes: shorter(self.between_bytes, asked.between_bytes_timeout),
-        }
-    }
-}
 
 /// Future that drives a connection while the guest reads the body.
 pub(super) type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
@@ -306,6 +272,8 @@ async fn exchange(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     use std::sync::Arc;

@@ -12,8 +12,8 @@
 //!    and one of the others is connected to (`exchange`). Proxies from the environment are not used.
 //! 6. TLS verifies the certificate for the name in the URL; this cannot be disabled (`network`).
 //! 7. The response is limited in headers, bytes and idle time (`body`); a redirect is rewritten to one canonical form,
-//!    content restricted by secret bindings is withheld (`response`), and echoed secrets are redacted (`redact_body`),
-//!    also in undeclared compression (`packed`).
+//!    content restricted by secret bindings is withheld (`response`), and echoed secrets are redacted (`response::redact_body`),
+//!    also in undeclared compression (`response::packed`).
 //!
 //! Each request has its own connection, so that no call sees connection state of another.
 
@@ -22,19 +22,20 @@ mod body;
 mod call;
 mod exchange;
 mod network;
-mod packed;
 mod path;
-mod redact_body;
 mod redirect;
 mod response;
 mod rules;
 mod secrets;
+mod shared;
 mod target;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use call::{BODY_CHUNK, CallEgress, Egress, MAX_REQUEST_HEADERS};
+pub(crate) use body::BODY_CHUNK;
+pub(crate) use call::{CallEgress, MAX_REQUEST_HEADERS};
 pub(crate) use network::Transport;
 pub use network::{HostNetwork, Network};
 pub(crate) use secrets::BoundSecrets;
 pub use secrets::InvalidBinding;
+pub(crate) use shared::Egress;

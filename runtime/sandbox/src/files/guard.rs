@@ -9,10 +9,11 @@ use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::denied::Use;
+use super::dir::{ON_THIS_THREAD, dir_descriptor};
 use super::layered::Need;
 use super::listing::Listing;
 use super::open::{Mode, Opened};
-use super::preopen::{Handle, ON_THIS_THREAD, dir_descriptor};
+use super::preopen::Handle;
 use super::quota::{QuotaExceeded, cost};
 use super::rights::Right;
 use super::stream::Reading;

@@ -21,7 +21,7 @@
 //!   denial suggests to the user, and nowhere that a guest can read.
 
 mod denied;
-mod git;
+mod dir;
 mod guard;
 mod layered;
 mod links;

@@ -12,9 +12,9 @@ use toolcell_core::policy::{DirGrant, Limits};
 use toolcell_core::protected::Protection;
 use toolcell_core::{Denials, Grants};
 use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
-use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::denied::{DeniedBy, DeniedPlaces};
+use super::dir::dir_descriptor;
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
@@ -105,17 +105,3 @@ fn with_overlays(grants: &Grants) -> Cow<'_, Denials> {
     }
     denials
 }
-
-/// A directory for `wasmtime-wasi`, whose own check knows only whether anything may change.
-pub(super) fn dir_descriptor(dir: std::fs::File, can_change: bool) -> Dir {
-    let (perms, mode) = if can_change {
-        (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE)
-    } else {
-        (FsPerms::ReadOnly, OpenMode::READ)
-    };
-    Dir::new(dir, perms, mode, ON_THIS_THREAD)
-}
-
-/// Files are read and written on the thread of the call: they are regular files, which respond in microseconds, and a
-/// thread switch costs more than a read from the page cache. Operations that wait for a disk (`sync`) run elsewhere.
-pub(super) const ON_THIS_THREAD: bool = true;

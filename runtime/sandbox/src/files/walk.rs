@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cap_primitives::fs::{self, FollowSymlinks, Metadata};
-use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::fs::{Mode, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::denied::{DeniedPlaces, Use};
+use super::dir::ENTER;
 
 /// Maximum number of symbolic links in one path, as on Linux.
 const MAX_LINKS: u32 = 40;
@@ -23,18 +24,6 @@ const MAX_STEPS: u32 = 1_024;
 
 /// Maximum length of a path or of the target of a link in bytes (`PATH_MAX` of Linux).
 const MAX_PATH: usize = 4_096;
-
-/// Flags for opening a directory to walk through.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) const ENTER: OFlags = OFlags::PATH
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) const ENTER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 /// Result of resolving a path.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod compile;
+pub(crate) mod complexity;
 pub(crate) mod definitions;
 pub(crate) mod imports;
 pub(crate) mod preflight;

@@ -10,37 +10,7 @@ use wasmparser::{
 };
 
 use crate::error::LoadError;
-
-/// Maximum number of core instances of one cell. Components of language runtimes have up to ten, compositions a few
-/// dozen.
-pub const MAX_CORE_INSTANCES: u32 = 64;
-
-/// Maximum number of linear memories of one cell.
-pub(crate) const MAX_MEMORIES: u32 = 64;
-
-/// Maximum number of tables of one cell.
-pub(crate) const MAX_TABLES: u32 = 64;
-
-/// Maximum initial number of elements of a table; also the table size in the pool. The largest language runtimes start
-/// with about 30,000.
-pub(crate) const MAX_TABLE_START: u32 = 100_000;
-
-/// Maximum number of component instances, counted with repetition.
-const MAX_COMPONENT_INSTANCES: u32 = 256;
-
-/// Maximum number of imports, exports, aliases, types and canonical functions of components, counted with repetition. A
-/// component of ten parts has about 10,000.
-const MAX_ITEMS: u32 = 200_000;
-
-/// Maximum number of functions with a body. A JavaScript engine has 20,000; compiling 100,000 empty ones takes half a
-/// gigabyte.
-const MAX_FUNCTIONS: u32 = 64_000;
-
-/// Maximum number of core modules and nested components in the file.
-const MAX_PARTS: u32 = 256;
-
-/// Maximum nesting depth of components.
-const MAX_NESTING: u32 = 16;
+use crate::load::complexity::ComplexityLimit;
 
 /// Host memory of one core instance for each of its parts, in bytes; upper bounds of the engine's use (48.0.8).
 mod bytes {
@@ -68,64 +38,6 @@ pub(crate) struct Shape {
     pub(crate) exports: Vec<String>,
     /// Maximum host memory of the instances of one cell in bytes, excluding memories and tables.
     pub(crate) instance_bytes: u64,
-}
-
-/// Limit of the complexity of a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ComplexityLimit {
-    /// Number of core instances, counted with repetition.
-    CoreInstances,
-    /// Number of component instances, counted with repetition.
-    ComponentInstances,
-    /// Number of items of components, counted with repetition.
-    Items,
-    /// Number of functions with a body.
-    Functions,
-    /// Number of core modules and nested components.
-    Parts,
-    /// Depth of nesting.
-    Nesting,
-    /// Number of memories.
-    Memories,
-    /// Number of tables.
-    Tables,
-    /// Initial number of elements of a table.
-    TableElements,
-}
-
-impl ComplexityLimit {
-    /// Returns the maximum value.
-    pub fn limit(self) -> u64 {
-        u64::from(match self {
-            Self::CoreInstances => MAX_CORE_INSTANCES,
-            Self::ComponentInstances => MAX_COMPONENT_INSTANCES,
-            Self::Items => MAX_ITEMS,
-            Self::Functions => MAX_FUNCTIONS,
-            Self::Parts => MAX_PARTS,
-            Self::Nesting => MAX_NESTING,
-            Self::Memories => MAX_MEMORIES,
-            Self::Tables => MAX_TABLES,
-            Self::TableElements => MAX_TABLE_START,
-        })
-    }
-}
-
-impl std::fmt::Display for ComplexityLimit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::CoreInstances => "core instances",
-            Self::ComponentInstances => "component instances",
-            Self::Items => "imports, exports, types and aliases",
-            Self::Functions => "functions",
-            Self::Parts => "modules and nested components",
-            Self::Nesting => "levels of nested components",
-            Self::Memories => "memories",
-            Self::Tables => "tables",
-            Self::TableElements => "elements in one table",
-        })
-    }
 }
 
 /// Scans `bytes`.
@@ -500,6 +412,9 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::complexity::{
+        MAX_FUNCTIONS, MAX_MEMORIES, MAX_NESTING, MAX_PARTS, MAX_TABLE_START, MAX_TABLES,
+    };
 
     fn of(text: &str) -> Result<Shape, LoadError> {
         scan(&wat::parse_str(text).unwrap())

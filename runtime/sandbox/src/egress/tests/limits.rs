@@ -13,7 +13,7 @@ use super::world::{Caller, Server, Setup, World, get, ok, request};
 use crate::cell::memory::{MemoryAccount, MemoryPool};
 use crate::cell::objects::{CONNECTION, REQUEST};
 use crate::cell::receipt::ReceiptRecorder;
-use crate::egress::exchange::Timeouts;
+use crate::egress::shared::Timeouts;
 
 const URL: &str = "http://example.com/";
 

@@ -16,7 +16,7 @@ use toolcell_core::{BoxFuture, Grant};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use crate::cell::receipt::ReceiptRecorder;
-use crate::egress::exchange::Timeouts;
+use crate::egress::shared::Timeouts;
 use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Transport};
 
 /// Names, their look-up results, and recorded look-ups.

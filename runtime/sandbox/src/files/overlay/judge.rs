@@ -15,8 +15,8 @@ use toolcell_core::Denials;
 
 use super::pace::Pace;
 use crate::files::denied::{DeniedBy, DeniedPlaces, Use};
+use crate::files::dir::ENTER;
 use crate::files::rights::stays_below;
-use crate::files::walk::ENTER;
 
 /// Symbolic links that the target of one link leads through, as many as the guard follows. Systems follow some 40,
 /// programs that do it themselves more.

@@ -37,8 +37,8 @@ use cap_primitives::fs::{self, DirOptions, FollowSymlinks, Metadata, OpenOptions
 use wasmtime_wasi::filesystem::Dir;
 
 use super::denied::{DeniedPlaces, Use};
-use super::preopen::dir_descriptor;
-use super::walk::walk;
+use super::dir::dir_descriptor;
+use super::walk::{join, walk};
 
 pub use base::conflicts;
 pub use changes::{Change, ChangeKind, Changes, Skipped, changes};
@@ -86,13 +86,15 @@ impl Overlay {
         })
     }
 
-    pub(super) fn denied(&self) -> &DeniedPlaces {
-        &self.denied
-    }
-
     /// Returns true if the two layers together have an entry at a path without links.
     pub(super) fn shows(&self, path: &str) -> io::Result<bool> {
         Ok(self.stat(Layer::Upper, path)?.is_some() || self.below(path)?.is_some())
+    }
+
+    /// As [`DeniedPlaces::check_git`], of a path without links in what both layers together show.
+    pub(super) fn check_git(&self, path: &str) -> io::Result<()> {
+        self.denied
+            .check_git_path(path, |dir, name| self.shows(&join(dir, name)))
     }
 
     pub(super) fn dir(&self, layer: Layer) -> &Dir {

@@ -14,9 +14,8 @@ use rustix::fs::{AtFlags, Mode, fstat, openat, statat};
 use rustix::io::Errno;
 use toolcell_core::protected::{Protection, is_git_dir, makes_git_dir, protection};
 
-use super::denied::{DeniedBy, DeniedPlaces, FileId};
-use super::overlay::Overlay;
-use super::walk::ENTER;
+use super::{DeniedBy, DeniedPlaces, FileId};
+use crate::files::dir::ENTER;
 
 /// Directories above each other that are asked, as many as one path is walked through. Nothing is changed below more.
 const MAX_ABOVE: u32 = 1_024;
@@ -65,7 +64,7 @@ fn exists(path: &Path) -> io::Result<bool> {
 impl DeniedPlaces {
     /// Refuses changing the entry `name` of an open directory if that lies in a Git directory below the granted one, or
     /// would become one.
-    pub(super) fn check_git(&self, dir: &File, name: &str) -> io::Result<()> {
+    pub(in crate::files) fn check_git(&self, dir: &File, name: &str) -> io::Result<()> {
         self.check_in_git()?;
         if self.programs {
             return Ok(());
@@ -92,23 +91,17 @@ impl DeniedPlaces {
         Err(refused().into())
     }
 
-    fn check_in_git(&self) -> Result<(), DeniedBy> {
-        match self.is_in_git && !self.programs {
-            true => Err(refused()),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Overlay {
-    /// As [`DeniedPlaces::check_git`], of a path without links in what both layers together show.
-    pub(super) fn check_git(&self, path: &str) -> io::Result<()> {
-        let denied = self.denied();
-        denied.check_in_git()?;
-        if denied.programs {
+    /// As [`DeniedPlaces::check_git`], of a path without links below the granted directory. `has` tells if a directory
+    /// has an entry of a name.
+    pub(in crate::files) fn check_git_path(
+        &self,
+        path: &str,
+        has: impl Fn(&str, &str) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        self.check_in_git()?;
+        if self.programs {
             return Ok(());
         }
-        let has = |dir: &str, name: &str| self.shows(&super::walk::join(dir, name));
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         if makes_git_dir(name, |name| has(above, name))? {
             return Err(refused().into());
@@ -119,6 +112,13 @@ impl Overlay {
             }
         }
         Ok(())
+    }
+
+    fn check_in_git(&self) -> Result<(), DeniedBy> {
+        match self.is_in_git && !self.programs {
+            true => Err(refused()),
+            false => Ok(()),
+        }
     }
 }
 

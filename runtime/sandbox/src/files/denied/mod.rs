@@ -9,6 +9,8 @@
 //! one is moved, linked or replaced by a link. A directory being walked therefore never changes whether it is denied,
 //! wherever another call moves it.
 
+mod git;
+
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,7 +20,7 @@ use toolcell_core::Denials;
 use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::protected::{fold, may_hold_protected, protection, protection_from_reading};
 
-use super::git::is_in_git_dir;
+use self::git::is_in_git_dir;
 
 /// Kind of access of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

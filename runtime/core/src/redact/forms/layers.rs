@@ -1,6 +1,6 @@
 //! The forms of a value in dumps, and those that were encoded twice.
 
-use super::forms::{BASE32, Form, Gaps, MIN_ENCODED, base32_core, base64_core, encoded, is_spread};
+use super::{BASE32, Form, Gaps, MIN_ENCODED, base32_core, base64_core, encoded, is_spread};
 
 /// The value in the hexadecimal dumps of common tools: `xxd`, `hexdump` and `od` with one or two bytes in a group, in
 /// hexadecimal and octal, and as characters. Between two bytes there may be the end of a line, with its column of text,

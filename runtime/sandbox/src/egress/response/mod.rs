@@ -1,11 +1,14 @@
 //! Checks and filters of a response before it reaches the guest.
 
+mod packed;
+pub(super) mod redact_body;
+
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use toolcell_core::secret::SecretResponses;
 use wasmtime_wasi_http::Error;
 
-use super::redact_body::{check_content_coding, check_transfer_coding, mask_headers};
+use self::redact_body::{check_content_coding, check_transfer_coding, mask_headers};
 use super::redirect::{self, Leads, UnreadableRedirect};
 use super::secrets::Treatment;
 use super::target::Target;

@@ -1,11 +1,11 @@
 //! Forms of a secret that are searched for: plain, in common encodings, and reversed.
 
+mod layers;
+
 use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-
-use super::layers;
 
 /// Minimum length of an encoded form, in characters. Shorter ones occur in any picture by chance.
 pub(super) const MIN_ENCODED: usize = 6;
