@@ -11,7 +11,6 @@ use tracing::Span;
 
 use super::account::{Account, Waiting};
 use super::observer::Observer;
-use super::tasks::TaskEnd;
 use crate::budget::Spent;
 use crate::budget::reserve::{Amounts, Exhausted};
 use crate::context::messages;
@@ -20,8 +19,9 @@ use crate::driver::spans;
 use crate::hook::{CallReport, FailurePhase, FailureReport, HookTurn};
 use crate::machine::Input;
 use crate::policy::Control;
+use crate::tools::control;
 use crate::tools::dispatch::{self, Invocation};
-use crate::tools::results::{ReadResult, ResultStore};
+use crate::tools::results::ResultStore;
 use crate::tools::truncate;
 
 /// Call in its own task.
@@ -39,7 +39,7 @@ pub(super) struct CallTask {
 impl CallTask {
     /// Waits for the reservation and runs the call. Its use is charged before hooks run, so that theirs can be
     /// reserved.
-    pub(super) async fn complete(self, waiting: Waiting) -> TaskEnd {
+    pub(super) async fn complete(self, waiting: Waiting) -> Input {
         let ticket = waiting.ticket();
         let result = match waiting.granted().await {
             Ok(grant) => {
@@ -60,7 +60,7 @@ impl CallTask {
                 CallResult::refused(ToolError::denied(messages::no_budget(&reason), None))
             }
         };
-        TaskEnd::of(Input::Returned { id: self.id, result })
+        Input::Returned { id: self.id, result }
     }
 
     fn used(&self, result: &CallResult) -> Amounts {
@@ -130,7 +130,7 @@ impl CallTask {
     fn invocation(&self) -> Result<Invocation, ToolError> {
         let facts = self.inner.machine.tools.get(&self.tool);
         let tool = match facts.and_then(|facts| facts.control) {
-            Some(Control::ReadResult) => Arc::new(ReadResult::of(self.shelf.clone())),
+            Some(Control::ReadResult) => control::read_result(Some(self.shelf.clone())),
             _ => self.inner.registry.get(&self.tool)?,
         };
         let Value::Object(arguments) = &self.arguments else {

@@ -121,7 +121,8 @@ impl Driver<'_> {
             arguments,
         };
         let span = spans::tool(&self.state.session, &call.tool, &call.id);
-        self.tasks.spawn(call.complete(waiting).instrument(span));
+        let task = async move { TaskEnd::of(call.complete(waiting).await) };
+        self.tasks.spawn(task.instrument(span));
     }
 
     /// Maximum use of a call: that of its tool, the call itself and its result.

@@ -1,23 +1,24 @@
 //! Order of hooks.
 
-use super::runner::Registered;
+use toolcell_core::hook::HookSpec;
+
 use crate::error::BuildError;
 
-/// Sorts hooks by their ordering constraints.
+/// Returns the positions of hooks in the order of their constraints.
 ///
 /// # Errors
 /// Fails if two hooks have the same name, or if the constraints form a cycle.
-pub(super) fn sort(hooks: Vec<Registered>) -> Result<Vec<Registered>, BuildError> {
-    let position = |name: &str| hooks.iter().position(|hook| hook.spec.name == name);
+pub(super) fn sort(hooks: &[&HookSpec]) -> Result<Vec<usize>, BuildError> {
+    let position = |name: &str| hooks.iter().position(|hook| hook.name == name);
     // `waits[i]` are the hooks that run before hook `i`.
     let mut waits: Vec<Vec<usize>> = vec![Vec::new(); hooks.len()];
     for (i, hook) in hooks.iter().enumerate() {
-        if position(&hook.spec.name) != Some(i) {
+        if position(&hook.name) != Some(i) {
             return Err(BuildError::DuplicateHook {
-                name: hook.spec.name.clone(),
+                name: hook.name.clone(),
             });
         }
-        let order = &hook.spec.order;
+        let order = &hook.order;
         for later in order.before.iter().filter_map(|name| position(name)) {
             waits[later].push(i);
         }
@@ -27,48 +28,39 @@ pub(super) fn sort(hooks: Vec<Registered>) -> Result<Vec<Registered>, BuildError
     while placed.len() < hooks.len() {
         let next = (0..hooks.len())
             .filter(|i| !placed.contains(i) && waits[*i].iter().all(|w| placed.contains(w)))
-            .min_by_key(|i| (-i64::from(hooks[*i].spec.order.priority), &hooks[*i].spec.name));
+            .min_by_key(|i| (-i64::from(hooks[*i].order.priority), &hooks[*i].name));
         let Some(next) = next else {
             let rest = (0..hooks.len()).filter(|i| !placed.contains(i));
             return Err(BuildError::HookCycle {
-                names: rest.map(|i| hooks[i].spec.name.clone()).collect(),
+                names: rest.map(|i| hooks[i].name.clone()).collect(),
             });
         };
         placed.push(next);
     }
-    Ok(placed.into_iter().map(|i| hooks[i].clone()).collect())
+    Ok(placed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hook::{Hook, HookOrder, HookSpec};
-    use std::sync::Arc;
-    use std::time::Duration;
+    use toolcell_core::hook::HookOrder;
 
-    struct Named(HookSpec);
-
-    impl Hook for Named {
-        fn spec(&self) -> HookSpec {
-            self.0.clone()
-        }
-    }
-
-    fn hook(name: &str, priority: i32, before: &[&str], after: &[&str]) -> Registered {
+    fn hook(name: &str, priority: i32, before: &[&str], after: &[&str]) -> HookSpec {
         let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        let spec = HookSpec {
+        HookSpec {
             order: HookOrder {
                 priority,
                 before: names(before),
                 after: names(after),
             },
             ..HookSpec::new(name)
-        };
-        Registered::new(Arc::new(Named(spec)), Duration::ZERO)
+        }
     }
 
-    fn sorted(hooks: Vec<Registered>) -> Result<Vec<String>, BuildError> {
-        Ok(sort(hooks)?.into_iter().map(|hook| hook.spec.name).collect())
+    fn sorted(hooks: Vec<HookSpec>) -> Result<Vec<String>, BuildError> {
+        let specs: Vec<&HookSpec> = hooks.iter().collect();
+        let order = sort(&specs)?;
+        Ok(order.into_iter().map(|i| hooks[i].name.clone()).collect())
     }
 
     #[test]

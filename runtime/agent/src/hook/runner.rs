@@ -47,8 +47,11 @@ impl HookRunner {
 
     pub(crate) fn new(hooks: Vec<Arc<dyn Hook>>, timeout: Duration) -> Result<Self, BuildError> {
         let hooks = hooks.into_iter().map(|hook| Registered::new(hook, timeout));
+        let hooks: Vec<Registered> = hooks.collect();
+        let specs: Vec<&HookSpec> = hooks.iter().map(|hook| &hook.spec).collect();
+        let order = sort(&specs)?;
         Ok(Self {
-            hooks: sort(hooks.collect())?,
+            hooks: order.into_iter().map(|i| hooks[i].clone()).collect(),
         })
     }
 

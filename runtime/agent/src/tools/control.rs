@@ -11,7 +11,7 @@ use toolcell_core::{
 };
 
 use crate::policy::Control;
-use crate::tools::results::ReadResult;
+use crate::tools::results::{ReadResult, ResultStore};
 
 /// Control tool.
 struct ControlTool {
@@ -22,7 +22,7 @@ struct ControlTool {
 /// Returns the tool for a control.
 pub(crate) fn tool(kind: Control) -> Arc<dyn Tool> {
     match kind {
-        Control::ReadResult => Arc::new(ReadResult::unbound()),
+        Control::ReadResult => read_result(None),
         kind => Arc::new(ControlTool {
             kind,
             spec: spec_of(kind),
@@ -54,8 +54,9 @@ impl Control {
     }
 }
 
-pub(crate) fn read_result_spec() -> ToolSpec {
-    spec_of(Control::ReadResult)
+/// Returns the tool `read_result` for a session.
+pub(crate) fn read_result(store: Option<Arc<ResultStore>>) -> Arc<dyn Tool> {
+    Arc::new(ReadResult::new(spec_of(Control::ReadResult), store))
 }
 
 fn spec_of(kind: Control) -> ToolSpec {

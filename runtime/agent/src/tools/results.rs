@@ -8,7 +8,6 @@ use toolcell_core::{
     BoxFuture, CallContext, CallResult, RemainingBudget, SessionStore, Tool, ToolCall, ToolError, ToolSpec,
 };
 
-use crate::tools::control;
 use crate::tools::truncate::{ceil, floor};
 
 /// Maximum bytes of results in memory per session; older results are read from the store, or lost without a store.
@@ -89,19 +88,9 @@ pub(crate) struct ReadResult {
 }
 
 impl ReadResult {
-    /// Creates the tool for the list of offered tools; it reads nothing.
-    pub(crate) fn unbound() -> Self {
-        Self {
-            spec: control::read_result_spec(),
-            store: None,
-        }
-    }
-
-    pub(crate) fn of(store: Arc<ResultStore>) -> Self {
-        Self {
-            store: Some(store),
-            ..Self::unbound()
-        }
+    /// Creates the tool. Without a store it reads nothing, as in the list of offered tools.
+    pub(crate) fn new(spec: ToolSpec, store: Option<Arc<ResultStore>>) -> Self {
+        Self { spec, store }
     }
 }
 
@@ -205,7 +194,7 @@ mod tests {
             name: ToolName::new("read_result").unwrap(),
             arguments,
         };
-        let output = ReadResult::of(store.clone())
+        let output = crate::tools::control::read_result(Some(store.clone()))
             .call(call, CallContext::unobserved())
             .await
             .into_result()?;
@@ -278,7 +267,8 @@ mod tests {
         }
         assert_eq!(store.read("more").await.unwrap(), None);
         assert!(store.read("new 0").await.unwrap().is_some());
-        assert_eq!(ReadResult::of(store).max_use(), RemainingBudget::NOTHING);
+        let tool = crate::tools::control::read_result(Some(store));
+        assert_eq!(tool.max_use(), RemainingBudget::NOTHING);
     }
 
     #[test]

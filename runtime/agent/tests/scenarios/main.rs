@@ -10,15 +10,12 @@ mod approval;
 mod budgets;
 mod calls;
 mod ends;
-mod forge;
-mod heimdall;
 mod hook_failures;
 mod hooks;
 mod limits;
+mod presets;
 mod sessions;
 mod subagents;
-mod vertex;
-mod waterfell;
 
 use std::sync::{Arc, Mutex};
 

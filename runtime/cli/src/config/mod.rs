@@ -9,7 +9,7 @@
 //! | limits of a call and budgets of a session by name | [`limits`], [`mod@budget`] |
 //! | sizes, durations, counts and money | [`units`] |
 //! | origins of values, and locations in files | [`source`] |
-//! | the result: settings, resolved grants, paths denied to every tool | [`settings`], [`grants`], [`own_directories`] |
+//! | the result: settings, resolved grants, paths denied to every tool, policies | [`settings`], [`grants`], [`own_directories`], [`mod@policy`] |
 //! | reserved names | [`names`] |
 //! | the user's files | [`user_files`] |
 
@@ -20,6 +20,7 @@ pub(crate) mod layers;
 pub(crate) mod limits;
 pub(crate) mod names;
 pub(crate) mod own_directories;
+mod policy;
 pub(crate) mod provider;
 pub(crate) mod settings;
 pub(crate) mod source;

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolcell_agent::budget::Prices;
-use toolcell_core::denial::{DeniedUse, PathDenial};
-use toolcell_core::grant_risk::dangerous;
-use toolcell_core::policy::DirGrant;
-use toolcell_core::{Grant, Policy, SecretBinding};
+use toolcell_core::{Grant, SecretBinding};
 
 use super::budget::{NamedBudget, SourcedBudget};
 use super::file::{FlowRule, RuleTable, SecretTable};
@@ -18,10 +15,8 @@ use super::provider::ProviderSettings;
 use super::source::{Layer, Origin, Source, Sourced};
 use crate::components::builtin::{self, Shipped};
 use crate::config::grants::{self, FlagGrant, ResolvedGrant};
-use crate::config::own_directories::own_places;
 use crate::environment::Environment;
-use crate::error::{Exit, Failure};
-use crate::ui::terminal::text;
+use crate::error::Failure;
 
 /// Merged settings of all layers.
 #[derive(Debug)]
@@ -237,45 +232,6 @@ impl GrantLine {
     }
 }
 
-impl GrantLine {
-    /// Refuses a directory below a denied one: every access to it would be refused.
-    fn check_denied(
-        &self,
-        dir: &DirGrant,
-        denied: &[PathDenial],
-        environment: &Environment,
-    ) -> Result<(), Failure> {
-        let holds = |denial: &&PathDenial| {
-            let real = denial.host.canonicalize();
-            let host = real.as_ref().unwrap_or(&denial.host);
-            denial.uses == DeniedUse::All && dir.host.starts_with(host)
-        };
-        let Some(denial) = denied.iter().find(holds) else {
-            return Ok(());
-        };
-        Err(Failure::new(Exit::Denied, text!("cannot grant `{}`", self.grant))
-            .why(text!(
-                "`{}` is denied by {}, whatever is granted",
-                environment.shown(&dir.host),
-                denial.by
-            ))
-            .why(self.origin.point_at())
-            .hint("grant another directory"))
-    }
-
-    fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
-        let Some(danger) = dangerous(dir, environment.home.as_deref()) else {
-            return Ok(());
-        };
-        Err(
-            Failure::new(Exit::Denied, text!("the grant `{}` is dangerous", self.grant))
-                .why(text!("`{}` {}", environment.shown(&dir.host), danger))
-                .why(self.origin.point_at())
-                .hint("grant a narrower directory, or add --dangerous to allow it"),
-        )
-    }
-}
-
 impl ToolSettings {
     /// Creates settings for a component without configuration: no grants, default limits.
     pub(crate) fn new(name: impl Into<String>, component: ComponentSource) -> Self {
@@ -345,42 +301,6 @@ impl ToolSettings {
         let mut denying = self.clone();
         denying.grants.extend(deny.iter().cloned());
         denying
-    }
-
-    /// Builds the policy for the sandbox.
-    ///
-    /// # Errors
-    /// Returns an error if a grant is invalid, is within a path denied to every tool, or is dangerous and not allowed.
-    pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
-        let own = own_places(settings, environment);
-        let placed: Vec<ResolvedGrant> = self
-            .grants
-            .iter()
-            .chain(&settings.deny)
-            .map(|line| {
-                let placed = line.resolve(environment)?;
-                if let ResolvedGrant::Dir(dir) = &placed {
-                    line.check_denied(dir, &own, environment)?;
-                    if !self.dangerous {
-                        line.check_danger(dir, environment)?;
-                    }
-                }
-                Ok(placed)
-            })
-            .collect::<Result<_, Failure>>()?;
-        let mut grants = grants::combine(&placed, environment)?;
-        for (line, placed) in self.grants.iter().zip(&placed) {
-            if let ResolvedGrant::Dir(dir) = placed {
-                line.check_denied(dir, &grants.denied.paths, environment)?;
-            }
-        }
-        grants.denied.paths.extend(own);
-        grants.denied.programs = self.dangerous;
-        grants.secrets.clone_from(&self.bindings);
-        Ok(Policy {
-            grants,
-            limits: self.limits.limits.clone(),
-        })
     }
 
     /// True if a project's file defines the component. It is used only if the user names it.

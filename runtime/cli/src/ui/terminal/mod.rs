@@ -3,12 +3,12 @@
 //! | concept | module |
 //! |---|---|
 //! | foreign text, made safe to show | [`foreign`] |
-//! | messages: our own text with foreign values | [`mod@text`] |
+//! | messages: our own text with foreign values | [`mod@text`], [`values`] |
 //! | layout and colours of an output stream | [`screen`] |
 //! | size of the terminal | [`size`] |
 //! | questions, and their subject | [`question`], [`exhibit`] |
-//! | what is typed as an answer, and what is not | [`typed`] |
-//! | standard input while a question stands there | [`keyboard`] |
+//! | typed answers | [`typed`] |
+//! | standard input during a question | [`keyboard`] |
 //!
 //! There are two kinds of text, kept apart by the compiler: [`Text`] consists of string literals of the program with
 //! quoted values; every `String` is foreign. A line that begins with foreign text begins with a gutter (`│ `).
@@ -23,6 +23,7 @@ mod screen;
 mod size;
 mod text;
 mod typed;
+mod values;
 
 pub(crate) use exhibit::Exhibit;
 pub(crate) use foreign::escape::{MAX_MARKS, inert_line, is_hidden, is_mark, is_unsafe};

@@ -19,7 +19,7 @@ const MAX_QUOTED: usize = 400;
 pub(crate) struct Text(Vec<Piece>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+pub(super) enum Piece {
     Own(Cow<'static, str>),
     /// Value between backticks.
     Quoted(String),
@@ -94,7 +94,7 @@ impl Text {
     }
 
     /// Appends foreign text, as a quotation if it follows a backtick.
-    fn push_foreign(&mut self, words: String) {
+    pub(super) fn push_foreign(&mut self, words: String) {
         let is_quoted = matches!(self.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
         self.push(if is_quoted {
             Piece::Quoted(words)
@@ -103,7 +103,7 @@ impl Text {
         });
     }
 
-    fn push(&mut self, piece: Piece) {
+    pub(super) fn push(&mut self, piece: Piece) {
         if !matches!(&piece, Piece::Own(own) if own.is_empty()) {
             self.0.push(piece);
         }
@@ -274,61 +274,6 @@ impl<T: TextValue + ?Sized> TextValue for &T {
         (**self).append_to(text);
     }
 }
-
-/// Values that are quoted.
-macro_rules! quoted {
-    ($($type:ty),*) => {$(
-        impl TextValue for $type {
-            fn append_to(&self, text: &mut Text) {
-                text.push_foreign(self.to_string());
-            }
-        }
-    )*};
-}
-
-/// Values that consist of our own digits and units.
-macro_rules! own {
-    ($($type:ty),*) => {$(
-        impl TextValue for $type {
-            fn append_to(&self, text: &mut Text) {
-                text.push(Piece::Own(Cow::Owned(self.to_string())));
-            }
-        }
-    )*};
-}
-
-quoted!(
-    String,
-    Cow<'_, str>,
-    std::io::Error,
-    anyhow::Error,
-    toolcell_core::ToolError,
-    toolcell_core::Grant,
-    toolcell_fs::FileError,
-    toolcell_sandbox::CacheError,
-    crate::config::Origin,
-    std::path::Display<'_>,
-    crate::approval::saved_approvals::Scope
-);
-own!(
-    u8,
-    u16,
-    u32,
-    u64,
-    usize,
-    i32,
-    crate::config::units::Bytes,
-    crate::config::units::Count,
-    crate::config::units::Span,
-    char,
-    crate::config::source::Layer,
-    crate::config::provider::ProviderName,
-    toolcell_core::ToolName,
-    toolcell_core::grant_risk::GrantRisk,
-    toolcell_core::provider::ProviderErrorKind,
-    toolcell_sandbox::Digest,
-    similar::udiff::UnifiedHunkHeader
-);
 
 impl TextValue for PathBuf {
     fn append_to(&self, text: &mut Text) {

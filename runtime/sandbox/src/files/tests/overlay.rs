@@ -465,7 +465,9 @@ async fn what_was_removed_and_made_again_survives_commit() {
                 guest.write("b/x", &old("b/x")).await.unwrap();
             }
         }
-        let listed = changes(&scratch.host, &scratch.overlay, &options()).unwrap().found;
+        let listed = changes(&scratch.host, &scratch.overlay, &options())
+            .unwrap()
+            .found;
         assert_eq!(listed, [], "{number}");
         let done = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
         assert_eq!(done.found, [], "{number}");

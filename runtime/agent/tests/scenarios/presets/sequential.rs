@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::Message;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
 
-use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, tool};
+use crate::{RecordedEvents, agent};
 use toolcell_agent::BuildError;
 use toolcell_agent::hook::{
     CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookSpec, PendingCall, Prompt,

@@ -8,8 +8,8 @@ use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::provider::{ProviderErrorKind, Request, ToolChoice};
 use toolcell_core::{Event, Message};
 
-use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, tool};
+use crate::{RecordedEvents, agent};
 use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
 use toolcell_agent::TurnStart;

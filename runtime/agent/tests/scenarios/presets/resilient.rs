@@ -9,7 +9,7 @@ use toolcell_core::provider::{StopReason, ToolChoice};
 use toolcell_core::tool::Hints;
 use toolcell_core::{Message, Part, Tool, ToolError};
 
-use super::agent;
+use crate::agent;
 use crate::testing::{Say, Script, call, text_of, tool, tool_with};
 use toolcell_agent::FnTool;
 use toolcell_agent::preset;

@@ -5,8 +5,8 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::{Event, Message, ToolError};
 
-use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, assert_paired, call, text_of, tool};
+use crate::{RecordedEvents, agent};
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
 use toolcell_agent::preset;
 

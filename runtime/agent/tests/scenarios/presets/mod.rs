@@ -1,0 +1,6 @@
+//! The presets, one file each, with the items of `LOOPS.md`.
+
+mod resilient;
+mod sequential;
+mod stepwise;
+mod task;

@@ -1,0 +1,90 @@
+//! Policy of a component: its grants resolved on this machine, the denials for every tool, and its limits.
+
+use toolcell_core::Policy;
+use toolcell_core::denial::{DeniedUse, PathDenial};
+use toolcell_core::grant_risk::dangerous;
+use toolcell_core::policy::DirGrant;
+
+use super::grants::{self, ResolvedGrant};
+use super::own_directories::own_places;
+use super::settings::{GrantLine, Settings, ToolSettings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+impl ToolSettings {
+    /// Builds the policy for the sandbox.
+    ///
+    /// # Errors
+    /// Returns an error if a grant is invalid, is within a path denied to every tool, or is dangerous and not allowed.
+    pub(crate) fn policy(&self, settings: &Settings, environment: &Environment) -> Result<Policy, Failure> {
+        let own = own_places(settings, environment);
+        let placed: Vec<ResolvedGrant> = self
+            .grants
+            .iter()
+            .chain(&settings.deny)
+            .map(|line| {
+                let placed = line.resolve(environment)?;
+                if let ResolvedGrant::Dir(dir) = &placed {
+                    line.check_denied(dir, &own, environment)?;
+                    if !self.dangerous {
+                        line.check_danger(dir, environment)?;
+                    }
+                }
+                Ok(placed)
+            })
+            .collect::<Result<_, Failure>>()?;
+        let mut grants = grants::combine(&placed, environment)?;
+        for (line, placed) in self.grants.iter().zip(&placed) {
+            if let ResolvedGrant::Dir(dir) = placed {
+                line.check_denied(dir, &grants.denied.paths, environment)?;
+            }
+        }
+        grants.denied.paths.extend(own);
+        grants.denied.programs = self.dangerous;
+        grants.secrets.clone_from(&self.bindings);
+        Ok(Policy {
+            grants,
+            limits: self.limits.limits.clone(),
+        })
+    }
+}
+
+impl GrantLine {
+    /// Refuses a directory below a denied one: every access to it would be refused.
+    fn check_denied(
+        &self,
+        dir: &DirGrant,
+        denied: &[PathDenial],
+        environment: &Environment,
+    ) -> Result<(), Failure> {
+        let holds = |denial: &&PathDenial| {
+            let real = denial.host.canonicalize();
+            let host = real.as_ref().unwrap_or(&denial.host);
+            denial.uses == DeniedUse::All && dir.host.starts_with(host)
+        };
+        let Some(denial) = denied.iter().find(holds) else {
+            return Ok(());
+        };
+        Err(Failure::new(Exit::Denied, text!("cannot grant `{}`", self.grant))
+            .why(text!(
+                "`{}` is denied by {}, whatever is granted",
+                environment.shown(&dir.host),
+                denial.by
+            ))
+            .why(self.origin.point_at())
+            .hint("grant another directory"))
+    }
+
+    fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
+        let Some(danger) = dangerous(dir, environment.home.as_deref()) else {
+            return Ok(());
+        };
+        Err(
+            Failure::new(Exit::Denied, text!("the grant `{}` is dangerous", self.grant))
+                .why(text!("`{}` {}", environment.shown(&dir.host), danger))
+                .why(self.origin.point_at())
+                .hint("grant a narrower directory, or add --dangerous to allow it"),
+        )
+    }
+}
