@@ -365,7 +365,6 @@ fn closed_output_pipe_is_success() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
 
-#[cfg(unix)]
 #[test]
 fn interrupted_call_ends_as_cancelled_with_its_receipt() {
     use std::io::{BufRead as _, BufReader};

@@ -99,7 +99,6 @@ fn project_file_never_widens() {
         user.file("docs/x", "")
             .file("evil.wasm", Probe::default().build());
         std::fs::create_dir(user.home().join("secret")).unwrap();
-        #[cfg(unix)]
         std::os::unix::fs::symlink(user.home().join("secret"), user.work().join("innocent")).unwrap();
         user.configure(own).file("toolcell.toml", project);
         let seen = user.run(&["config", "check"]).ended(3);

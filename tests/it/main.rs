@@ -13,7 +13,6 @@ mod config;
 mod contract;
 mod denials;
 mod dependencies;
-#[cfg(unix)]
 mod guide;
 mod hooks;
 mod keyring;
@@ -26,9 +25,7 @@ mod planted_files;
 mod prebuilt;
 mod project_tools;
 mod promises;
-#[cfg(unix)]
 mod pty;
-#[cfg(unix)]
 mod question;
 mod readme;
 mod run_agents;

@@ -335,7 +335,6 @@ fn otel_silent_collector_delays_exit_by_two_seconds_at_most() {
     );
 }
 
-#[cfg(unix)]
 #[test]
 fn otel_interrupted_run_is_sent_as_cancelled() {
     let collector = Collector::start();

@@ -126,7 +126,6 @@ fn call_completing_data_flow_is_refused_without_terminal() {
     assert_ne!(run(&["--flow", "off"])[1], json!("denied"));
 }
 
-#[cfg(unix)]
 mod at_a_terminal {
     use super::*;
     use crate::pty::Terminal;

@@ -64,7 +64,6 @@ fn session_logs_are_written_only_with_log_directory() {
     .ended(0);
     let longer = std::fs::read_to_string(dir.join(&names[0])).unwrap();
     assert!(longer.len() > general.len() && longer.starts_with(&general));
-    #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -110,7 +110,6 @@ fn unknown_or_ambiguous_session_name_is_refused() {
 }
 
 /// The process is killed during a call; another process resumes, and the finished call is not repeated.
-#[cfg(unix)]
 #[test]
 fn killed_turn_resumes_in_another_process() {
     use std::io::{BufRead as _, BufReader};

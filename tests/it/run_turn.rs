@@ -373,7 +373,6 @@ fn closed_pipe_ends_turn_with_success() {
     assert!(!stderr.contains("error"), "{stderr}");
 }
 
-#[cfg(unix)]
 #[test]
 fn ctrl_c_cancels_turn_and_completes_every_call() {
     let user = User::new();

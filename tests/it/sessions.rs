@@ -88,7 +88,6 @@ async fn answer(
 }
 
 /// Both ends of every connection are file descriptors of this process.
-#[cfg(unix)]
 fn allow_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -101,7 +100,6 @@ fn allow_files() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_concurrent_sessions_succeed_over_http() {
-    #[cfg(unix)]
     allow_files();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -164,7 +162,6 @@ fn history() -> Vec<Message> {
 }
 
 /// Does nothing by itself: in its own process it prints the cost of a step of a long session.
-#[cfg(unix)]
 #[tokio::test]
 async fn the_long_session() {
     if std::env::var_os(RUN_LONG_SESSION).is_none() {
@@ -195,7 +192,6 @@ async fn the_long_session() {
 }
 
 /// Returns the processor time of all threads of this process.
-#[cfg(unix)]
 fn processor_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     std::time::Duration::new(
@@ -205,7 +201,6 @@ fn processor_time() -> std::time::Duration {
 }
 
 /// Processor time instead of wall time: waiting for a disk or other programs does not count.
-#[cfg(unix)]
 #[test]
 fn step_with_1000_messages_costs_host_under_5_ms() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())

@@ -4,7 +4,6 @@
 //! The test starts itself as the child process. The child writes one log, in order: each event that it shows (after the
 //! journal has acknowledged it) and each effect of a tool.
 
-#![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
 
 use std::collections::BTreeMap;

@@ -53,7 +53,6 @@ pub(crate) fn is_compile_child() -> bool {
 }
 
 /// Disables core dumps (setrlimit(2)), because the memory of this process holds keys and secrets.
-#[cfg(unix)]
 pub(crate) fn forbid_core_dumps() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let none = Rlimit {
@@ -63,10 +62,6 @@ pub(crate) fn forbid_core_dumps() {
     // Lowering a limit needs no privilege; if it fails anyway, the system's own setting applies.
     let _ = setrlimit(Resource::Core, none);
 }
-
-/// Other systems write no core dumps by default.
-#[cfg(not(unix))]
-pub(crate) fn forbid_core_dumps() {}
 
 /// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";

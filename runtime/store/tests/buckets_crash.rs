@@ -3,7 +3,6 @@
 //!
 //! The test starts itself as the child process, which prints each number once the store has acknowledged it.
 
-#![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{BufRead as _, BufReader};

@@ -109,7 +109,6 @@ fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
     let fail = |e: io::Error| {
         Failure::new(Exit::Usage, text!("could not read the value of `{}`", account)).because(e)
     };
-    #[cfg(unix)]
     if environment.terminals.stdin {
         return match hidden::line(&format!("Value of `{account}` (not shown): ")) {
             Ok(Some(line)) => Ok(line),
@@ -129,7 +128,6 @@ fn read(account: &str, environment: &Environment) -> Result<String, Failure> {
 }
 
 /// Reads a line from a terminal without echo.
-#[cfg(unix)]
 mod hidden {
     use std::io::{self, Read as _, Write as _};
 

@@ -343,7 +343,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn symlink_is_judged_by_target_not_location() {
         let dir = tempfile::tempdir().unwrap();

@@ -254,7 +254,6 @@ async fn foreign_file_is_refused() {
     assert!(error.to_string().contains("could not open"), "{error}");
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn bucket_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;

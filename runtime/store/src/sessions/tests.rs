@@ -293,7 +293,6 @@ async fn unreadable_entry_is_named() {
     );
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn new_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -86,14 +86,9 @@ impl Size {
         let reported = match self.stream {
             Stream::Nothing => return None,
             Stream::Fixed => return Some((self.columns, self.rows)),
-            #[cfg(unix)]
             Stream::Output => rustix::termios::tcgetwinsize(std::io::stdout()),
-            #[cfg(unix)]
             Stream::Error => rustix::termios::tcgetwinsize(std::io::stderr()),
-            #[cfg(not(unix))]
-            _ => return Some((self.columns, self.rows)),
         };
-        #[cfg(unix)]
         let (columns, rows) = reported.map_or((0, 0), |size| {
             (usize::from(size.ws_col), usize::from(size.ws_row))
         });

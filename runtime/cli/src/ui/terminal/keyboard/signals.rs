@@ -11,7 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::unix::{restore, resume, suspend};
+use super::{restore, resume, suspend};
 
 /// Catchable signals that end a process by default. Signals of a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE) are handled by
 /// the engine.
