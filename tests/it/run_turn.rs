@@ -253,7 +253,9 @@ fn startup_failure_names_cause() {
     error: provider `scripted` needs a script
      hint: give one with --model FILE.json
     error: provider `scripted` could not be set up
-      why: invalid script: [work]/gone.json: No such file or directory (os error 2)
+      why: invalid script `[work]/gone.json`
+         - could not open `[work]/gone.json`
+         - No such file or directory (os error 2)
      hint: a script is JSON such as {"steps": [{"calls": [{"name": "clock_now", "arguments": {}}]}, {"text": "Done."}]}
     error: the component `gone.wasm` cannot be read
       why: No such file or directory (os error 2)

@@ -1,6 +1,8 @@
-//! Errors of building an agent and of running a session. Failures inside a turn are its outcome, not an error.
+//! Errors of building an agent or a tool, and of running a session. Failures inside a turn are its outcome, not an error.
 
 use toolcell_core::ToolName;
+use toolcell_core::schema::SchemaError;
+use toolcell_core::tool::InvalidToolName;
 
 /// Reason why an agent cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +64,7 @@ pub enum AgentError {
     },
     /// A turn must start with a user message.
     #[error("a turn of session `{session}` must start with a user message")]
-    NotAPerson {
+    NotAUserMessage {
         /// Identifier of the session.
         session: String,
     },
@@ -81,4 +83,16 @@ pub enum AgentError {
         /// Identifier of the session.
         session: String,
     },
+}
+
+/// Reason why a function cannot be a tool.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum FnToolError {
+    /// The name is not a valid tool name.
+    #[error(transparent)]
+    Name(#[from] InvalidToolName),
+    /// The schema is not a valid JSON Schema of an object.
+    #[error("invalid schema of the arguments")]
+    Schema(#[from] SchemaError),
 }

@@ -38,11 +38,11 @@ pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
     is_within,
 };
-pub use error::{AgentError, BuildError};
+pub use error::{AgentError, BuildError, FnToolError};
 pub use hook::Hook;
 pub use machine::{LoopState, Machine};
 pub use policy::{Control, LoopPolicy, ModelSettings};
 pub use report::{CallRecord, TurnReport};
 pub use session::{Session, TurnHandle, TurnStart};
 pub use sink::NullSink;
-pub use tools::native::{FnTool, FnToolError, IntoCallResult};
+pub use tools::native::{FnTool, IntoCallResult};

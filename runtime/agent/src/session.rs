@@ -183,7 +183,7 @@ impl Session {
             }
             (TurnStart::Resume | TurnStart::Abandon, false) => Err(AgentError::NoTurn { session: session() }),
             (TurnStart::Message(message @ Message::User { .. }), false) => Ok(self.begin(message, false)),
-            (TurnStart::Message(_), false) => Err(AgentError::NotAPerson { session: session() }),
+            (TurnStart::Message(_), false) => Err(AgentError::NotAUserMessage { session: session() }),
             (TurnStart::Proceed, false) => Ok(match self.state.unanswered() {
                 Some(message) => self.begin(message, true),
                 None if self.state.messages.is_empty() => self.begin(Message::user(messages::BEGIN), false),

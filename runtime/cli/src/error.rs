@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use toolcell_core::causes;
 
 pub(crate) use crate::exit::Exit;
 use crate::ui::terminal::{BAD, FAINT, NAME, Screen, Text};
@@ -31,15 +32,11 @@ impl Failure {
 
     /// Adds an error and its chain of causes.
     pub(crate) fn because(mut self, error: impl Into<anyhow::Error>) -> Self {
-        for cause in error.into().chain() {
-            let message = cause.to_string();
-            // Some errors repeat their cause in their own message.
-            if !self
-                .why
-                .last()
-                .is_some_and(|last| last.plain().contains(&message))
-            {
-                self.why.push(message.into());
+        let error: anyhow::Error = error.into();
+        for cause in causes(error.as_ref()) {
+            // An earlier reason may contain it as well.
+            if !(self.why.last()).is_some_and(|last| last.plain().contains(&cause)) {
+                self.why.push(cause.into());
             }
         }
         self

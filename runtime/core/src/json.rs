@@ -3,6 +3,8 @@
 //! [`parse_object`] rejects ambiguous input: duplicate names (a policy might check the first and a guest use the last),
 //! numbers that lose precision when parsed ([`inexact_number`]), and excessive depth or length.
 
+use std::sync::Arc;
+
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -16,15 +18,15 @@ pub const MAX_ARGUMENT_DEPTH: usize = 64;
 pub(crate) const MAX_SHOWN_NUMBER: usize = 40;
 
 /// Error of parsing JSON.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
     /// The text exceeds [`MAX_ARGUMENT_BYTES`].
     #[error("JSON of {0} bytes exceeds the limit of {MAX_ARGUMENT_BYTES} bytes")]
     TooLong(usize),
     /// Invalid JSON, excessive nesting, or a duplicate name in an object.
-    #[error("{0}")]
-    Syntax(String),
+    #[error(transparent)]
+    Syntax(Arc<serde_json::Error>),
     /// A number that would lose precision.
     #[error("the number {0} cannot be represented exactly; write it as a string, or with fewer digits")]
     InexactNumber(String),
@@ -61,7 +63,7 @@ pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     }
     .deserialize(&mut reader)
     .and_then(|value| reader.end().map(|()| value))
-    .map_err(|e| JsonError::Syntax(e.to_string()))?;
+    .map_err(|error| JsonError::Syntax(Arc::new(error)))?;
     match inexact_number(text) {
         None => Ok(value),
         Some(number) => {
@@ -341,9 +343,10 @@ mod tests {
     fn length_beyond_limit_is_rejected() {
         let of_len = |n: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(n - 8));
         assert!(parse_object(&of_len(MAX_ARGUMENT_BYTES)).is_ok());
-        assert_eq!(
-            parse_object(&of_len(MAX_ARGUMENT_BYTES + 1)),
-            Err(JsonError::TooLong(MAX_ARGUMENT_BYTES + 1))
+        let error = parse_object(&of_len(MAX_ARGUMENT_BYTES + 1)).unwrap_err();
+        assert!(
+            matches!(error, JsonError::TooLong(size) if size == MAX_ARGUMENT_BYTES + 1),
+            "{error}"
         );
     }
 

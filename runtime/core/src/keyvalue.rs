@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::BoxFuture;
+use crate::{BoxFuture, SharedError};
 
 /// Maximum size of a key, in bytes; the minimum is 1. Hosted stores of this kind allow as much.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -88,7 +88,7 @@ pub struct KeyPage {
 }
 
 /// Error of an operation on a bucket.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyValueError {
     /// The new data does not fit into the bucket.
@@ -118,11 +118,20 @@ pub enum KeyValueError {
         key: String,
     },
     /// The store failed.
-    #[error("the key-value store failed: {message}")]
+    #[error("the key-value store failed")]
     Failed {
-        /// Chain of causes.
-        message: String,
+        /// Cause.
+        source: SharedError,
     },
+}
+
+impl KeyValueError {
+    /// Creates [`Self::Failed`] from its cause.
+    pub fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Failed {
+            source: SharedError::from(cause.into()),
+        }
+    }
 }
 
 /// Quota of a bucket.

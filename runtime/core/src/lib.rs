@@ -18,10 +18,14 @@
 //! | JSON Schemas and JSON arguments, validated before a call | [`schema`], [`json`] |
 //! | conversations and the models that continue them | [`message`], [`provider`] |
 //! | events of a turn, and plans | [`event`], [`plan`] |
+//! | characters that are unsafe on a terminal | [`inert`] |
+//! | suggestions for misspelled names, errors with their sources | [`suggest`], [`error_chain()`] |
 //! | storage of sessions and of key-value data | [`store`], [`keyvalue`] |
 
+mod error_chain;
 pub mod event;
 pub mod hook;
+pub mod inert;
 pub mod json;
 pub mod keyvalue;
 pub mod policy;
@@ -30,8 +34,10 @@ pub mod redact;
 pub mod schema;
 pub mod secret;
 pub mod store;
+pub mod suggest;
 pub mod tool;
 
+pub use error_chain::{SharedError, causes, error_chain};
 pub use event::plan;
 pub use policy::{approval, denial, grant, grant_risk, place, protected};
 pub use provider::message;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BoxFuture, Event};
+use crate::{BoxFuture, Event, SharedError};
 
 /// A store of sessions.
 ///
@@ -60,9 +60,7 @@ pub trait SessionStore: Send + Sync {
         Box::pin(async move {
             let mut lines = String::new();
             for event in self.load(session).await? {
-                let line = serde_json::to_string(&event).map_err(|error| StoreError::Failed {
-                    message: error.to_string(),
-                })?;
+                let line = serde_json::to_string(&event).map_err(StoreError::failed)?;
                 lines.push_str(&line);
                 lines.push('\n');
             }
@@ -111,7 +109,7 @@ pub struct SessionInfo {
 }
 
 /// Error of a session store.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The session does not exist.
@@ -133,19 +131,28 @@ pub enum StoreError {
         id: String,
     },
     /// An entry of the journal is unreadable, for example because a newer version wrote it.
-    #[error("entry {number} of session `{}` cannot be read: {message}", id.escape_debug())]
+    #[error("entry {number} of session `{}` cannot be read", id.escape_debug())]
     Unreadable {
         /// Identifier of the session.
         id: String,
         /// Number of the entry, from 0.
         number: u64,
         /// Reason for the failure.
-        message: String,
+        source: SharedError,
     },
     /// The store failed.
-    #[error("the session store failed: {message}")]
+    #[error("the session store failed")]
     Failed {
-        /// Chain of causes.
-        message: String,
+        /// Cause.
+        source: SharedError,
     },
+}
+
+impl StoreError {
+    /// Creates [`Self::Failed`] from its cause.
+    pub fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Failed {
+            source: SharedError::from(cause.into()),
+        }
+    }
 }

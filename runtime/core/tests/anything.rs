@@ -102,17 +102,14 @@ proptest! {
     fn any_value_round_trips(value in any_json()) {
         let text = value.to_string();
         prop_assert!(depth_of(&value) <= MAX_ARGUMENT_DEPTH);
-        prop_assert_eq!(parse_value(&text), Ok(value.clone()));
+        prop_assert_eq!(parse_value(&text).unwrap(), value.clone());
         prop_assert_eq!(parse_object(&text).is_ok(), value.is_object());
     }
 
     #[test]
     fn truncated_json_is_rejected_or_a_value(value in any_json(), at in any::<prop::sample::Index>()) {
         let text = value.to_string();
-        let mut cut = at.index(text.len() + 1);
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
+        let cut = text.floor_char_boundary(at.index(text.len() + 1));
         let _ = parse_object(&text[..cut]);
     }
 

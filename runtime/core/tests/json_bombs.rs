@@ -14,9 +14,10 @@ fn tree_of_alternatives_is_rejected_before_compilation() {
         format!(r#"{{"anyOf":[{inner},{inner}]}}"#)
     });
     assert!(doubled.len() > 7_000_000);
-    assert_eq!(
-        Schema::parse(&doubled).unwrap_err(),
-        SchemaError::TooLong(doubled.len())
+    let error = Schema::parse(&doubled).unwrap_err();
+    assert!(
+        matches!(error, SchemaError::TooLong(size) if size == doubled.len()),
+        "{error}"
     );
     // An accepted schema has at most the allowed depth.
     let deep = (0..2_000).fold("{}".to_owned(), |inner, _| format!(r#"{{"not":{inner}}}"#));
@@ -42,7 +43,7 @@ fn exponential_patterns_are_matched_in_time_or_rejected() {
         let schema = Schema::new(json!({ "pattern": pattern })).unwrap();
         // Either it does not match, or it would take too long.
         let _ = schema.validate(&json!(text));
-        assert_eq!(Schema::new(json!({ "pattern": pattern })), Ok(schema));
+        assert_eq!(Schema::new(json!({ "pattern": pattern })).unwrap(), schema);
     }
     // Patterns that require backtracking are invalid.
     for pattern in ["(a)\\1", "(?=a)b", "(?<!a)b", "(?>a)", "(((((((((("] {
@@ -73,9 +74,10 @@ fn total_pattern_size_is_limited() {
     };
     let half = MAX_PATTERN_SIZE / 2;
     assert!(of(&[half - 10, half + 9]).is_ok());
-    assert_eq!(
-        of(&[half - 10, half + 11]).unwrap_err(),
-        SchemaError::PatternsTooLarge(MAX_PATTERN_SIZE + 1)
+    let error = of(&[half - 10, half + 11]).unwrap_err();
+    assert!(
+        matches!(error, SchemaError::PatternsTooLarge(size) if size == MAX_PATTERN_SIZE + 1),
+        "{error}"
     );
     // Two thousand patterns of ten megabytes each, in sixty kilobytes.
     let many: Vec<usize> = (20_000..21_900).collect();
@@ -307,7 +309,7 @@ fn standard_json_is_parsed_as_by_every_parser() {
         let read = parse_value(text).unwrap_or_else(|e| panic!("{text:?}: {e}"));
         let other: Value = serde_json::from_str(text).unwrap();
         assert_eq!(read, other, "{text:?}");
-        assert_eq!(parse_value(&read.to_string()), Ok(read), "{text:?}");
+        assert_eq!(parse_value(&read.to_string()).unwrap(), read, "{text:?}");
     }
 }
 

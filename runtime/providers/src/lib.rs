@@ -11,8 +11,6 @@
 //! | [`scripted::Scripted`] | [`scripted`] | turns from a file, for tests and demonstrations |
 //! | [`offline::Offline`] | [`offline`] | no model: selects a tool by the words of the request |
 //!
-//! The cost of requests, from a table of the user's prices, is in [`price`].
-//!
 //! The five providers over HTTP are one [`HttpProvider`] with different protocols: a [`Connection`] has the model and the
 //! connection settings, and the type of a protocol has the settings of that protocol.
 //!
@@ -35,7 +33,6 @@ pub mod offline;
 pub mod ollama;
 mod opaque;
 pub mod openai;
-pub mod price;
 mod response_builder;
 pub mod responses;
 #[cfg(test)]
@@ -46,7 +43,7 @@ pub mod scripted;
 pub mod text_calls;
 mod token;
 
-pub use error::SetupError;
+pub use error::{BaseUrlError, ScriptError, SetupError};
 pub use http::{Connection, HttpOptions, HttpProvider, RetryPolicy};
 pub use key::ApiKey;
 pub use token::{Token, TokenSource};

@@ -14,6 +14,7 @@ use wasmparser::WasmFeatures;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
 
 use crate::cell::epoch;
+use crate::error::EngineError;
 use crate::load::complexity::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLE_START, MAX_TABLES};
 
 /// Features that are disabled although the engine enables some of them by default.
@@ -50,18 +51,6 @@ const MAX_CORE_INSTANCE_BYTES: usize = 4 << 20;
 /// Maximum metadata of one component with all its instances, in bytes.
 const MAX_COMPONENT_INSTANCE_BYTES: usize = 16 << 20;
 
-/// Error of starting the engine.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// The engine rejects its settings, or the machine cannot run it.
-    #[error("could not start the WebAssembly engine: {0}")]
-    Engine(String),
-    /// The epoch thread could not be started.
-    #[error("could not start the epoch thread of the WebAssembly engine")]
-    Ticker(#[source] std::io::Error),
-}
-
 /// Creates the engine with a pool of `slots`, or without one if `slots` is 0 or its address space cannot be reserved;
 /// also returns whether it has a pool.
 pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), EngineError> {
@@ -72,18 +61,18 @@ pub(crate) fn start(slots: u32, optimize: bool) -> Result<(Engine, bool), Engine
             if let Some(Err(error)) = other {
                 tracing::warn!("no pool of {slots} slots, calls allocate on demand: {error:#}");
             }
-            let engine = Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
+            let engine = Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(e.into()))?;
             (engine, false)
         }
     };
-    epoch::start(engine.weak()).map_err(EngineError::Ticker)?;
+    epoch::start(engine.weak()).map_err(EngineError::EpochThread)?;
     Ok((engine, has_pool))
 }
 
 /// Creates an engine that only compiles: no pool, no epoch thread. Its code runs in every engine of [`start`] with the
 /// same settings.
 pub(crate) fn compiler(optimize: bool) -> Result<Engine, EngineError> {
-    Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(format!("{e:#}")))
+    Engine::new(&config(optimize)).map_err(|e| EngineError::Engine(e.into()))
 }
 
 fn config(optimize: bool) -> Config {

@@ -1,13 +1,30 @@
-//! Errors of loading components.
+//! Errors of starting the engine, loading components, the cache, and committing overlays.
 
-use toolcell_core::ToolError;
+use std::io;
+use std::path::PathBuf;
+
+use toolcell_core::json::JsonError;
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
+use toolcell_core::{SharedError, ToolError, error_chain};
 
+use crate::files::overlay::Changes;
 use crate::load::complexity::ComplexityLimit;
 
+/// Error of starting the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The engine rejects its settings, or the machine cannot run it.
+    #[error("could not start the WebAssembly engine")]
+    Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The epoch thread could not be started.
+    #[error("could not start the epoch thread of the WebAssembly engine")]
+    EpochThread(#[source] io::Error),
+}
+
 /// Error of loading a component. [`LoadError::hint`] suggests a remedy.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The bytes are not WebAssembly.
@@ -61,10 +78,10 @@ pub enum LoadError {
         version: String,
     },
     /// The export has the right name but other functions or types.
-    #[error("the component does not match the interface: {reason}")]
+    #[error("the component does not match the interface")]
     ContractMismatch {
         /// Description of the mismatch.
-        reason: String,
+        source: SharedError,
     },
     /// An import is not provided by this host.
     #[error("the component imports `{name}`, which this host does not provide")]
@@ -75,10 +92,10 @@ pub enum LoadError {
         hint: String,
     },
     /// An import of a supported interface uses other functions or types.
-    #[error("an import of the component does not match this host: {reason}")]
+    #[error("an import of the component does not match this host")]
     ImportMismatch {
         /// Description of the mismatch.
-        reason: String,
+        source: SharedError,
     },
     /// The component uses a WebAssembly feature that this host disables.
     #[error("the component uses a disabled WebAssembly feature: {feature}")]
@@ -111,10 +128,10 @@ pub enum LoadError {
         reason: String,
     },
     /// Reading the definitions of the tools, or the manifest of the hook, failed.
-    #[error("could not read the definitions of the component: {error}")]
+    #[error("could not read the definitions of the component")]
     Definitions {
         /// Error of the call.
-        error: ToolError,
+        source: ToolError,
     },
     /// The component defines no tool, or too many.
     #[error("the component defines {count} tools, expected 1 to {limit}")]
@@ -125,8 +142,8 @@ pub enum LoadError {
         limit: usize,
     },
     /// A tool has an invalid name.
-    #[error("{0}")]
-    ToolName(#[source] InvalidToolName),
+    #[error(transparent)]
+    ToolName(InvalidToolName),
     /// Two tools have the same name.
     #[error("the component defines `{name}` twice")]
     DuplicateTool {
@@ -152,25 +169,24 @@ pub enum LoadError {
         reason: String,
     },
     /// A schema is invalid.
-    #[error("invalid {which} schema of the tool `{tool}`: {error}")]
+    #[error("invalid {which} schema of the tool `{tool}`")]
     Schema {
         /// Name of the tool.
         tool: String,
         /// Kind of schema, `input` or `output`.
         which: &'static str,
         /// Error of the schema.
-        #[source]
-        error: SchemaError,
+        source: SchemaError,
     },
     /// An annotation is not JSON.
-    #[error("the annotation `{annotation}` of the tool `{tool}` is not valid JSON: {reason}")]
+    #[error("the annotation `{annotation}` of the tool `{tool}` is not valid JSON")]
     Annotation {
         /// Name of the tool.
         tool: String,
         /// Name of the annotation.
         annotation: String,
-        /// Reason of the rejection.
-        reason: String,
+        /// Error of the parser.
+        source: JsonError,
     },
 }
 
@@ -191,6 +207,54 @@ pub enum CompileLimit {
     /// Size of the compiled code, in bytes.
     #[error("the compiled code has more than {0} bytes")]
     CodeBytes(u64),
+}
+
+/// Error of opening a cache directory.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// A file or directory cannot be read or created.
+    #[error("could not open the cache `{}`", path.display())]
+    Io {
+        /// Path of the file or directory.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// Another user could have written to it.
+    #[error("refusing to use the cache `{}`: {reason}", path.display())]
+    Untrusted {
+        /// Path of the file or directory.
+        path: PathBuf,
+        /// Reason of the refusal.
+        reason: &'static str,
+    },
+}
+
+/// Error of committing changes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Affected files were changed elsewhere in the meantime. Nothing was committed.
+    #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
+    Conflicts(Vec<PathBuf>),
+    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it
+    /// again is safe.
+    #[error("cancelled after {} changes", .0.found.len())]
+    Cancelled(Changes),
+    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
+    /// overlay, and doing it again is safe.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Errors are equal if they have the same variant, and they and their sources have the same text; sources of arbitrary
+/// types cannot be compared otherwise.
+impl PartialEq for LoadError {
+    fn eq(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+            && error_chain(self) == error_chain(other)
+    }
 }
 
 impl LoadError {
@@ -226,7 +290,7 @@ impl LoadError {
             Self::Busy { .. } => "load it again later".into(),
             Self::TooLarge { .. } => "build it for size, without debug information".into(),
             Self::Definitions {
-                error: ToolError::Limit { .. },
+                source: ToolError::Limit { .. },
             } => {
                 "definitions and manifests are read with little fuel and time; they should be constant".into()
             }
@@ -242,4 +306,46 @@ fn list(names: &[String]) -> String {
         quoted.push(format!("and {} more", names.len() - quoted.len()));
     }
     quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn engine_and_cache_errors_keep_their_sources() {
+        let engine = EngineError::Engine(wasmtime::Error::msg("deep").context("outer").into());
+        assert_eq!(
+            error_chain(&engine),
+            "could not start the WebAssembly engine: outer: deep"
+        );
+        let cache = CacheError::Io {
+            path: "c".into(),
+            source: io::ErrorKind::NotFound.into(),
+        };
+        assert!(cache.source().is_some_and(|source| source.is::<io::Error>()));
+    }
+
+    #[test]
+    fn load_errors_keep_their_sources() {
+        let schema = LoadError::Schema {
+            tool: "t".into(),
+            which: "input",
+            source: SchemaError::RootNotObject,
+        };
+        assert!(schema.source().is_some_and(|source| source.is::<SchemaError>()));
+        assert_eq!(
+            error_chain(&schema),
+            "invalid input schema of the tool `t`: the root is not of type `object`"
+        );
+        let definitions = LoadError::Definitions {
+            source: ToolError::host(&io::Error::other("x")),
+        };
+        assert!(
+            definitions
+                .source()
+                .is_some_and(|source| source.is::<ToolError>())
+        );
+    }
 }

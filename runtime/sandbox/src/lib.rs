@@ -75,11 +75,9 @@ mod tool;
 
 pub use component::{Component, Digest, Identity, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
-pub use engine::EngineError;
-pub use error::{CompileLimit, LoadError};
+pub use error::{CacheError, CompileLimit, EngineError, LoadError};
 pub use files::overlay;
 pub use hook::{CellHook, HookComponent};
-pub use load::cache::CacheError;
 pub use load::compile::{
     CompileCommand, CompileLimits, Compiler, CompilerIsolation, Protection, compile_child_main,
 };

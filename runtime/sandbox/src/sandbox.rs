@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use toolcell_core::tool::Unobserved;
-use toolcell_core::{KeyValueStore, ToolError};
+use toolcell_core::{KeyValueStore, SharedError, ToolError};
 use wasmtime::component::{InstancePre, Linker};
 
 use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
@@ -17,10 +17,10 @@ use crate::cell::state::{self, CellState};
 use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
 use crate::component::{Base, Component, Digest, Identity, Loaded};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
-use crate::engine::{self, EngineError, TABLES_PER_SLOT};
-use crate::error::LoadError;
+use crate::engine::{self, TABLES_PER_SLOT};
+use crate::error::{CacheError, EngineError, LoadError};
 use crate::hook::{self, HookComponent, LoadedHook};
-use crate::load::cache::{Cache, CacheError, EntryName};
+use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::load::imports;
@@ -150,7 +150,7 @@ impl Sandbox {
     /// If the engine does not start on this machine.
     pub fn new(options: SandboxOptions) -> Result<Self, EngineError> {
         let (engine, has_pool) = engine::start(options.slots, options.optimize)?;
-        let linker = state::linker(&engine).map_err(|e| EngineError::Engine(format!("{e:#}")))?;
+        let linker = state::linker(&engine).map_err(|e| EngineError::Engine(e.into()))?;
         let (cache, cache_error) = match options.cache_dir.as_deref().map(Cache::open).transpose() {
             Ok(cache) => (cache.map(Arc::new), None),
             Err(error) => (None, Some(error)),
@@ -213,7 +213,7 @@ impl Sandbox {
         let shared = &self.0;
         let found = shared.look(label, bytes, Role::Tools, compiler).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
-            reason: format!("{e:#}"),
+            source: shared_error(e),
         };
         let pre = ProviderPre::new(found.linked).map_err(mismatch)?;
         let known = shared
@@ -244,7 +244,7 @@ impl Sandbox {
         let compiler = &shared.options.compiler;
         let found = shared.look(label, bytes, Role::Hook, compiler).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
-            reason: format!("{e:#}"),
+            source: shared_error(e),
         };
         let pre = HookProviderPre::new(found.linked).map_err(mismatch)?;
         let known = shared.cache.as_ref().and_then(|cache| cache.hook(&found.entry));
@@ -340,7 +340,7 @@ impl Shared {
         };
         let linked = self.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
-            reason: format!("{e:#}"),
+            source: shared_error(e),
         })?;
         Ok(Found {
             base: Base {
@@ -449,7 +449,7 @@ impl Shared {
             .max(1);
         if self.has_pool && slots > self.options.slots {
             return Err(LoadError::Definitions {
-                error: ToolError::Unavailable {
+                source: ToolError::Unavailable {
                     message: format!(
                         "one call of it takes {slots} slots, and the pool has {}",
                         self.options.slots
@@ -480,8 +480,12 @@ impl Shared {
             bytes_in: 0,
         };
         let ended = self.cells.run_cell(order, job).await;
-        ended.result.map_err(|error| LoadError::Definitions { error })
+        ended.result.map_err(|source| LoadError::Definitions { source })
     }
+}
+
+fn shared_error(error: wasmtime::Error) -> SharedError {
+    SharedError::from(Box::<dyn std::error::Error + Send + Sync>::from(error))
 }
 
 /// Runs blocking work on a separate thread, so that no call waits for it.

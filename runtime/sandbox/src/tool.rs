@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::json::inexact_number;
+use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
     ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Link, Policy, Redactor,
@@ -222,8 +223,7 @@ fn structured(text: &str, schema: Option<&Schema>, redactor: &Redactor) -> Resul
     if let Some(schema) = schema
         && let Err(mismatches) = schema.validate(&value)
     {
-        let reasons: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-        let reasons = format!("does not match its own schema: {}", reasons.join("; "));
+        let reasons = format!("does not match its own schema: {}", Mismatch::list(&mismatches));
         let reasons = redactor.text(&reasons).into_owned();
         return Err(broken(failure::cut(reasons, failure::MAX_ERROR_TEXT)));
     }

@@ -145,7 +145,7 @@ async fn component_that_is_not_a_tool_is_rejected_with_a_reason() {
         ),
     ] {
         let refused = sandbox.load("x.wasm", &bytes).await.unwrap_err();
-        let message = refused.to_string();
+        let message = toolcell_core::error_chain(&refused);
         assert!(message.contains(error), "expected {error:?}, got {message:?}");
         match (refused.hint(), hint) {
             (Some(given), Some(expected)) => assert!(given.contains(expected), "{message}: {given}"),
@@ -272,7 +272,7 @@ async fn definitions_are_read_with_nothing_granted_and_little_fuel() {
     };
     let error = load(&sandbox(), &probe).await.unwrap_err();
     let LoadError::Definitions {
-        error: ToolError::Limit { limit },
+        source: ToolError::Limit { limit },
     } = error
     else {
         panic!("{error:?}")

@@ -6,15 +6,19 @@
 //! | buckets, [`toolcell_core::KeyValueStore`] | [`buckets`] |
 //! | log files, [`toolcell_core::EventSink`] | [`log_files`] |
 //! | SQLite files: ownership, mode, version, durability | `sqlite` |
+//! | group commit and concurrent reads of a SQLite file | `threads` |
 //!
 //! Every file is opened through `toolcell-fs`: links are not followed, files of other users are refused, new files are
 //! private to their owner. The crate reads no environment and prints nothing.
 
 pub mod buckets;
+mod error;
 pub mod log_files;
 pub mod sessions;
 mod sqlite;
+mod threads;
 
 pub use buckets::{BucketLimits, SqliteBuckets};
+pub use error::SqliteError;
 pub use log_files::{LogFiles, Tee};
 pub use sessions::SqliteStore;

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use toolcell_core::event::{NoticeLevel, TurnOutcome};
-use toolcell_core::{Event, EventSink, Message, Part};
+use toolcell_core::{Event, EventSink, Message, Part, inert};
 
 /// Maximum size of a log file, in bytes. A last line reports the limit; nothing more is written.
 pub const MAX_LOG_BYTES: u64 = 64 << 20;
@@ -126,7 +126,7 @@ impl EventSink for LogFiles {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let line = json!({"ms": ms, "level": level(event), "event": event}).to_string();
-        lock(&self.general).write(&inert(&line, |c| format!("\\u{:04x}", u32::from(c))));
+        lock(&self.general).write(&inert::json(&line));
         if let Event::StepFinished {
             step,
             message: Message::Assistant { parts },
@@ -137,7 +137,7 @@ impl EventSink for LogFiles {
                 if let Part::Reasoning { text, .. } = part
                     && !text.is_empty()
                 {
-                    let text = inert(text, |c| c.escape_unicode().to_string());
+                    let text = escaped(text);
                     lock(&self.reasoning).write(&format!("--- {ms} step {step}\n{text}"));
                 }
             }
@@ -162,14 +162,12 @@ fn level(event: &Event) -> &'static str {
     }
 }
 
-/// Escapes the control characters of a text except line ends. All of them have at most four hexadecimal digits.
-fn inert(text: &str, escape: impl Fn(char) -> String) -> String {
+/// Escapes the characters of a text that are unsafe on a terminal, except line ends.
+fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Besides controls: characters that change the direction of text (Unicode UAX #9).
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c != '\n' && (c.is_control() || turns) {
-            out.push_str(&escape(c));
+        if c != '\n' && inert::is_unsafe(c) {
+            out.extend(c.escape_unicode());
         } else {
             out.push(c);
         }

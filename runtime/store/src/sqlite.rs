@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
+use crate::SqliteError;
+
 /// Maximum wait for another process's write lock.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -25,34 +27,27 @@ pub(crate) struct Kind {
 /// (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 ///
 /// # Errors
-/// The chain of causes if the file cannot be used or is not a database of this kind.
-pub(crate) fn open(path: &Path, kind: &Kind) -> Result<Connection, String> {
-    let path = toolcell_fs::database(path).map_err(|error| chain(&error))?;
+/// If the file cannot be used or is not a database of this kind.
+pub(crate) fn open(path: &Path, kind: &Kind) -> Result<Connection, SqliteError> {
+    let path = toolcell_fs::database(path)?;
     let mut connection = connect(&path)?;
-    match prepare(&mut connection, kind) {
-        Ok(None) => Ok(connection),
-        Ok(Some(message)) => Err(message),
-        Err(error) => Err(chain(&error)),
-    }
+    prepare(&mut connection, kind)?;
+    Ok(connection)
 }
 
 /// Connects to a file that [`open`] has opened.
 ///
 /// # Errors
-/// The chain of causes if the file cannot be used.
-pub(crate) fn connect(path: &Path) -> Result<Connection, String> {
-    let path = toolcell_fs::database(path).map_err(|error| chain(&error))?;
-    let open = || {
-        // The path contains no links any more, and no unchecked file is created.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY)?;
-        connection.pragma_update(None, "foreign_keys", true)?;
-        Ok(connection)
-    };
-    open().map_err(|error: rusqlite::Error| chain(&error))
+/// If the file cannot be used.
+pub(crate) fn connect(path: &Path) -> Result<Connection, SqliteError> {
+    let path = toolcell_fs::database(path)?;
+    // The path contains no links any more, and no unchecked file is created.
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    Ok(connection)
 }
 
 /// Removes deleted data from the file for good.
@@ -102,25 +97,11 @@ fn truncate_wal(connection: &Connection) -> rusqlite::Result<()> {
     truncated
 }
 
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    message
-}
-
-/// Initialises the file, or checks that it is a database of this kind; returns the reason if it is not.
-fn prepare(connection: &mut Connection, kind: &Kind) -> rusqlite::Result<Option<String>> {
+/// Initialises the file, or checks that it is a database of this kind.
+fn prepare(connection: &mut Connection, kind: &Kind) -> Result<(), SqliteError> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
-        return Ok(Some(format!(
-            "the file system does not support WAL mode (the mode stays `{mode}`)"
-        )));
+        return Err(SqliteError::NoWal { mode });
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
     // Deleted data is overwritten (<https://www.sqlite.org/pragma.html#pragma_secure_delete>).
@@ -131,17 +112,17 @@ fn prepare(connection: &mut Connection, kind: &Kind) -> rusqlite::Result<Option<
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application == kind.application && version == kind.version {
     } else if application == kind.application {
-        return Ok(Some(format!(
-            "the schema has version {version}, and this program supports {}",
-            kind.version
-        )));
+        return Err(SqliteError::Version {
+            found: version,
+            supported: kind.version,
+        });
     } else if (application, version, tables) == (0, 0, 0) {
         transaction.execute_batch(kind.tables)?;
         transaction.pragma_update(None, "application_id", kind.application)?;
         transaction.pragma_update(None, "user_version", kind.version)?;
     } else {
-        return Ok(Some("it is a database of another program".into()));
+        return Err(SqliteError::Foreign);
     }
     transaction.commit()?;
-    Ok(None)
+    Ok(())
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::tool::CallObserver as _;
-use toolcell_core::{CallContext, CallResult, Event, RemainingBudget, ToolCall, ToolError, ToolName};
+use toolcell_core::{
+    CallContext, CallResult, Event, RemainingBudget, ToolCall, ToolError, ToolName, error_chain,
+};
 use tracing::Span;
 
 use super::account::{Account, Waiting};
@@ -118,8 +120,9 @@ impl CallTask {
             self.hooks.notify(
                 NoticeLevel::Warning,
                 format!(
-                    "could not store the full result of `{}`, it is kept in memory only: {error}",
-                    self.id
+                    "could not store the full result of `{}`, it is kept in memory only: {}",
+                    self.id,
+                    error_chain(&error)
                 ),
             );
         }

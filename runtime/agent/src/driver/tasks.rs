@@ -271,7 +271,7 @@ async fn prepare(
     if changed == checked {
         return Ok(Ok(checked));
     }
-    Ok(match dispatch::fits(&found.spec().input, &changed) {
+    Ok(match found.spec().input.check_arguments(&changed) {
         Ok(()) => Ok(changed),
         Err(error) => {
             report_arguments(inner, turn, tool, &error).await;

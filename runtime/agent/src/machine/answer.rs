@@ -12,7 +12,6 @@ use crate::budget::Spent;
 use crate::context;
 use crate::context::messages;
 use crate::policy::{AllFailed, CallsPerStep, Finish, NoCall, OnLimit};
-use crate::tools::dispatch;
 
 /// Number of empty answers in a row that ends a turn.
 const MAX_EMPTY_ANSWERS: u32 = 3;
@@ -164,7 +163,7 @@ impl Step<'_> {
             .unwrap_or_default();
         let fitting = json::parse_value(text.trim())
             .map_err(|error| error.to_string())
-            .and_then(|value| match dispatch::fits(schema, &value) {
+            .and_then(|value| match schema.check_arguments(&value) {
                 Ok(()) => Ok(value),
                 Err(error) => Err(error.to_string()),
             });

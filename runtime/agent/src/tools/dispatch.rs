@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use toolcell_core::schema::Mismatch;
-use toolcell_core::{CallContext, CallResult, Content, Limit, Schema, Tool, ToolCall, ToolError, json};
+use toolcell_core::{CallContext, CallResult, Content, Limit, Tool, ToolCall, ToolError, json};
 
 use crate::machine::Refusal;
 use crate::policy::ToolRetry;
@@ -34,24 +33,13 @@ pub(crate) fn check(
     match parsed {
         Ok(map) => {
             let value = Value::Object(map);
-            match fits(&found.spec().input, &value) {
+            match found.spec().input.check_arguments(&value) {
                 Ok(()) => Ok((found, value)),
                 Err(error) => Err(refuse(value, error)),
             }
         }
         Err(error) => Err(refuse(arguments.into(), ToolError::invalid(error.to_string()))),
     }
-}
-
-/// Checks arguments against a schema.
-///
-/// # Errors
-/// All mismatches, each with its path and reason.
-pub(crate) fn fits(schema: &Schema, arguments: &Value) -> Result<(), ToolError> {
-    schema.validate(arguments).map_err(|mismatches| {
-        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
-        ToolError::invalid(reasons.join("; "))
-    })
 }
 
 /// Call that is about to run.

@@ -5,12 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use toolcell_core::schema::SchemaError;
-use toolcell_core::tool::{Hints, InvalidToolName};
+use toolcell_core::tool::Hints;
 use toolcell_core::{
     BoxFuture, CallContext, CallResult, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName,
     ToolSpec,
 };
+
+use crate::error::FnToolError;
 
 type Body = dyn Fn(Map<String, Value>, CallContext) -> BoxFuture<'static, CallResult> + Send + Sync;
 
@@ -34,18 +35,6 @@ pub struct FnTool {
     spec: ToolSpec,
     max_use: RemainingBudget,
     body: Box<Body>,
-}
-
-/// Reason why a function cannot be a tool.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FnToolError {
-    /// The name is not a valid tool name.
-    #[error(transparent)]
-    Name(#[from] InvalidToolName),
-    /// The schema is not a valid JSON Schema of an object.
-    #[error("invalid schema of the arguments: {0}")]
-    Schema(#[from] SchemaError),
 }
 
 impl FnTool {
@@ -137,6 +126,7 @@ impl std::fmt::Debug for FnTool {
 mod tests {
     use super::*;
     use serde_json::json;
+    use toolcell_core::schema::SchemaError;
 
     #[test]
     fn invalid_name_or_schema_is_refused() {

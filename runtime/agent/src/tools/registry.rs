@@ -3,15 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use toolcell_core::suggest::nearest;
 use toolcell_core::{Tool, ToolError, ToolName, ToolSpec};
 
 use crate::error::BuildError;
-
-/// Maximum number of suggestions for an unknown name.
-const MAX_NEAR: usize = 3;
-
-/// Minimum similarity of a suggestion, from 0 to 1 (Jaro-Winkler).
-const NEAR_ENOUGH: f64 = 0.75;
 
 /// Tools by name. They are offered in the order of their names, independent of the order in which they were added, so
 /// that the same tools always make the same request.
@@ -60,26 +55,8 @@ impl Registry {
     }
 
     fn near(&self, name: &str) -> Vec<String> {
-        // No tool has a longer name, and comparing takes time in the product of both lengths.
-        let name: String = name
-            .chars()
-            .take(2 * ToolName::MAX_LEN)
-            .collect::<String>()
-            .to_lowercase();
-        let mut near: Vec<(f64, &str)> = self
-            .tools
-            .keys()
-            .map(|known| {
-                let known = known.as_str();
-                (strsim::jaro_winkler(&name, &known.to_lowercase()), known)
-            })
-            .filter(|(similarity, _)| *similarity >= NEAR_ENOUGH)
-            .collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-        near.into_iter()
-            .take(MAX_NEAR)
-            .map(|(_, name)| name.to_owned())
-            .collect()
+        let known: Vec<&str> = self.tools.keys().map(ToolName::as_str).collect();
+        nearest(name, &known).into_iter().map(str::to_owned).collect()
     }
 }
 

@@ -8,8 +8,6 @@ use toolcell_core::{
     BoxFuture, CallContext, CallResult, RemainingBudget, SessionStore, Tool, ToolCall, ToolError, ToolSpec,
 };
 
-use crate::tools::truncate::{ceil, floor};
-
 /// Maximum bytes of results in memory per session; older results are read from the store, or lost without a store.
 pub(crate) const MAX_KEPT_BYTES: usize = 32 << 20;
 
@@ -47,7 +45,7 @@ impl ResultStore {
     /// Fails if the store fails; the result is then kept in memory only.
     pub(crate) async fn keep(&self, call: &str, mut text: String) -> Result<(), toolcell_core::StoreError> {
         if text.len() > MAX_RESULT_BYTES {
-            text.truncate(floor(&text, MAX_RESULT_BYTES));
+            text.truncate(text.floor_char_boundary(MAX_RESULT_BYTES));
         }
         let text: Arc<str> = text.into();
         {
@@ -136,8 +134,10 @@ impl ReadResult {
 
 /// One page, with its position in the full text.
 fn page_of(text: &str, from: usize) -> String {
-    let start = ceil(text, from);
-    let end = floor(text, start.saturating_add(PAGE_BYTES)).max(start);
+    let start = text.ceil_char_boundary(from);
+    let end = text
+        .floor_char_boundary(start.saturating_add(PAGE_BYTES))
+        .max(start);
     let rest = text.len() - end;
     let next = match rest {
         0 => "the end".to_owned(),
@@ -159,7 +159,7 @@ fn find_in(text: &str, find: &str, from: usize) -> String {
     if find.is_empty() {
         return page_of(text, from);
     }
-    let start = ceil(text, from);
+    let start = text.ceil_char_boundary(from);
     let mut out = String::new();
     let mut shown = 0;
     for (at, found) in text[start..].match_indices(find) {
@@ -169,8 +169,8 @@ fn find_in(text: &str, find: &str, from: usize) -> String {
             return out;
         }
         shown += 1;
-        let begin = floor(text, at.saturating_sub(AROUND));
-        let end = ceil(text, at + found.len() + AROUND);
+        let begin = text.floor_char_boundary(at.saturating_sub(AROUND));
+        let end = text.ceil_char_boundary(at + found.len() + AROUND);
         out.push_str(&format!("[at byte {at}]\n{}\n", &text[begin..end]));
     }
     if shown == 0 {

@@ -36,8 +36,8 @@ pub(crate) fn cut(content: Vec<Content>, limit: usize, handle: Option<&str>) -> 
     let tail = limit / 3;
     let head = limit - tail;
     let whole = content.iter().filter_map(text_of).collect::<Vec<_>>().join("");
-    let head_end = floor(&whole, head);
-    let tail_start = ceil(&whole, total - tail);
+    let head_end = whole.floor_char_boundary(head);
+    let tail_start = whole.ceil_char_boundary(total - tail);
     let mark = match handle {
         Some(handle) => format!(
             "\n[... {} bytes cut; read them with `read_result`, call `{handle}` ...]\n",
@@ -105,24 +105,6 @@ fn text_of(part: &Content) -> Option<&str> {
 
 fn text_len(part: &Content) -> usize {
     text_of(part).map_or(0, str::len)
-}
-
-/// Last character boundary at or before `at`.
-pub(crate) fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
-}
-
-/// First character boundary at or after `at`.
-pub(crate) fn ceil(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at += 1;
-    }
-    at
 }
 
 #[cfg(test)]

@@ -292,6 +292,6 @@ async fn turn_starts_with_a_user_message_only() {
         .run(Message::assistant("I say"), &toolcell_agent::NullSink, never())
         .await
         .unwrap_err();
-    assert!(matches!(error, AgentError::NotAPerson { .. }));
+    assert!(matches!(error, AgentError::NotAUserMessage { .. }));
     assert!(!session.is_open());
 }

@@ -417,8 +417,7 @@ impl SessionStore for Gated {
         Box::pin(async move {
             self.open.acquire().await.unwrap().forget();
             if self.fails.load(Ordering::SeqCst) {
-                let message = "the disk is full".into();
-                return Err(StoreError::Failed { message });
+                return Err(StoreError::failed("the disk is full"));
             }
             let mut journal = self.journal.lock().unwrap();
             assert_eq!(at, journal.len() as u64);
@@ -577,7 +576,7 @@ async fn nothing_is_stored_after_a_failed_batch() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&error, AgentError::Store { source: StoreError::Failed { message }, .. } if message == "the disk is full"),
+        matches!(&error, AgentError::Store { source: StoreError::Failed { source }, .. } if source.to_string() == "the disk is full"),
         "{error}"
     );
     assert_eq!(store.names(), stored);

@@ -8,6 +8,7 @@ use rustyline::history::MemHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Editor, Helper};
 use toolcell_agent::Session;
+use toolcell_core::suggest::nearest;
 
 use crate::agent::setup;
 use crate::config::Overrides;
@@ -18,7 +19,6 @@ use crate::session::history::{self, History};
 use crate::session::store;
 use crate::session::turn_runner::{TurnRunner, store_failure};
 use crate::ui::render::Console;
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::{FAINT, NAME, STRONG, text};
 
 /// Commands of the chat, with their help.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::StreamExt as _;
 use toolcell_core::provider::{Request, ToolChoice};
-use toolcell_core::{Message, Provider};
+use toolcell_core::{Message, Provider, error_chain};
 use toolcell_sandbox::{Protection, Sandbox};
 
 use crate::agent::model;
@@ -214,7 +214,10 @@ async fn compiler(sandbox: &Sandbox) -> Finding {
 
 fn cache(sandbox: &Sandbox, environment: &Environment) -> Finding {
     match (sandbox.cache_error(), &environment.cache_dir) {
-        (Some(error), _) => Finding::Note(format!("{error}; components are compiled on every start")),
+        (Some(error), _) => Finding::Note(format!(
+            "{}; components are compiled on every start",
+            error_chain(error)
+        )),
         (None, Some(dir)) => Finding::Good(environment.shown(dir)),
         (None, None) => {
             Finding::Note("there is no home directory; components are compiled on every start".into())

@@ -29,11 +29,10 @@ impl Buckets {
         if let Some(store) = &*store {
             return Ok(store.clone());
         }
-        let fail = |message: String| KeyValueError::Failed { message };
         let path = self.path.as_ref();
-        let path = path.ok_or_else(|| fail("there is no home directory".into()))?;
+        let path = path.ok_or_else(|| KeyValueError::failed("there is no home directory"))?;
         if let Some(dir) = path.parent() {
-            toolcell_fs::private_dir(dir).map_err(|e| fail(format!("{:#}", anyhow::Error::new(e))))?;
+            toolcell_fs::private_dir(dir).map_err(KeyValueError::failed)?;
         }
         let opened = Arc::new(SqliteBuckets::open(path, BucketLimits::default())?);
         *store = Some(opened.clone());

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::json::parse_object;
-use toolcell_core::schema::Mismatch;
+use toolcell_core::suggest::nearest;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
 use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError};
 
 use crate::components::loader::Loaded;
 use crate::error::{Exit, Failure};
 use crate::ui::render::{Activity, Console, turn};
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Returns the tool of a component by its name, or its only one.
@@ -65,10 +64,7 @@ fn defines(loaded: &Loaded, name: &str) -> bool {
 /// Checks the arguments against the schema of the tool.
 fn parse_arguments(tool: &dyn Tool, text: &str) -> Result<Map<String, Value>, ToolError> {
     let arguments = Value::Object(parse_object(text).map_err(|e| ToolError::invalid(e.to_string()))?);
-    if let Err(mismatches) = tool.spec().input.validate(&arguments) {
-        let reasons: Vec<String> = mismatches.iter().map(Mismatch::to_string).collect();
-        return Err(ToolError::invalid(reasons.join("; ")));
-    }
+    tool.spec().input.check_arguments(&arguments)?;
     match arguments {
         Value::Object(arguments) => Ok(arguments),
         _ => unreachable!("it was made from an object"),

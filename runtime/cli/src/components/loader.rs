@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::hook::HookOrder;
-use toolcell_core::{Hook, Policy, Secrets, Tool};
+use toolcell_core::suggest::nearest;
+use toolcell_core::{Hook, Policy, Secrets, Tool, error_chain};
 use toolcell_fs::{Refusal, Rules};
 use toolcell_sandbox::{
     CompileCommand, CompileEvent, Compiler, Component, Digest, HookComponent, Identity, InvalidBinding,
@@ -26,7 +27,6 @@ use crate::environment::{COMPILE_CHILD, Environment};
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay;
 use crate::ui::render::Console;
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Loads components for one command.
@@ -546,7 +546,7 @@ pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sa
             .hint("`toolcell doctor` shows what is missing")
     })?;
     if let Some(error) = sandbox.cache_error() {
-        console.note(text!("compiled code is not cached: {}", error));
+        console.note(text!("compiled code is not cached: {}", error_chain(error)));
     }
     Ok(sandbox)
 }

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use toolcell_agent::Control;
 use toolcell_core::ToolSpec;
+use toolcell_core::inert::is_hidden;
 
 use crate::components::loader::Loaded;
 use crate::config::ComponentSource;
-use crate::ui::terminal::is_hidden;
 
 /// Length in bytes above which a description is reported. Built-in tools use at most 400.
 const LONG_DESCRIPTION: usize = 1 << 10;

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 use toolcell_agent::budget::{Budget, Prices};
+use toolcell_core::suggest::nearest;
 
 use super::source::{Origin, Source, Sourced};
 use super::units::money::Money;
 use super::units::quantity::{Unit, millis};
 use super::units::{Bytes, Count, Span};
 use crate::ui::escape;
-use crate::ui::suggest::nearest;
 
 /// Budget of a session, over all its turns. A turn ends when one of its parts is exhausted; unset parts are unlimited.
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use toolcell_core::Limits;
+use toolcell_core::suggest::nearest;
 
 use super::file::LimitsTable;
 use super::source::{Origin, Source};
 use super::units::quantity::{Unit, millis};
 use super::units::{Bytes, Count, Span};
-use crate::ui::suggest::nearest;
 
 /// Names of all limits.
 pub(crate) const NAMES: [&str; 12] = [

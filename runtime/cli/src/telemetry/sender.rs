@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
+use toolcell_core::error_chain;
 
 /// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ impl Sender {
             .runtime
             .spawn(exchange)
             .await?
-            .map_err(|error| chain(&error.without_url()))?;
+            .map_err(|error| error_chain(&error.without_url()))?;
         Ok(response.body(body)?)
     }
 }
@@ -99,15 +100,4 @@ fn client() -> Result<reqwest::Client, HttpError> {
         .timeout(TIMEOUT)
         .user_agent(concat!("toolcell/", env!("CARGO_PKG_VERSION")))
         .build()?)
-}
-
-/// Formats an error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }

@@ -1,8 +1,7 @@
-//! Output for the user: the terminal, rendering of events, escaping and suggestions.
+//! Output for the user: the terminal, rendering of events and escaping.
 
 pub(crate) mod escape;
 pub(crate) mod hints;
 pub(crate) mod interrupt;
 pub(crate) mod render;
-pub(crate) mod suggest;
 pub(crate) mod terminal;

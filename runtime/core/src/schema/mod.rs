@@ -3,11 +3,13 @@
 //! A schema is checked once, when its tool is loaded, and is immutable afterwards. It cannot make the host fetch
 //! anything: only references inside the document are resolved.
 
-use jsonschema::{PatternOptions, Validator};
+use std::sync::Arc;
+
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::json;
+use crate::{ToolError, json};
 
 mod patterns;
 mod work;
@@ -46,7 +48,7 @@ pub struct Schema {
 }
 
 /// Error of an invalid or unsupported schema.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
     /// The schema exceeds [`MAX_SCHEMA_BYTES`].
@@ -62,8 +64,11 @@ pub enum SchemaError {
     #[error("a total pattern size of {0} exceeds the limit of {MAX_PATTERN_SIZE}; use fewer repetitions")]
     PatternsTooLarge(usize),
     /// The text is not JSON.
-    #[error("invalid JSON: {0}")]
-    Json(String),
+    #[error("invalid JSON")]
+    Json(#[source] Arc<serde_json::Error>),
+    /// A number would lose precision.
+    #[error("the number {0} cannot be represented exactly")]
+    InexactNumber(String),
     /// The root is not an object schema, which every provider requires for arguments.
     #[error("the root is not of type `object`")]
     RootNotObject,
@@ -74,8 +79,8 @@ pub enum SchemaError {
     #[error("a nested schema has its own `$id`, `{0}`")]
     NestedId(String),
     /// Invalid according to JSON Schema 2020-12, or a dangling reference.
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(Arc<ValidationError<'static>>),
 }
 
 /// One mismatch between a value and a schema.
@@ -85,6 +90,14 @@ pub struct Mismatch {
     pub path: String,
     /// Reason of the mismatch.
     pub reason: String,
+}
+
+impl Mismatch {
+    /// Formats several mismatches on one line.
+    pub fn list(mismatches: &[Self]) -> String {
+        let reasons: Vec<String> = mismatches.iter().map(Self::to_string).collect();
+        reasons.join("; ")
+    }
 }
 
 impl Schema {
@@ -109,12 +122,10 @@ impl Schema {
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLong(text.len()));
         }
-        let value: Value = serde_json::from_str(text).map_err(|e| SchemaError::Json(e.to_string()))?;
+        let value: Value = serde_json::from_str(text).map_err(|error| SchemaError::Json(Arc::new(error)))?;
         if let Some(number) = json::inexact_number(text) {
             let shown: String = number.chars().take(json::MAX_SHOWN_NUMBER).collect();
-            return Err(SchemaError::Json(format!(
-                "the number {shown} cannot be represented exactly"
-            )));
+            return Err(SchemaError::InexactNumber(shown));
         }
         Self::new(value)
     }
@@ -146,7 +157,7 @@ impl Schema {
         let validator = jsonschema::draft202012::options()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
             .build(&value)
-            .map_err(|e| SchemaError::Invalid(e.to_string()))?;
+            .map_err(|error| SchemaError::Invalid(Arc::new(error)))?;
         Ok(Self {
             value,
             validator,
@@ -157,6 +168,15 @@ impl Schema {
     /// Returns the schema as JSON.
     pub fn as_value(&self) -> &Value {
         &self.value
+    }
+
+    /// Validates the arguments of a call against this schema.
+    ///
+    /// # Errors
+    /// [`ToolError::InvalidArguments`] with every mismatch that [`Schema::validate`] returns.
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
+        self.validate(arguments)
+            .map_err(|mismatches| ToolError::invalid(Mismatch::list(&mismatches)))
     }
 
     /// Validates a value.
@@ -296,7 +316,9 @@ fn nested_id(schema: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_chain;
     use serde_json::json;
+    use std::error::Error as _;
 
     fn reasons(schema: &Schema, value: &Value) -> Vec<String> {
         schema
@@ -338,9 +360,10 @@ mod tests {
         );
         for outside in ["file:///etc/passwd", "http://169.254.169.254/", "other.json"] {
             let text = json!({"type": "object", "properties": {"x": {"$ref": outside}}}).to_string();
-            assert_eq!(
-                Schema::parse(&text).unwrap_err(),
-                SchemaError::RemoteReference(outside.into())
+            let error = Schema::parse(&text).unwrap_err();
+            assert!(
+                matches!(&error, SchemaError::RemoteReference(to) if to == outside),
+                "{error}"
             );
         }
     }
@@ -352,15 +375,17 @@ mod tests {
             json!({"description": "x".repeat(n - empty)}).to_string()
         };
         assert!(Schema::parse(&of_len(MAX_SCHEMA_BYTES)).is_ok());
-        assert_eq!(
-            Schema::parse(&of_len(MAX_SCHEMA_BYTES + 1)).unwrap_err(),
-            SchemaError::TooLong(MAX_SCHEMA_BYTES + 1)
+        let error = Schema::parse(&of_len(MAX_SCHEMA_BYTES + 1)).unwrap_err();
+        assert!(
+            matches!(error, SchemaError::TooLong(size) if size == MAX_SCHEMA_BYTES + 1),
+            "{error}"
         );
         let of_depth = |n: usize| (1..n).fold(json!({}), |inner, _| json!({"items": inner}));
         assert!(Schema::new(of_depth(MAX_SCHEMA_DEPTH)).is_ok());
-        assert_eq!(
-            Schema::new(of_depth(MAX_SCHEMA_DEPTH + 1)).unwrap_err(),
-            SchemaError::TooDeep(MAX_SCHEMA_DEPTH + 1)
+        let error = Schema::new(of_depth(MAX_SCHEMA_DEPTH + 1)).unwrap_err();
+        assert!(
+            matches!(error, SchemaError::TooDeep(levels) if levels == MAX_SCHEMA_DEPTH + 1),
+            "{error}"
         );
     }
 
@@ -373,9 +398,10 @@ mod tests {
         };
         for of in [values, properties] as [fn(usize) -> Value; 2] {
             assert!(Schema::new(of(MAX_SCHEMA_ENTRIES)).is_ok());
-            assert_eq!(
-                Schema::new(of(MAX_SCHEMA_ENTRIES + 1)).unwrap_err(),
-                SchemaError::TooMany(MAX_SCHEMA_ENTRIES + 1)
+            let error = Schema::new(of(MAX_SCHEMA_ENTRIES + 1)).unwrap_err();
+            assert!(
+                matches!(error, SchemaError::TooMany(n) if n == MAX_SCHEMA_ENTRIES + 1),
+                "{error}"
             );
         }
     }
@@ -409,9 +435,10 @@ mod tests {
     #[test]
     fn nested_schema_with_its_own_id_is_rejected() {
         let nested = json!({"$defs": {"a": {"$id": "http://example.com/a"}}});
-        assert_eq!(
-            Schema::new(nested).unwrap_err(),
-            SchemaError::NestedId("http://example.com/a".into())
+        let error = Schema::new(nested).unwrap_err();
+        assert!(
+            matches!(&error, SchemaError::NestedId(id) if id == "http://example.com/a"),
+            "{error}"
         );
         assert!(Schema::new(json!({"$id": "http://example.com/root"})).is_ok());
     }
@@ -434,6 +461,21 @@ mod tests {
             let error = Schema::for_arguments(text).unwrap_err().to_string();
             assert!(error.contains(is), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn schema_error_keeps_its_source() {
+        let error = Schema::parse("{").unwrap_err();
+        let source = error.source().unwrap().downcast_ref::<Arc<serde_json::Error>>();
+        assert_eq!(source.unwrap().column(), 1);
+        assert_eq!(
+            error_chain(&error),
+            "invalid JSON: EOF while parsing an object at line 1 column 1"
+        );
+        let SchemaError::Invalid(source) = Schema::parse(r#"{"type":"objekt"}"#).unwrap_err() else {
+            panic!("the type is unknown");
+        };
+        assert_eq!(source.instance_path().to_string(), "/type");
     }
 
     #[test]

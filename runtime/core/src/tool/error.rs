@@ -127,14 +127,9 @@ impl ToolError {
 
     /// Creates an internal error with its chain of causes.
     pub fn host(error: &(dyn std::error::Error + 'static)) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
+        Self::Host {
+            message: crate::error_chain(error),
         }
-        Self::Host { message }
     }
 
     /// Returns a short identifier for logs, JSON and metrics: `invalid_arguments`, `denied`, …

@@ -1,4 +1,4 @@
-//! HTTP client of a provider: TLS roots and timeouts.
+//! HTTP client of a provider: TLS settings and timeouts.
 //!
 //! Redirects are not followed (a key must not be sent to another host), and proxies of the environment are not used.
 
@@ -7,7 +7,7 @@ use url::Url;
 
 use super::HttpOptions;
 use super::protocol::Header;
-use crate::{ApiKey, SetupError};
+use crate::{ApiKey, BaseUrlError, SetupError};
 
 /// Validated base URL.
 #[derive(Debug, Clone)]
@@ -25,9 +25,9 @@ impl Endpoint {
 
 /// Validates a base URL: `http` or `https`, with a host, without user, query and fragment.
 pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
-    let refused = |reason: &str| {
+    checked(base_url).map_err(|source| {
         // A password in the URL must not be part of an error.
-        let shown = match Url::parse(base_url) {
+        let url = match Url::parse(base_url) {
             Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
                 let _ = url.set_username("");
                 let _ = url.set_password(None);
@@ -35,26 +35,21 @@ pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
             }
             _ => base_url.to_owned(),
         };
-        SetupError::BaseUrl {
-            url: shown,
-            reason: reason.into(),
-        }
-    };
-    let url = Url::parse(base_url.trim()).map_err(|e| refused(&e.to_string()))?;
+        SetupError::BaseUrl { url, source }
+    })
+}
+
+fn checked(base_url: &str) -> Result<Endpoint, BaseUrlError> {
+    let url = Url::parse(base_url.trim())?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(refused("it must start with `http://` or `https://`"));
+        return Err(BaseUrlError::Scheme);
     }
-    let host = url
-        .host_str()
-        .ok_or_else(|| refused("it has no host"))?
-        .to_owned();
+    let host = url.host_str().ok_or(BaseUrlError::NoHost)?.to_owned();
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused(
-            "user names and passwords are not supported; set a key instead",
-        ));
+        return Err(BaseUrlError::Credentials);
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(refused("queries and fragments are not supported"));
+        return Err(BaseUrlError::Query);
     }
     Ok(Endpoint {
         base: url.as_str().trim_end_matches('/').to_owned(),
@@ -83,8 +78,7 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
         let (name, value) = header(name, value, true)?;
         headers.insert(name, value);
     }
-    let mut tls = toolcell_tls::client_config(&options.root_certificates)
-        .map_err(|e| SetupError::Client { reason: chain(&e) })?;
+    let mut tls = toolcell_tls::client_config(&options.root_certificates)?;
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
@@ -97,14 +91,10 @@ pub(super) fn client(options: &HttpOptions) -> Result<reqwest::Client, SetupErro
         .no_proxy();
     if let Some(proxy) = &options.proxy {
         // The URL may contain a password, so that it is removed from the cause.
-        let proxy = reqwest::Proxy::all(proxy).map_err(|e| SetupError::Proxy {
-            reason: chain(&e.without_url()),
-        })?;
+        let proxy = reqwest::Proxy::all(proxy).map_err(|e| SetupError::Proxy(e.without_url()))?;
         builder = builder.proxy(proxy);
     }
-    builder.build().map_err(|e| SetupError::Client {
-        reason: chain(&e.without_url()),
-    })
+    builder.build().map_err(|e| SetupError::Client(e.without_url()))
 }
 
 /// True if TLS refused the connection, for example because of an untrusted certificate.
@@ -126,24 +116,10 @@ pub(super) fn refuses_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// An error with all its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolcell_core::error_chain;
 
     #[test]
     fn base_url_may_end_with_a_slash() {
@@ -165,7 +141,7 @@ mod tests {
             ("https://example.com?x=1", "queries and fragments"),
             ("http://", "empty host"),
         ] {
-            let error = endpoint(url).unwrap_err().to_string();
+            let error = error_chain(&endpoint(url).unwrap_err());
             assert!(error.contains(is), "{url}: {error}");
             assert!(!error.contains("geheim"), "{error}");
         }
@@ -173,7 +149,7 @@ mod tests {
 
     #[test]
     fn invalid_proxy_header_and_root_certificate_are_refused() {
-        let refused = |options: HttpOptions| client(&options).unwrap_err().to_string();
+        let refused = |options: HttpOptions| error_chain(&client(&options).unwrap_err());
         let proxy = HttpOptions {
             proxy: Some("://".into()),
             ..HttpOptions::default()

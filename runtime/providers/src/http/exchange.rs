@@ -11,9 +11,9 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
-use toolcell_core::{ProviderError, Redactor};
+use toolcell_core::{ProviderError, Redactor, error_chain};
 
-use super::client::{chain, client, refuses_tls};
+use super::client::{client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::protocol::{Decoder, Header, Progress, Protocol};
 use super::provider::Exchange;
@@ -193,7 +193,7 @@ impl Http {
                 Ok(Ok(chunk)) => chunk,
                 // The missing part is less important than the answer.
                 _ if progress == Progress::Settled => None,
-                Ok(Err(error)) => return Err(self.cut_off(&chain(&error.without_url()))),
+                Ok(Err(error)) => return Err(self.cut_off(&error_chain(&error.without_url()))),
                 Err(_) if limits.until() <= Instant::now() => return Err(self.stalled()),
                 Err(failure) => return Err(failure),
             };
@@ -348,7 +348,7 @@ impl Http {
         // A refused certificate is refused on a retry as well.
         let transient = kind != ProviderErrorKind::InvalidRequest && !refuses_tls(&error);
         // Without the URL, whose query may contain a key.
-        let message = chain(&error.without_url());
+        let message = error_chain(&error.without_url());
         Failure {
             transient,
             error: self.error(kind, message),

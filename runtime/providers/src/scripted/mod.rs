@@ -48,7 +48,7 @@ use std::time::Duration;
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, ProviderInfo, Request, StopReason};
 use toolcell_core::{BoxStream, Part, Provider, ProviderError};
-use toolcell_fs::{FileError, Rules};
+use toolcell_fs::Rules;
 
 pub use script::{Expect, Failure, Position, Script, ScriptedCall, Step};
 
@@ -95,20 +95,10 @@ impl Scripted {
     /// # Errors
     /// [`SetupError::Script`] with the path, and with line and column of a syntax error.
     pub fn from_file(path: &Path) -> Result<Self, SetupError> {
-        let refused = |why: String| SetupError::Script {
-            reason: format!("{}: {why}", path.display()),
-        };
-        let text = toolcell_fs::read_text(path, &Rules::named(MAX_SCRIPT_BYTES)).map_err(|e| {
-            refused(match e {
-                FileError::Io { source, .. } => source.to_string(),
-                e => e
-                    .refusal()
-                    .map_or_else(|| e.to_string(), |reason| reason.to_string()),
-            })
-        })?;
-        let script = Script::parse(&text).map_err(|e| match e {
-            SetupError::Script { reason } => refused(reason),
-            other => other,
+        let read = || Script::parse(&toolcell_fs::read_text(path, &Rules::named(MAX_SCRIPT_BYTES))?);
+        let script = read().map_err(|source| SetupError::Script {
+            path: path.to_owned(),
+            source,
         })?;
         Ok(Self::new(script))
     }

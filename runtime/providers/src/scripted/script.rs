@@ -8,7 +8,7 @@ use toolcell_core::ProviderError;
 use toolcell_core::provider::{ProviderErrorKind, Request, StopReason, ToolChoice, Usage};
 
 use super::check;
-use crate::SetupError;
+use crate::ScriptError;
 
 /// Script of answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -122,12 +122,11 @@ impl Script {
     /// Parses a script.
     ///
     /// # Errors
-    /// [`SetupError::Script`] with line and column.
-    pub fn parse(text: &str) -> Result<Self, SetupError> {
-        let refused = |reason: String| SetupError::Script { reason };
-        let script: Self = serde_json::from_str(text).map_err(|e| refused(e.to_string()))?;
+    /// [`ScriptError::Json`] with line and column, or [`ScriptError::Empty`].
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        let script: Self = serde_json::from_str(text)?;
         if script.steps.is_empty() {
-            return Err(refused("it has no steps".into()));
+            return Err(ScriptError::Empty);
         }
         Ok(script)
     }

@@ -315,9 +315,7 @@ impl Scanner {
     }
 
     fn show(&mut self, length: usize) {
-        let length = (length..=self.held.len())
-            .find(|at| self.held.is_char_boundary(*at))
-            .unwrap_or(0);
+        let length = self.held.ceil_char_boundary(length);
         if length == 0 {
             return;
         }
@@ -553,7 +551,7 @@ mod tests {
             let text = format!("{before}{}{after}", FORMATS[which]);
             let mut cuts: Vec<usize> = cuts
                 .into_iter()
-                .map(|cut| (0..=cut % (text.len() + 1)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0))
+                .map(|cut| text.floor_char_boundary(cut % (text.len() + 1)))
                 .collect();
             cuts.sort_unstable();
             cuts.push(text.len());

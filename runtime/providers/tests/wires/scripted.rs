@@ -134,10 +134,13 @@ fn invalid_script_is_refused_with_its_position() {
         let error = Script::parse(script).unwrap_err().to_string();
         assert!(error.contains(is), "{error}");
     }
-    let error = Scripted::from_file("/no/such.json".as_ref())
-        .unwrap_err()
-        .to_string();
-    assert!(error.starts_with("invalid script: /no/such.json: "), "{error}");
+    let error = Scripted::from_file("/no/such.json".as_ref()).unwrap_err();
+    assert_eq!(error.to_string(), "invalid script `/no/such.json`");
+    let deepest = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).last();
+    assert!(
+        deepest.is_some_and(|cause| cause.is::<std::io::Error>()),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

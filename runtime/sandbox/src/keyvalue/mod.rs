@@ -14,7 +14,7 @@ use std::sync::Arc;
 use toolcell_core::denial::BucketDenial;
 use toolcell_core::keyvalue::{MAX_BATCH, MAX_KEY_BYTES, MAX_READ_BYTES, MAX_VALUE_BYTES, is_bucket_name};
 use toolcell_core::policy::BucketGrant;
-use toolcell_core::{Bucket, Grant, KeyValueError, KeyValueStore, Policy};
+use toolcell_core::{Bucket, Grant, KeyValueError, KeyValueStore, Policy, error_chain};
 use wasmtime::component::{HasData, Linker, Resource, ResourceTable, ResourceTableError};
 
 use self::bindings::wasi::keyvalue::{atomics, batch, store};
@@ -345,8 +345,8 @@ fn refusal(why: String) -> Refusal {
 impl From<KeyValueError> for Refusal {
     fn from(error: KeyValueError) -> Self {
         // The message of a store may contain host paths, which only the user may see.
-        if let KeyValueError::Failed { message } = &error {
-            tracing::warn!(message, "the key-value store failed");
+        if let KeyValueError::Failed { source } = &error {
+            tracing::warn!(cause = error_chain(source), "the key-value store failed");
             return refusal("the key-value store failed".into());
         }
         refusal(error.to_string())

@@ -58,8 +58,8 @@ impl Bucket for MemoryBucket {
             }));
         }
         if new.iter().any(|(key, _)| key == "broken") {
-            let message = "`/home/ada/x.sqlite`: disk I/O error".into();
-            return done(Err(KeyValueError::Failed { message }));
+            let cause = "`/home/ada/x.sqlite`: disk I/O error";
+            return done(Err(KeyValueError::failed(cause)));
         }
         self.0.lock().unwrap().extend(new);
         done(Ok(()))

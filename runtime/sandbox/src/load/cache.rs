@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use wasmtime::Engine;
 
 use crate::component::Digest;
+use crate::error::CacheError;
 use crate::hook::HookManifest;
 use crate::load::compile::{self, Artefact};
 use crate::load::definitions::Stored;
@@ -46,29 +47,6 @@ const PIECE: usize = 256 << 10;
 
 /// Maximum size of a definitions entry, in bytes; the limits of definitions are lower.
 const MAX_DEFINITIONS: u64 = 16 << 20;
-
-/// Error of opening a cache directory.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CacheError {
-    /// A file or directory cannot be read or created.
-    #[error("could not open the cache `{}`", path.display())]
-    Io {
-        /// Path of the file or directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        #[source]
-        error: io::Error,
-    },
-    /// Another user could have written to it.
-    #[error("refusing to use the cache `{}`: {reason}", path.display())]
-    Untrusted {
-        /// Path of the file or directory.
-        path: PathBuf,
-        /// Reason of the refusal.
-        reason: &'static str,
-    },
-}
 
 /// A directory of compiled code.
 pub(crate) struct Cache {
@@ -111,7 +89,7 @@ impl Cache {
     pub(crate) fn open(dir: &Path) -> Result<Self, CacheError> {
         let io_error = |path: &Path| {
             let path = path.to_owned();
-            move |error| CacheError::Io { path, error }
+            move |source| CacheError::Io { path, source }
         };
         if let Some(parent) = dir.parent() {
             fs::create_dir_all(parent).map_err(io_error(parent))?;

@@ -148,7 +148,7 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
     )?;
     let schema_error = |which| {
         let tool = name.to_string();
-        move |error| LoadError::Schema { tool, which, error }
+        move |source| LoadError::Schema { tool, which, source }
     };
     let input = Schema::for_arguments(&definition.input).map_err(schema_error("input"))?;
     let output = definition
@@ -160,15 +160,18 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
     let mut annotations = BTreeMap::new();
     let mut room = MAX_ANNOTATIONS;
     for (key, text) in definition.annotations {
-        let refuse = |reason: String| LoadError::Annotation {
+        let size = key.len() + text.len();
+        room = room.checked_sub(size).ok_or_else(|| LoadError::TextTooLong {
+            tool: name.to_string(),
+            field: "list of annotations",
+            size: MAX_ANNOTATIONS - room + size,
+            limit: MAX_ANNOTATIONS,
+        })?;
+        let value = toolcell_core::json::parse_value(&text).map_err(|source| LoadError::Annotation {
             tool: name.to_string(),
             annotation: crate::cell::failure::cut(key.clone(), 64),
-            reason,
-        };
-        room = room
-            .checked_sub(key.len() + text.len())
-            .ok_or_else(|| refuse(format!("the annotations exceed {MAX_ANNOTATIONS} bytes in total")))?;
-        let value = toolcell_core::json::parse_value(&text).map_err(|e| refuse(e.to_string()))?;
+            source,
+        })?;
         annotations.insert(key, value);
     }
     Ok(ToolSpec {

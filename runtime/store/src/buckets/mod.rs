@@ -1,23 +1,22 @@
 //! Key-value store in SQLite for data that tools keep between calls.
 //!
-//! One thread writes, another one reads, as for sessions. Waiting operations are committed in one transaction with a
-//! savepoint for each, so that each is atomic and those of many calls share one `fsync`. Other processes may use the
-//! same file; the store waits for their writes.
+//! Writes of many calls are committed together ([`crate::threads`]). Other processes may use the same file; the store
+//! waits for their writes.
 
 mod read;
 mod write;
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 use toolcell_core::keyvalue::KeyPage;
 use toolcell_core::{BoxFuture, Bucket, KeyValueError, KeyValueStore};
 
 use self::write::{Op, Write};
-use crate::sqlite::{self, Kind};
+use crate::SqliteError;
+use crate::sqlite::Kind;
+use crate::threads::Threads;
 
 /// File of buckets. Its application id is "tckv".
 ///
@@ -59,7 +58,10 @@ CREATE INDEX listed ON pairs (bucket, number);
 /// assert_eq!(bucket.get(vec!["colour".into()], 1024).await?, [Some(b"blue".to_vec())]);
 /// # Ok(()) }
 /// ```
-pub struct SqliteBuckets(Arc<Threads>);
+pub struct SqliteBuckets {
+    threads: Arc<Threads<Write>>,
+    limits: BucketLimits,
+}
 
 /// Capacity of each bucket. Existing data stays when a limit is lowered.
 ///
@@ -84,39 +86,14 @@ impl Default for BucketLimits {
     }
 }
 
-/// The two threads. Operations that are still queued are written when the last handle is dropped.
-struct Threads {
-    writer: Option<mpsc::Sender<Write>>,
-    reader: Option<mpsc::Sender<Read>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-type Read = Box<dyn FnOnce(&mut Connection) + Send>;
-
 impl SqliteBuckets {
     /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened, is not a key-value store, or was created by a newer version.
-    pub fn open(path: impl AsRef<Path>, limits: BucketLimits) -> Result<Self, KeyValueError> {
-        let path = path.as_ref();
-        let writing = sqlite::open(path, &BUCKETS).map_err(failure)?;
-        let mut reading = sqlite::connect(path).map_err(failure)?;
-        let (writer, writes) = mpsc::channel();
-        let (reader, reads) = mpsc::channel::<Read>();
-        let threads = vec![
-            spawn("toolcell-buckets", move || write::run(writing, limits, &writes))?,
-            spawn("toolcell-buckets-read", move || {
-                while let Ok(read) = reads.recv() {
-                    read(&mut reading);
-                }
-            })?,
-        ];
-        Ok(Self(Arc::new(Threads {
-            writer: Some(writer),
-            reader: Some(reader),
-            threads,
-        })))
+    /// If the file cannot be opened, is not a key-value store, or was created by another version.
+    pub fn open(path: impl AsRef<Path>, limits: BucketLimits) -> Result<Self, SqliteError> {
+        let threads = Arc::new(Threads::start("toolcell-buckets", path.as_ref(), &BUCKETS)?);
+        Ok(Self { threads, limits })
     }
 }
 
@@ -125,7 +102,8 @@ impl KeyValueStore for SqliteBuckets {
     fn open<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Arc<dyn Bucket>, KeyValueError>> {
         let bucket: Arc<dyn Bucket> = Arc::new(SqliteBucket {
             name: bucket.to_owned(),
-            threads: self.0.clone(),
+            limits: self.limits,
+            threads: self.threads.clone(),
         });
         Box::pin(std::future::ready(Ok(bucket)))
     }
@@ -133,23 +111,16 @@ impl KeyValueStore for SqliteBuckets {
 
 struct SqliteBucket {
     name: String,
-    threads: Arc<Threads>,
+    limits: BucketLimits,
+    threads: Arc<Threads<Write>>,
 }
 
 impl SqliteBucket {
     fn write(&self, op: Op) -> BoxFuture<'_, Result<u64, KeyValueError>> {
-        let (reply, answer) = oneshot::channel();
-        let write = Write {
+        self.threads.write(Write {
             bucket: self.name.clone(),
+            limits: self.limits,
             op,
-            reply,
-        };
-        let sent = self.threads.writer.as_ref().map(|writer| writer.send(write));
-        Box::pin(async move {
-            if !matches!(sent, Some(Ok(()))) {
-                return Err(gone());
-            }
-            answer.await.unwrap_or_else(|_| Err(gone()))
         })
     }
 
@@ -157,21 +128,8 @@ impl SqliteBucket {
         &self,
         read: impl FnOnce(&mut Connection, &str) -> Result<T, KeyValueError> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, KeyValueError>> {
-        let (reply, answer) = oneshot::channel();
         let name = self.name.clone();
-        let read: Read = Box::new(move |connection| {
-            // A call that was cancelled while it waited is not executed.
-            if !reply.is_closed() {
-                let _ = reply.send(read(connection, &name));
-            }
-        });
-        let sent = self.threads.reader.as_ref().map(|reader| reader.send(read));
-        Box::pin(async move {
-            if !matches!(sent, Some(Ok(()))) {
-                return Err(gone());
-            }
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        })
+        self.threads.read(move |connection| read(connection, &name))
     }
 }
 
@@ -207,33 +165,8 @@ impl Bucket for SqliteBucket {
     }
 }
 
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.writer.take();
-        self.reader.take();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, KeyValueError> {
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(work)
-        .map_err(|error| failure(sqlite::chain(&error)))
-}
-
-fn gone() -> KeyValueError {
-    failure("its thread has ended".into())
-}
-
 fn failed(error: rusqlite::Error) -> KeyValueError {
-    failure(sqlite::chain(&error))
-}
-
-fn failure(message: String) -> KeyValueError {
-    KeyValueError::Failed { message }
+    SqliteError::Sqlite(error).into()
 }
 
 impl std::fmt::Debug for SqliteBuckets {

@@ -1,24 +1,17 @@
-//! Writer thread: commits all waiting operations in one transaction; nothing is acknowledged before it is committed.
+//! Write operations on the tables.
 
-use std::sync::mpsc;
-
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
-use tokio::sync::oneshot;
+use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::KeyValueError;
 use toolcell_core::keyvalue::Quota;
 
 use super::{BucketLimits, failed};
-use crate::sqlite::Removal;
+use crate::threads::Operation;
 
-/// Maximum operations in one transaction.
-const MAX_GROUP: usize = 256;
-
-/// Operation with the channel for its result.
+/// Write operation on a bucket.
 pub(super) struct Write {
     pub(super) bucket: String,
+    pub(super) limits: BucketLimits,
     pub(super) op: Op,
-    /// The sum of an increment, 0 for every other operation.
-    pub(super) reply: oneshot::Sender<Result<u64, KeyValueError>>,
 }
 
 pub(super) enum Op {
@@ -27,48 +20,18 @@ pub(super) enum Op {
     Increment { key: String, delta: u64 },
 }
 
-/// Writes until all senders are dropped.
-pub(super) fn run(mut connection: Connection, limits: BucketLimits, writes: &mpsc::Receiver<Write>) {
-    let mut removal = Removal::default();
-    while let Ok(first) = writes.recv() {
-        let mut group = vec![first];
-        while group.len() < MAX_GROUP
-            && let Ok(next) = writes.try_recv()
-        {
-            group.push(next);
-        }
-        commit(&mut connection, limits, group, &mut removal);
-    }
-    removal.closing(&connection);
-}
+impl Operation for Write {
+    type Error = KeyValueError;
 
-fn commit(connection: &mut Connection, limits: BucketLimits, group: Vec<Write>, removal: &mut Removal) {
-    let mut work = || -> rusqlite::Result<Vec<Result<u64, KeyValueError>>> {
-        let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut results = Vec::with_capacity(group.len());
-        for write in &group {
-            // A failed operation has no effect: its savepoint is rolled back when dropped.
-            let savepoint = transaction.savepoint()?;
-            let result = perform(&savepoint, limits, &write.bucket, &write.op);
-            if result.is_ok() {
-                savepoint.commit()?;
-            }
-            results.push(result);
-        }
-        transaction.commit()?;
-        Ok(results)
-    };
-    let results = work().unwrap_or_else(|error| {
-        let error = failed(error);
-        group.iter().map(|_| Err(error.clone())).collect()
-    });
-    let mut done = group.iter().zip(&results);
-    if done.any(|(write, result)| matches!(write.op, Op::Delete(_)) && result.is_ok()) {
-        removal.committed(connection);
+    const MAX_GROUP: usize = 256;
+
+    /// Returns the sum of an increment; 0 for other operations.
+    fn perform(&self, transaction: &Connection) -> Result<u64, KeyValueError> {
+        perform(transaction, self.limits, &self.bucket, &self.op)
     }
-    for (write, result) in group.into_iter().zip(results) {
-        // The caller may have stopped waiting; the operation is committed in any case.
-        let _ = write.reply.send(result);
+
+    fn removes(&self) -> bool {
+        matches!(self.op, Op::Delete(_))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Session store in SQLite: an append-only journal.
 //!
-//! One thread writes, another one reads. The writer commits all waiting operations in one transaction, so that many
-//! sessions share one `fsync`. The database is in WAL mode with `synchronous = FULL`: acknowledged data survives a loss
-//! of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
+//! Writes of many sessions are committed together ([`crate::threads`]). The database is in WAL mode with `synchronous =
+//! FULL`: acknowledged data survives a loss of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 //!
 //! Forks share the entries of their parent session; nothing is copied.
 
@@ -11,16 +10,13 @@ mod schema;
 mod write;
 
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 
-use rusqlite::Connection;
-use tokio::sync::oneshot;
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{BoxFuture, Event, SessionStore, StoreError};
 
-use self::write::{Op, Write};
-use crate::sqlite;
+use self::write::Op;
+use crate::SqliteError;
+use crate::threads::Threads;
 
 /// Session store in one SQLite file.
 ///
@@ -35,96 +31,25 @@ use crate::sqlite;
 /// assert!(store.list().await?.is_empty());
 /// # Ok(()) }
 /// ```
-pub struct SqliteStore {
-    writer: Option<mpsc::Sender<Write>>,
-    reader: Option<mpsc::Sender<Read>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-type Read = Box<dyn FnOnce(&Connection) + Send>;
+pub struct SqliteStore(Threads<Op>);
 
 impl SqliteStore {
     /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened, is not a session store, or was created by a newer version.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref();
-        let fail = |message| StoreError::Failed { message };
-        let writing = sqlite::open(path, &schema::SESSIONS).map_err(fail)?;
-        let reading = sqlite::connect(path).map_err(fail)?;
-        let (writer, writes) = mpsc::channel();
-        let (reader, reads) = mpsc::channel::<Read>();
-        let threads = vec![
-            spawn("toolcell-journal", move || write::run(writing, &writes))?,
-            spawn("toolcell-journal-read", move || {
-                while let Ok(read) = reads.recv() {
-                    read(&reading);
-                }
-            })?,
-        ];
-        Ok(Self {
-            writer: Some(writer),
-            reader: Some(reader),
-            threads,
-        })
-    }
-
-    fn write(&self, op: Op) -> BoxFuture<'_, Result<u64, StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        let sent = self
-            .writer
-            .as_ref()
-            .map(|writer| writer.send(Write { op, reply }));
-        Box::pin(async move {
-            if !matches!(sent, Some(Ok(()))) {
-                return Err(gone());
-            }
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        })
+    /// If the file cannot be opened, is not a session store, or was created by another version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, SqliteError> {
+        Threads::start("toolcell-journal", path.as_ref(), &schema::SESSIONS).map(Self)
     }
 
     fn acknowledge(&self, op: Op) -> BoxFuture<'_, Result<(), StoreError>> {
-        let written = self.write(op);
+        let written = self.0.write(op);
         Box::pin(async move { written.await.map(drop) })
     }
-
-    fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    ) -> BoxFuture<'_, Result<T, StoreError>> {
-        let (reply, answer) = oneshot::channel();
-        let read: Read = Box::new(move |connection| {
-            // The caller may have stopped waiting.
-            let _ = reply.send(read(connection));
-        });
-        let sent = self.reader.as_ref().map(|reader| reader.send(read));
-        Box::pin(async move {
-            if !matches!(sent, Some(Ok(()))) {
-                return Err(gone());
-            }
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        })
-    }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StoreError> {
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(work)
-        .map_err(|error| failed(&error))
-}
-
-fn gone() -> StoreError {
-    StoreError::Failed {
-        message: "its thread has ended".into(),
-    }
-}
-
-pub(crate) fn failed(error: &dyn std::error::Error) -> StoreError {
-    StoreError::Failed {
-        message: sqlite::chain(error),
-    }
+fn failed(error: rusqlite::Error) -> StoreError {
+    SqliteError::Sqlite(error).into()
 }
 
 impl SessionStore for SqliteStore {
@@ -138,13 +63,13 @@ impl SessionStore for SqliteStore {
         for event in events.iter().filter(|event| !event.is_transient()) {
             match serde_json::to_string(event) {
                 Ok(entry) => entries.push(entry),
-                Err(error) => return Box::pin(std::future::ready(Err(failed(&error)))),
+                Err(error) => return Box::pin(std::future::ready(Err(StoreError::failed(error)))),
             }
         }
         if entries.is_empty() {
             return Box::pin(std::future::ready(Ok(at)));
         }
-        self.write(Op::Append {
+        self.0.write(Op::Append {
             session: session.to_owned(),
             at,
             title: schema::title(&events),
@@ -154,11 +79,11 @@ impl SessionStore for SqliteStore {
 
     fn load<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
         let id = session.to_owned();
-        self.read(move |connection| read::load(connection, &id))
+        self.0.read(move |connection| read::load(connection, &id))
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, StoreError>> {
-        self.read(read::list)
+        self.0.read(|connection| read::list(connection))
     }
 
     fn fork<'a>(
@@ -199,18 +124,8 @@ impl SessionStore for SqliteStore {
         call: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         let (session, call) = (session.to_owned(), call.to_owned());
-        self.read(move |connection| read::kept(connection, &session, &call))
-    }
-}
-
-impl Drop for SqliteStore {
-    /// Writes the operations that are still queued.
-    fn drop(&mut self) {
-        self.writer.take();
-        self.reader.take();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.0
+            .read(move |connection| read::kept(connection, &session, &call))
     }
 }
 

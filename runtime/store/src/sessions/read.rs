@@ -1,5 +1,7 @@
 //! Queries of the tables.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, OptionalExtension as _};
 use toolcell_core::store::SessionInfo;
 use toolcell_core::{Event, StoreError};
@@ -21,7 +23,7 @@ pub(super) fn load(connection: &Connection, id: &str) -> Result<Vec<Event>, Stor
             serde_json::from_str(text).map_err(|error| StoreError::Unreadable {
                 id: id.to_owned(),
                 number: number as u64,
-                message: error.to_string(),
+                source: Arc::new(error),
             })
         })
         .collect()
@@ -38,7 +40,7 @@ fn snapshot<T>(
         transaction.finish()?;
         Ok(value)
     };
-    work().map_err(|error: rusqlite::Error| failed(&error))
+    work().map_err(failed)
 }
 
 fn entries(connection: &Connection, id: &str) -> rusqlite::Result<Option<Vec<String>>> {
@@ -86,7 +88,7 @@ pub(super) fn list(connection: &Connection) -> Result<Vec<SessionInfo>, StoreErr
         })?;
         rows.collect::<rusqlite::Result<Vec<_>>>()
     };
-    work().map_err(|error: rusqlite::Error| failed(&error))
+    work().map_err(failed)
 }
 
 /// The stored result of a call of a session or of its ancestors.
@@ -113,5 +115,5 @@ pub(super) fn kept(connection: &Connection, session: &str, call: &str) -> Result
         }
         Ok(None)
     };
-    work().map_err(|error: rusqlite::Error| failed(&error))
+    work().map_err(failed)
 }

@@ -89,7 +89,7 @@ async fn transient_events_are_not_stored() {
         .append("s", 0, vec![delta.clone(), note("a"), delta.clone()])
         .await
         .unwrap();
-    assert_eq!(store.append("s", 1, vec![delta]).await, Ok(1));
+    assert_eq!(store.append("s", 1, vec![delta]).await.unwrap(), 1);
     assert_eq!(loaded(&store, "s").await, ["a"]);
 }
 
@@ -99,9 +99,12 @@ async fn session_that_was_not_loaded_is_not_written() {
     append(&open(&dir), "s", &["a"]).await.unwrap();
     let store = open(&dir);
     let error = append_at(&store, "s", 0, &["b"]).await.unwrap_err();
-    assert_eq!(error, StoreError::Exists { id: "s".into() });
+    assert!(
+        matches!(&error, StoreError::Exists { id } if id == "s"),
+        "{error}"
+    );
     assert_eq!(loaded(&store, "s").await, ["a"]);
-    assert_eq!(append_at(&store, "s", 1, &["b"]).await, Ok(2));
+    assert_eq!(append_at(&store, "s", 1, &["b"]).await.unwrap(), 2);
 }
 
 #[tokio::test]
@@ -113,13 +116,16 @@ async fn second_concurrent_writer_of_a_session_is_refused() {
     append_at(&two, "s", 1, &["b"]).await.unwrap();
     for store in [&one, &two] {
         let error = append_at(store, "s", 1, &["c"]).await.unwrap_err();
-        assert_eq!(error, StoreError::InUse { id: "s".into() });
+        assert!(matches!(&error, StoreError::InUse { id } if id == "s"), "{error}");
     }
     assert_eq!(loaded(&one, "s").await, ["a", "b"]);
     append_at(&one, "s", 2, &["c"]).await.unwrap();
     assert_eq!(loaded(&two, "s").await, ["a", "b", "c"]);
     let error = append_at(&one, "gone", 3, &["c"]).await.unwrap_err();
-    assert_eq!(error, StoreError::NotFound { id: "gone".into() });
+    assert!(
+        matches!(&error, StoreError::NotFound { id } if id == "gone"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -139,14 +145,8 @@ async fn fork_shares_earlier_entries_only() {
     assert_eq!(loaded(&store, "third").await, ["a"]);
     append(&store, "third", &["y"]).await.unwrap();
     assert_eq!(loaded(&store, "third").await, ["a", "y"]);
-    assert_eq!(
-        store.fork("s", "half", None).await,
-        Err(StoreError::Exists { id: "half".into() })
-    );
-    assert_eq!(
-        store.fork("no", "new", None).await,
-        Err(StoreError::NotFound { id: "no".into() })
-    );
+    assert!(matches!(store.fork("s", "half", None).await, Err(StoreError::Exists { id }) if id == "half"));
+    assert!(matches!(store.fork("no", "new", None).await, Err(StoreError::NotFound { id }) if id == "no"));
 }
 
 #[tokio::test]
@@ -156,16 +156,10 @@ async fn deleted_session_keeps_entries_shared_by_forks() {
     append(&store, "s", &["a", "b"]).await.unwrap();
     store.fork("s", "f", None).await.unwrap();
     store.delete("s").await.unwrap();
-    assert_eq!(
-        store.load("s").await,
-        Err(StoreError::NotFound { id: "s".into() })
-    );
+    assert!(matches!(store.load("s").await, Err(StoreError::NotFound { id }) if id == "s"));
     assert_eq!(loaded(&store, "f").await, ["a", "b"]);
     assert_eq!(store.list().await.unwrap().len(), 1);
-    assert_eq!(
-        store.delete("s").await,
-        Err(StoreError::NotFound { id: "s".into() })
-    );
+    assert!(matches!(store.delete("s").await, Err(StoreError::NotFound { id }) if id == "s"));
     // The name is free again.
     append(&store, "s", &["new"]).await.unwrap();
     store.delete("f").await.unwrap();
@@ -288,9 +282,10 @@ async fn unreadable_entry_is_named() {
         .unwrap();
     let error = store.load("s").await.unwrap_err();
     assert!(
-        matches!(error, StoreError::Unreadable { number: 1, .. }),
+        matches!(&error, StoreError::Unreadable { number: 1, source, .. } if source.is::<serde_json::Error>()),
         "{error}"
     );
+    assert!(toolcell_core::error_chain(&error).contains("from_the_future"));
 }
 
 #[tokio::test]
@@ -339,4 +334,31 @@ async fn deleted_session_is_erased_from_the_file() {
     assert_eq!(texts(&store.load("fork").await.unwrap()), ["?", "before-forked"]);
     drop(store);
     assert!(!holds("before-deleted") && holds("before-kept"));
+}
+
+#[tokio::test]
+async fn store_error_keeps_the_error_of_sqlite() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir);
+    append(&store, "s", &["a"]).await.unwrap();
+    let other = Connection::open(dir.path().join("sessions.db")).unwrap();
+    other
+        .execute_batch("PRAGMA foreign_keys = OFF; DROP TABLE sessions")
+        .unwrap();
+    for error in [
+        store.list().await.unwrap_err(),
+        store.delete("s").await.unwrap_err(),
+    ] {
+        let StoreError::Failed { source } = &error else {
+            panic!("{error:?}")
+        };
+        assert!(
+            matches!(source.downcast_ref(), Some(SqliteError::Sqlite(_))),
+            "{source:?}"
+        );
+        assert_eq!(
+            toolcell_core::error_chain(&error),
+            "the session store failed: no such table: sessions"
+        );
+    }
 }

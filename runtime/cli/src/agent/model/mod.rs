@@ -220,7 +220,7 @@ fn cannot_set_up(name: ProviderName, key: &str, error: SetupError) -> Failure {
             Some("a base URL looks like `https://api.openai.com/v1` or `http://localhost:11434/v1`".into())
         }
         SetupError::Script { .. } => Some(SCRIPT_HINT.into()),
-        SetupError::Proxy { .. } => {
+        SetupError::Proxy(_) => {
             Some("check HTTPS_PROXY, http_proxy and ALL_PROXY, or exclude the host with NO_PROXY".into())
         }
         _ => None,

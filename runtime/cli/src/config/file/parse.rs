@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
 use super::File;
@@ -13,7 +14,6 @@ use crate::config::source::{Layer, Source};
 use crate::config::user_files;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or

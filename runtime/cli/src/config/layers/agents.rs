@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use toml::Spanned;
+use toolcell_core::suggest::nearest;
 
 use crate::config::AgentSettings;
 use crate::config::budget::{self, SourcedBudget};
@@ -12,7 +13,6 @@ use crate::config::file::AgentTable;
 use crate::config::provider::ProviderSettings;
 use crate::config::source::{Origin, Source, Sourced};
 use crate::error::{Exit, Failure};
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Reads the agents of a file.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 use toolcell_agent::preset;
+use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
 use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin};
@@ -28,7 +29,6 @@ use crate::config::units::Span;
 use crate::config::user_files::user_file;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Name of a project's file.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toolcell_core::Grant;
 use toolcell_core::secret::{SecretBinding, SecretPlacement};
+use toolcell_core::suggest::nearest;
 
 use crate::config::file::{BindingTable, DenyLine, ToolTable};
 use crate::config::names::{self, TakenNames};
@@ -13,7 +14,6 @@ use crate::config::settings::{ComponentSource, GrantLine, Settings, ToolSettings
 use crate::config::source::{Layer, Origin, Source, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
-use crate::ui::suggest::nearest;
 use crate::ui::terminal::text;
 
 /// Returns the tool that a table configures; a table with a component defines a new one. Tools of a project have a

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error as _};
-
-use crate::ui::suggest::nearest;
+use toolcell_core::suggest::nearest;
 
 /// A model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]

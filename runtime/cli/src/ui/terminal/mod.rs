@@ -26,7 +26,7 @@ mod typed;
 mod values;
 
 pub(crate) use exhibit::Exhibit;
-pub(crate) use foreign::escape::{MAX_MARKS, inert_line, is_hidden, is_mark, is_unsafe};
+pub(crate) use foreign::escape::inert_line;
 pub(crate) use foreign::layout::{GUTTER, Width};
 pub(crate) use foreign::names::{Lookalike, lookalike};
 pub(crate) use keyboard::restore;

@@ -245,7 +245,7 @@ fn last_glyph(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::terminal::foreign::escape::is_hidden;
+    use toolcell_core::inert::is_hidden;
 
     #[test]
     fn screen_output_never_controls_terminal() {

@@ -34,7 +34,6 @@ quoted!(
     toolcell_core::ToolError,
     toolcell_core::Grant,
     toolcell_fs::FileError,
-    toolcell_sandbox::CacheError,
     crate::config::Origin,
     std::path::Display<'_>,
     crate::approval::saved_approvals::Scope

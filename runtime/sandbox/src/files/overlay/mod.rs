@@ -40,9 +40,10 @@ use super::denied::{DeniedPlaces, Use};
 use super::dir::dir_descriptor;
 use super::walk::{join, walk};
 
+pub use crate::error::CommitError;
 pub use base::conflicts;
 pub use changes::{Change, ChangeKind, Changes, Skipped, changes};
-pub use commit::{CommitError, OnConflict, commit, discard};
+pub use commit::{OnConflict, commit, discard};
 pub use judge::CommitOptions;
 pub(super) use pace::Pace;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getppid, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+use toolcell_core::error_chain;
 
 use super::isolation::{CompilerIsolation, isolate};
 use crate::engine;
@@ -75,7 +76,7 @@ impl From<LoadError> for Refusal {
             LoadError::Malformed { reason } => Self::Malformed(reason),
             LoadError::UnsupportedFeature { feature } => Self::UnsupportedFeature(feature),
             LoadError::Compile { reason } => Self::Compile(reason),
-            other => Self::Compile(other.to_string()),
+            other => Self::Compile(error_chain(&other)),
         }
     }
 }
@@ -114,7 +115,7 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     input.take(task.size).read_to_end(&mut bytes)?;
     let compiled = engine::compiler(task.optimize)
         .map_err(|error| LoadError::Compile {
-            reason: error.to_string(),
+            reason: error_chain(&error),
         })
         .and_then(|engine| compile::compile(&engine, &bytes));
     match compiled {

@@ -2,12 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unicode_general_category::{GeneralCategory, get_general_category};
-use unicode_width::UnicodeWidthChar as _;
-
-/// Maximum number of combining marks on one character; more are escaped. Pointed Hebrew with cantillation has up to
-/// five; dozens would paint over the lines above and below.
-pub(crate) const MAX_MARKS: usize = 5;
+use toolcell_core::inert::{MAX_MARKS, has_no_glyph, is_hidden, is_mark};
 
 /// Maximum number of zero-width joiners in one glyph. The longest emoji in use join four others.
 pub(crate) const MAX_JOINERS: usize = 4;
@@ -37,52 +32,6 @@ pub(crate) fn inert_line(text: &str) -> String {
             other => other,
         })
         .collect()
-}
-
-/// True if a character is invisible or changes how others are shown, so that a user and a model read different text.
-pub(crate) fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{00ad}'                            // soft hyphen
-        | '\u{034f}'                          // combining grapheme joiner
-        | '\u{061c}'                          // Arabic letter mark
-        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' // Hangul fillers
-        | '\u{17b4}' | '\u{17b5}'             // Khmer inherent vowels
-        | '\u{180b}'..='\u{180f}'             // Mongolian selectors
-        | '\u{200b}'..='\u{200f}'             // zero-width space and joiners, direction marks
-        | '\u{2028}' | '\u{2029}'             // line and paragraph separators
-        | '\u{202a}'..='\u{202e}'             // embeddings and overrides
-        | '\u{2060}'..='\u{206f}'             // word joiner, invisible operators, isolates
-        | '\u{2800}'                          // Braille pattern blank
-        | '\u{fe00}'..='\u{fe0d}'             // variation selectors without a meaning for emoji
-        | '\u{feff}'                          // byte order mark
-        | '\u{fff0}'..='\u{fffc}'             // unassigned, interlinear annotation, object replacement
-        | '\u{1bca0}'..='\u{1bca3}'           // shorthand format controls
-        | '\u{1d159}'                         // musical null notehead
-        | '\u{1d173}'..='\u{1d17a}'           // musical format controls
-        | '\u{e0000}'..='\u{e0fff}'           // tags and further variation selectors
-    )
-}
-
-/// True if a character must be escaped for a terminal: it controls, hides, reorders, or has no agreed glyph.
-pub(crate) fn is_unsafe(c: char) -> bool {
-    c.is_control() || is_hidden(c) || is_odd(c)
-}
-
-/// True if terminals and fonts disagree about a character, or have no glyph for it.
-fn is_odd(c: char) -> bool {
-    !c.is_ascii()
-        && matches!(
-            get_general_category(c),
-            GeneralCategory::PrivateUse
-                | GeneralCategory::Unassigned
-                | GeneralCategory::Surrogate
-                | GeneralCategory::Format
-        )
-}
-
-/// True if a character is drawn on the previous one.
-pub(crate) fn is_mark(c: char) -> bool {
-    !c.is_ascii() && c.width() == Some(0)
 }
 
 /// [`inert`] for streamed text: the result for a character can depend on its neighbours.
@@ -135,7 +84,7 @@ impl Filter {
                 return;
             }
             '\u{fe0e}' | '\u{fe0f}' => write_escape(out, c),
-            c if is_hidden(c) || is_odd(c) => write_escape(out, c),
+            c if is_hidden(c) || has_no_glyph(c) => write_escape(out, c),
             c if is_mark(c) => {
                 if self.marks < MAX_MARKS && self.previous.is_some_and(is_base) {
                     self.marks += 1;
@@ -174,7 +123,7 @@ impl Filter {
 
 /// True if a mark can be drawn on a character. On a blank it would be drawn on the previous one.
 fn is_base(c: char) -> bool {
-    !c.is_control() && !c.is_whitespace() && !is_hidden(c) && !is_mark(c) && !is_odd(c)
+    !c.is_control() && !c.is_whitespace() && !is_hidden(c) && !is_mark(c) && !has_no_glyph(c)
 }
 
 /// True if a joiner next to a character has a meaning.

@@ -4,10 +4,11 @@
 //! Therefore text is wrapped here, below the width of the terminal, and each physical line that begins with foreign
 //! text begins with [`GUTTER`]. Widths are upper bounds of what terminals draw.
 
+use toolcell_core::inert::is_mark;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthChar as _;
 
-use super::escape::{inert, is_mark, write_escape};
+use super::escape::{inert, write_escape};
 
 /// Start of each physical line of foreign text, after the indentation of its paragraph.
 pub(crate) const GUTTER: &str = "│ ";

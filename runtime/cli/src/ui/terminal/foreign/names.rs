@@ -97,7 +97,7 @@ fn is_mixed(word: &str) -> bool {
 }
 
 fn is_letter(c: char) -> bool {
-    c.is_alphanumeric() || super::escape::is_mark(c)
+    c.is_alphanumeric() || toolcell_core::inert::is_mark(c)
 }
 
 fn words(name: &str) -> impl Iterator<Item = &str> {

@@ -1,6 +1,7 @@
+use toolcell_core::inert::{MAX_MARKS, is_hidden};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::escape::{Filter, MAX_MARKS, inert, inert_line, is_hidden};
+use super::escape::{Filter, inert, inert_line};
 use super::layout::{GUTTER, Item, Layout, Width, framed, push};
 use super::names::{Lookalike, lookalike, quoted};
 
