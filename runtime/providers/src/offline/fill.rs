@@ -9,19 +9,14 @@ use super::tool::{Kind, Offered, Parameter};
 use super::words::{Word, stem, words};
 
 /// True for a parameter for text of any length, as opposed to a pattern or a name.
-pub(super) fn holds_text(parameter: &Parameter) -> bool {
+fn holds_text(parameter: &Parameter) -> bool {
     ["text", "content", "input", "document", "body", "data"]
         .iter()
         .any(|name| parameter.stems.contains(&stem(name)))
 }
 
-/// Arguments for a tool; `None` if a required one is not in the request and `text_follows` does not provide it.
-pub(super) fn fill(
-    tool: &Offered<'_>,
-    request: &Request,
-    asked: &[Word],
-    text_follows: bool,
-) -> Option<Map<String, Value>> {
+/// Arguments for a tool; `None` if a required one is not in the request.
+pub(super) fn fill(tool: &Offered<'_>, request: &Request, asked: &[Word]) -> Option<Map<String, Value>> {
     let mut things: Vec<Option<&Thing>> = request.things.iter().map(Some).collect();
     let mut arguments = Map::new();
     // Entities with one possible kind first; free text takes the remaining words.
@@ -34,7 +29,7 @@ pub(super) fn fill(
     fill_durations(tool, request, &mut things, &mut arguments);
     fill_numbers(tool, request, &mut things, &mut arguments);
     let has_source = !arguments.is_empty();
-    let mut free = (!text_follows).then(|| free_text(request, asked, tool)).flatten();
+    let mut free = free_text(request, asked, tool);
     for parameter in tool.parameters.iter().filter(|p| p.kind == Kind::Text) {
         let quoted = things.iter_mut().find(|t| matches!(t, Some(Thing::Quoted(_))));
         if let Some(slot) = quoted
@@ -47,7 +42,6 @@ pub(super) fn fill(
                 Some(text) => {
                     arguments.insert(parameter.name.clone(), as_language(&text, parameter).into());
                 }
-                None if text_follows && holds_text(parameter) => {}
                 None => return None,
             }
         }
@@ -85,8 +79,6 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
                     .then(|| Value::from("."))
                     .filter(|_| is_directory(parameter))
             }),
-        Kind::Zone => take(|t| if let Thing::Zone(s) = t { Some(s) } else { None })
-            .or_else(|| parameter.required.then(|| Value::from("UTC"))),
         Kind::Date => take(|t| if let Thing::Date(s) = t { Some(s) } else { None }),
         Kind::OneOf(values) => {
             let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");

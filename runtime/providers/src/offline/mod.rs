@@ -2,15 +2,14 @@
 //!
 //! It allows the rest of the system to run without a key or network. It compares the words of the user's last message
 //! with the names, descriptions and schemas of the tools, extracts arguments from the message (paths, addresses, quoted
-//! texts, numbers, dates, cities), makes one or two calls, and returns their results. It has no built-in tool names and
-//! no language understanding, and every answer states what it is.
+//! texts, numbers, dates), makes one call, and returns its result. It has no built-in tool names and no language
+//! understanding, and every answer states what it is.
 
 mod fill;
 mod plan;
 mod things;
 mod tool;
 mod words;
-mod zones;
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderInfo, Request, StopReas
 use toolcell_core::{BoxStream, Content, Message, Part, Provider, ProviderError, ToolSpec};
 
 use crate::emit::{self, Emitter};
-use plan::{Step, near, plan};
+use plan::{near, plan};
 use words::{likeness, words};
 
 /// Prefix of every answer.
@@ -113,7 +112,9 @@ fn answer(request: &Request) -> Next {
         return Next::Say(format!("{MARK}: the request is empty."));
     };
     let asked = request.messages[at].text();
-    let results: Vec<(&str, String, bool)> = request.messages[at..].iter().filter_map(result).collect();
+    if let Some((name, text, is_error)) = request.messages[at..].iter().rev().find_map(result) {
+        return Next::Say(sentence(&asked, name, &text, is_error));
+    }
     let tools: Vec<ToolSpec> = match &request.tool_choice {
         ToolChoice::None => Vec::new(),
         ToolChoice::Tool(name) => request
@@ -124,12 +125,12 @@ fn answer(request: &Request) -> Next {
             .collect(),
         ToolChoice::Auto | ToolChoice::Required => request.tools.to_vec(),
     };
-    let steps = plan(&asked, &tools);
-    let failed = results.last().is_some_and(|(_, _, is_error)| *is_error);
-    match steps.get(results.len()) {
-        Some(step) if !failed => next_call(step, results.last().map(|(_, text, _)| text.as_str())),
-        _ if results.is_empty() => Next::Say(nothing_fits(&asked, request)),
-        _ => Next::Say(sentence(&asked, &results)),
+    match plan(&asked, &tools) {
+        Some(call) => Next::Call {
+            name: call.tool,
+            arguments: Value::Object(call.arguments).to_string(),
+        },
+        None => Next::Say(nothing_fits(&asked, request)),
     }
 }
 
@@ -154,17 +155,6 @@ fn result(message: &Arc<Message>) -> Option<(&str, String, bool)> {
     Some((name, texts.join("\n"), *is_error))
 }
 
-fn next_call(step: &Step, before: Option<&str>) -> Next {
-    let mut arguments = step.arguments.clone();
-    if let (Some(parameter), Some(text)) = (&step.takes_result, before) {
-        arguments.insert(parameter.clone(), text.into());
-    }
-    Next::Call {
-        name: step.tool.clone(),
-        arguments: Value::Object(arguments).to_string(),
-    }
-}
-
 fn nothing_fits(asked: &str, request: &Request) -> String {
     if request.tools.is_empty() || request.tool_choice == ToolChoice::None {
         return format!("{MARK}: no tools are available, and it can only call tools.");
@@ -185,22 +175,11 @@ fn nothing_fits(asked: &str, request: &Request) -> String {
     text.trim_end().to_owned()
 }
 
-fn sentence(asked: &str, results: &[(&str, String, bool)]) -> String {
-    let (name, text, is_error) = &results[results.len() - 1];
-    let shown = cut(&told(asked, text));
-    let said = if *is_error { "failed" } else { "says" };
+fn sentence(asked: &str, name: &str, result: &str, is_error: bool) -> String {
+    let shown = cut(&told(asked, result));
+    let verb = if is_error { "failed" } else { "says" };
     let join = if shown.contains('\n') { "\n\n" } else { " " };
-    let earlier: String = results[..results.len() - 1]
-        .iter()
-        .map(|(name, text, is_error)| match is_error {
-            true => format!(" `{name}` failed: {};", cut(text)),
-            false if text.len() <= 200 && !text.contains('\n') => {
-                format!(" `{name}` says: {};", told(asked, text))
-            }
-            false => format!(" after `{name}`,"),
-        })
-        .collect();
-    format!("{MARK}:{earlier} `{name}` {said}:{join}{shown}")
+    format!("{MARK}: `{name}` {verb}:{join}{shown}")
 }
 
 /// Text of a result. For a flat JSON object, the fields named in the request come first.

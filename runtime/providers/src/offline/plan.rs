@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use toolcell_core::ToolSpec;
 
-use super::fill::{fill, holds_text};
+use super::fill::fill;
 use super::things::{Request, Thing, is_unit_of_time, take_apart};
 use super::tool::{Kind, Offered};
 use super::words::{Word, words};
@@ -20,28 +20,33 @@ const THING: f64 = 2.0;
 /// Weight of a file extension, relative to 1 for a word.
 const ENDING_WEIGHT: f64 = 0.5;
 
-/// A planned call.
+/// The planned call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Step {
+pub(super) struct PlannedCall {
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
-    /// Parameter that takes the text of the previous result.
-    pub(super) takes_result: Option<String>,
 }
 
-/// The calls for a request, at most two; none if no tool fits.
-pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Vec<Step> {
+/// Plans the call for a request; `None` if no tool fits.
+pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Option<PlannedCall> {
     let offered: Vec<Offered<'_>> = tools.iter().map(Offered::new).collect();
-    // "A, and then B" is two requests if each part is a request by itself.
-    for separator in [" and then ", ", then ", "; then ", "; ", " and also ", " and "] {
-        if let Some((first, second)) = text.split_once(separator)
-            && let ([a], [b]) = (&single(first, &offered)[..], &single(second, &offered)[..])
-            && a != b
-        {
-            return vec![a.clone(), b.clone()];
-        }
-    }
-    single(text, &offered)
+    let request = take_apart(text);
+    let asked = meaningful(&request);
+    let scored = offered.iter().filter_map(|tool| {
+        let words = score_of_words(&asked, tool, &offered)
+            + ENDING_WEIGHT * score_of_words(&endings(&request), tool, &offered);
+        // At least one word must match the tool, not only entities.
+        (words > 0.0).then_some(())?;
+        let call = PlannedCall {
+            tool: tool.spec.name.to_string(),
+            arguments: fill(tool, &request, &asked)?,
+        };
+        Some((words + score_of_things(&request, tool), call))
+    });
+    scored
+        .filter(|(score, _)| *score >= ENOUGH)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.tool.cmp(&a.1.tool)))
+        .map(|(_, call)| call)
 }
 
 /// Tools related to a request, best first.
@@ -55,79 +60,6 @@ pub(super) fn near<'a>(text: &str, tools: &'a [ToolSpec]) -> Vec<&'a ToolSpec> {
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.name.cmp(&b.1.name)));
     scored.into_iter().map(|(_, spec)| spec).collect()
-}
-
-fn single(text: &str, offered: &[Offered<'_>]) -> Vec<Step> {
-    let request = take_apart(text);
-    let asked = meaningful(&request);
-    let best = |scored: Vec<(f64, Step)>| {
-        scored
-            .into_iter()
-            .filter(|(score, _)| *score >= ENOUGH)
-            .max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.tool.cmp(&a.1.tool)))
-    };
-    let direct = best(
-        offered
-            .iter()
-            .filter_map(|tool| {
-                let words = score_of_words(&asked, tool, offered)
-                    + ENDING_WEIGHT * score_of_words(&endings(&request), tool, offered);
-                // At least one word must match the tool, not only entities.
-                (words > 0.0).then_some(())?;
-                let arguments = fill(tool, &request, &asked, false)?;
-                Some((
-                    words + score_of_things(&request, tool),
-                    step(tool, arguments, None),
-                ))
-            })
-            .collect(),
-    );
-    // "How many words has https://…": one tool takes the address, another processes the text.
-    let through = request.things.iter().find_map(|thing| {
-        let kind = kind_of(thing).filter(|kind| *kind == Kind::Url)?;
-        let source = offered
-            .iter()
-            .filter(|tool| tool.takes(&kind) > 0)
-            .find_map(|tool| Some(step(tool, fill(tool, &request, &[], true)?, None)))?;
-        let (score, last) = best(
-            offered
-                .iter()
-                .filter(|tool| tool.takes(&kind) == 0 && tool.spec.name.as_str() != source.tool)
-                .filter_map(|tool| {
-                    let text = tool
-                        .parameters
-                        .iter()
-                        .find(|p| p.kind == Kind::Text && holds_text(p))?;
-                    let mut arguments = fill(tool, &request, &asked, true)?;
-                    arguments.remove(&text.name);
-                    let words = score_of_words(&asked, tool, offered);
-                    Some((words, step(tool, arguments, Some(text.name.clone()))))
-                })
-                .collect(),
-        )?;
-        Some((score, vec![source, last]))
-    });
-    match (direct, through) {
-        (Some((direct_score, step)), Some((through_score, steps))) => {
-            // Two calls need a clearer match than one, which also scores for the entity.
-            if through_score > direct_score {
-                steps
-            } else {
-                vec![step]
-            }
-        }
-        (Some((_, step)), None) => vec![step],
-        (None, Some((_, steps))) => steps,
-        (None, None) => Vec::new(),
-    }
-}
-
-fn step(tool: &Offered<'_>, arguments: Map<String, Value>, takes_result: Option<String>) -> Step {
-    Step {
-        tool: tool.spec.name.to_string(),
-        arguments,
-        takes_result,
-    }
 }
 
 fn meaningful(request: &Request) -> Vec<Word> {
@@ -182,7 +114,6 @@ fn kind_of(thing: &Thing) -> Option<Kind> {
     match thing {
         Thing::Url(_) => Some(Kind::Url),
         Thing::Path(_) => Some(Kind::Path),
-        Thing::Zone(_) => Some(Kind::Zone),
         Thing::Date(_) => Some(Kind::Date),
         Thing::Number { unit, .. } if is_unit_of_time(unit) => Some(Kind::Duration),
         Thing::Quoted(_) | Thing::Number { .. } => None,
@@ -192,7 +123,7 @@ fn kind_of(thing: &Thing) -> Option<Kind> {
 /// Adds a score for each entity that the tool accepts and subtracts one for each that it does not.
 fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
     let mut score = 0.0;
-    for kind in [Kind::Url, Kind::Path, Kind::Zone, Kind::Date, Kind::Duration] {
+    for kind in [Kind::Url, Kind::Path, Kind::Date, Kind::Duration] {
         let named = request
             .things
             .iter()

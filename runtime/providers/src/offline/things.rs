@@ -1,7 +1,6 @@
-//! Entities in a request: addresses, paths, quoted texts, numbers, dates, places.
+//! Entities in a request: addresses, paths, quoted texts, numbers, dates.
 
 use super::words::stem;
-use super::zones;
 
 /// Entity.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,8 +15,6 @@ pub(super) enum Thing {
     Number { value: i64, unit: String },
     /// Date or time as in RFC 3339.
     Date(String),
-    /// Time zone of the IANA database, possibly given as a city.
-    Zone(String),
 }
 
 /// A parsed request.
@@ -37,9 +34,6 @@ const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "below"];
 pub(super) fn take_apart(text: &str) -> Request {
     let mut request = Request::default();
     let unquoted = take_quoted(text, &mut request.things);
-    let unquoted = zones::take(&unquoted, |zone| {
-        request.things.push(Thing::Zone(zone.to_owned()));
-    });
     let tokens: Vec<&str> = unquoted.split_whitespace().collect();
     for (at, token) in tokens.iter().enumerate() {
         let bare =
@@ -219,10 +213,6 @@ mod tests {
                 Thing::Quoted("c".into()),
                 Thing::Path("x.txt".into())
             ]
-        );
-        assert_eq!(
-            things("What time is it in New York?"),
-            [Thing::Zone("America/New_York".into())]
         );
         assert_eq!(
             things("between 2026-01-01 and 2026-03-01T10:00:00Z"),

@@ -31,8 +31,6 @@ pub(super) enum Kind {
     Url,
     /// Path of a file or directory.
     Path,
-    /// Time zone.
-    Zone,
     /// Date or time.
     Date,
     /// Duration in words, such as `30 days`.
@@ -207,7 +205,7 @@ fn kind_of_text(property: &Value, stems: &[String], docs: &str) -> Kind {
             .any(|w| w[0].stem == "tim" && w[1].stem == "zon")
             && mentions("zone")
     {
-        Kind::Zone
+        Kind::Other
     } else if named(&["path", "file", "filename", "dir", "directory", "folder"]) {
         Kind::Path
     } else if named(&["date", "datetime", "instant", "timestamp"])
