@@ -50,7 +50,7 @@ fn symlinked_project_file_shows_no_line_of_its_target() {
 }
 
 #[test]
-fn a_hard_linked_project_file_shows_no_line_of_it() {
+fn hard_linked_project_file_shows_no_line_of_it() {
     let user = User::new();
     let project = user.work().join("toolcell.toml");
     std::fs::hard_link(private_file(&user), &project).unwrap();

@@ -25,7 +25,7 @@ mod example {
     }
 }
 
-/// Set when the test [`the_example`] should run the example.
+/// Set when the test [`readme_example_runs`] should run the example.
 const RUN_EXAMPLE: &str = "README_EXAMPLE";
 
 /// Copies the tracked files (and untracked ones that are not ignored), as in a fresh clone.
@@ -121,7 +121,7 @@ fn shim(folder: &Path, real_cargo: &str) {
         r#"#!/bin/sh
 case "$*" in
   "run --release --example embed") export {RUN_EXAMPLE}=1
-    exec '{}' --exact readme::the_example --nocapture ;;
+    exec '{}' --exact readme::readme_example_runs --nocapture ;;
   "run --release -- "*) shift 3; exec toolcell "$@" ;;
   "build --release") exit 0 ;;
   "test") echo "cargo test" ; exit 0 ;;
@@ -147,7 +147,7 @@ fn fetch_for_guests(real_cargo: &str) {
 
 /// Does nothing by itself: a command of the README runs the example through it.
 #[test]
-fn the_example() {
+fn readme_example_runs() {
     if std::env::var_os(RUN_EXAMPLE).is_some() {
         example::run();
     }

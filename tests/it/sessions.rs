@@ -135,7 +135,7 @@ const TURNS: usize = 25;
 /// Maximum cost of a step on the host, in microseconds of processor time.
 const STEP_US: u64 = 5_000;
 
-/// Set when the test [`the_long_session`] should run one.
+/// Set when the test [`long_session_in_a_child_process`] should run one.
 const RUN_LONG_SESSION: &str = "LONG_SESSION";
 
 /// A conversation of 1,000 messages: calls with results of 1 KiB, and messages of the user between.
@@ -163,7 +163,7 @@ fn history() -> Vec<Message> {
 
 /// Does nothing by itself: in its own process it prints the cost of a step of a long session.
 #[tokio::test]
-async fn the_long_session() {
+async fn long_session_in_a_child_process() {
     if std::env::var_os(RUN_LONG_SESSION).is_none() {
         return;
     }
@@ -204,7 +204,11 @@ fn processor_time() -> std::time::Duration {
 #[test]
 fn step_with_1000_messages_costs_host_under_5_ms() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sessions::the_long_session", "--nocapture"])
+        .args([
+            "--exact",
+            "sessions::long_session_in_a_child_process",
+            "--nocapture",
+        ])
         .env(RUN_LONG_SESSION, "1")
         .output()
         .unwrap();

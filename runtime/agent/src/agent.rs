@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{Provider, Schema, SessionStore, Tool, ToolSpec};
 
@@ -49,7 +49,7 @@ pub struct AgentBuilder {
     provider: Arc<dyn Provider>,
     tools: Vec<Arc<dyn Tool>>,
     only: Option<Vec<String>>,
-    flows: BTreeMap<String, Flow>,
+    flows: BTreeMap<String, DataFlow>,
     instructions: String,
     policy: LoopPolicy,
     model: ModelSettings,
@@ -89,9 +89,9 @@ impl Agent {
     }
 
     /// Data flow of all tools combined.
-    pub fn flow(&self) -> Flow {
+    pub fn flow(&self) -> DataFlow {
         let flows = self.definition.machine.tools.values().map(|facts| facts.flow);
-        flows.fold(Flow::default(), Flow::union)
+        flows.fold(DataFlow::default(), DataFlow::union)
     }
 
     /// Budget of each session.
@@ -137,7 +137,7 @@ impl AgentBuilder {
     /// Declares the data flow of a tool's calls. Set by the code that grants the tool its access; the tool's own claims
     /// are not trusted.
     #[must_use]
-    pub fn flow(mut self, tool: impl Into<String>, flow: Flow) -> Self {
+    pub fn flow(mut self, tool: impl Into<String>, flow: DataFlow) -> Self {
         self.flows.insert(tool.into(), flow);
         self
     }

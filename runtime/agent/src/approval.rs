@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
 
 use crate::tools::fingerprint::canonical;
@@ -54,7 +54,7 @@ pub enum Verdict {
     Deny,
 }
 
-/// Action for the call that completes all three parts of [`Flow`].
+/// Action for the call that completes all three parts of [`DataFlow`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowGuard {
@@ -180,9 +180,9 @@ impl Approvals {
         &self,
         tool: &str,
         (arguments, places): (&Value, &[ArgumentPlace]),
-        session: Flow,
-        tool_flow: Flow,
-        approved: Option<Flow>,
+        session: DataFlow,
+        tool_flow: DataFlow,
+        approved: Option<DataFlow>,
     ) -> Gate {
         let (verdict, rule) = self.verdict(tool, arguments, places);
         let named = || rule.map(|rule| format!("the rule `{rule}`")).unwrap_or_default();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_paths_is_allowed_by_all_of_them() {
+    fn list_of_paths_is_allowed_if_every_path_is() {
         let rule = ApprovalRule::tool("*", Verdict::Allow).with_argument("/path", "notes/*");
         let mut places = Vec::new();
         for (number, (name, allowed)) in [("notes/a", true), ("notes/b", true), ("private/key", false)]
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_nobody_resolved_is_denied_and_never_allowed() {
+    fn unresolved_path_is_denied_and_never_allowed() {
         for (verdict, judges) in [
             (Verdict::Allow, false),
             (Verdict::Ask, true),
@@ -443,17 +443,17 @@ mod tests {
     #[test]
     fn only_call_completing_the_data_flow_is_held() {
         let approvals = Approvals::default();
-        let private = Flow {
+        let private = DataFlow {
             reads_private: true,
-            ..Flow::default()
+            ..DataFlow::default()
         };
-        let web = Flow {
+        let web = DataFlow {
             untrusted_content: true,
             can_send_out: true,
-            ..Flow::default()
+            ..DataFlow::default()
         };
         let gate = |session, tool, approved| approvals.gate("t", (&json!({}), &[]), session, tool, approved);
-        assert_eq!(gate(Flow::default(), web, None), Gate::Open);
+        assert_eq!(gate(DataFlow::default(), web, None), Gate::Open);
         assert_eq!(gate(web, web, None), Gate::Open);
         assert!(matches!(
             gate(web, private, None),
@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(gate(web, private, Some(web)), Gate::Open);
         // Approved before the session had touched anything: the user has not seen the present risk.
         assert!(matches!(
-            gate(web, private, Some(Flow::default())),
+            gate(web, private, Some(DataFlow::default())),
             Gate::Ask(ApprovalCause::Flow, _)
         ));
         assert_eq!(gate(web.union(private), private, None), Gate::Open);
@@ -475,7 +475,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(cause(web), ApprovalCause::RuleAndFlow);
-        assert_eq!(cause(Flow::default()), ApprovalCause::Rule);
+        assert_eq!(cause(DataFlow::default()), ApprovalCause::Rule);
         let refusing = Approvals {
             flow: FlowGuard::Refuse,
             ..Approvals::default()

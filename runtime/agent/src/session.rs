@@ -22,13 +22,13 @@ use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::sink::NullSink;
 use crate::tools::results::ResultStore;
-use crate::tools::subagent::AgentFiling;
+use crate::tools::subagent::SubagentReceipt;
 
 /// Conversation of turns.
 pub struct Session {
     definition: Arc<AgentDefinition>,
     state: LoopState,
-    shelf: Arc<ResultStore>,
+    results: Arc<ResultStore>,
     journal: Journal,
 }
 
@@ -107,12 +107,12 @@ impl Agent {
 impl Session {
     /// A session with `stored` events in the store.
     pub(crate) fn new(definition: Arc<AgentDefinition>, state: LoopState, stored: u64) -> Self {
-        let shelf = Arc::new(ResultStore::new(&state.session, definition.store.clone()));
+        let results = Arc::new(ResultStore::new(&state.session, definition.store.clone()));
         let journal = Journal::new(&state.session, definition.store.clone(), stored);
         Self {
             definition,
             state,
-            shelf,
+            results,
             journal,
         }
     }
@@ -168,7 +168,7 @@ impl Session {
         &mut self,
         task: &str,
         sink: &dyn EventSink,
-        caller: Arc<AgentFiling>,
+        caller: Arc<SubagentReceipt>,
     ) -> Result<TurnReport, AgentError> {
         let input = self.begin(Message::user(task), false);
         self.drive(input, sink, CancellationToken::new(), Some(caller))
@@ -225,12 +225,12 @@ impl Session {
         first: Input,
         sink: &dyn EventSink,
         cancel: CancellationToken,
-        caller: Option<Arc<AgentFiling>>,
+        caller: Option<Arc<SubagentReceipt>>,
     ) -> Result<TurnReport, AgentError> {
         let span = spans::turn(&self.state.session, self.definition.provider.info());
         let (state, journal) = (&mut self.state, &mut self.journal);
-        let shelf = self.shelf.clone();
-        let driver = Driver::new(&self.definition, state, journal, shelf, sink, cancel, caller);
+        let results = self.results.clone();
+        let driver = Driver::new(&self.definition, state, journal, results, sink, cancel, caller);
         let report = Box::pin(driver.drive(first).instrument(span.clone())).await;
         if let Ok(report) = &report {
             spans::ended(&span, report);

@@ -51,25 +51,25 @@ fn resident() -> u64 {
 }
 
 /// A thread that samples the memory of this process and records the maximum.
-struct Watch {
+struct MemorySampler {
     peak: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
-impl Watch {
+impl MemorySampler {
     fn start() -> Self {
-        let watch = Self {
+        let sampler = Self {
             peak: Arc::new(AtomicU64::new(resident())),
             stop: Arc::default(),
         };
-        let (peak, stop) = (watch.peak.clone(), watch.stop.clone());
+        let (peak, stop) = (sampler.peak.clone(), sampler.stop.clone());
         std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 peak.fetch_max(resident(), Ordering::Relaxed);
                 std::thread::sleep(Duration::from_micros(500));
             }
         });
-        watch
+        sampler
     }
 
     fn stop(self) -> u64 {
@@ -196,9 +196,9 @@ async fn memory_stays_flat_while_a_thousand_hostile_calls_run(sandbox: &Sandbox)
     run_all(&tools, tools.len(), 1).await;
     for (at_once, limit) in [(1, MEMORY), (16, BUDGET)] {
         let before = resident();
-        let watch = Watch::start();
+        let sampler = MemorySampler::start();
         run_all(&tools, 1_000, at_once).await;
-        let grown = watch.stop().saturating_sub(before);
+        let grown = sampler.stop().saturating_sub(before);
         println!(
             "1,000 hostile calls, {at_once} at a time: {} MiB more at most",
             grown / MIB

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_that_is_no_certificate_is_refused() {
+    fn invalid_root_certificate_is_refused() {
         let refused = client_config(&[b"no certificate".to_vec()]).unwrap_err();
         assert!(matches!(refused, TlsError::RootCertificate(_)), "{refused}");
         assert!(client_config(&[]).is_ok());

@@ -12,13 +12,13 @@ use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
 use crate::definition::AgentDefinition;
-use crate::tools::subagent::AgentFiling;
+use crate::tools::subagent::SubagentReceipt;
 
 /// Account of one session while a turn runs.
 pub(crate) struct Account {
     inner: Arc<AgentDefinition>,
     /// The call of another session in which this session runs.
-    caller: Option<Arc<AgentFiling>>,
+    caller: Option<Arc<SubagentReceipt>>,
     /// Budget that the calling session reserved for this one.
     outside: Budget,
     /// Held while the approver decides.
@@ -49,7 +49,11 @@ pub(crate) struct HookShare {
 }
 
 impl Account {
-    pub(super) fn new(inner: Arc<AgentDefinition>, caller: Option<Arc<AgentFiling>>, spent: &Spent) -> Self {
+    pub(super) fn new(
+        inner: Arc<AgentDefinition>,
+        caller: Option<Arc<SubagentReceipt>>,
+        spent: &Spent,
+    ) -> Self {
         let own = &inner.machine.policy.budget;
         let outside = match &caller {
             Some(caller) => Budget::of_what_others_leave(caller.observer().left(), spent, own.prices),

@@ -29,7 +29,7 @@ use crate::tools::truncate;
 /// Call in its own task.
 pub(super) struct CallTask {
     pub(super) inner: Arc<AgentDefinition>,
-    pub(super) shelf: Arc<ResultStore>,
+    pub(super) results: Arc<ResultStore>,
     pub(super) hooks: HookTurn,
     pub(super) observer: Arc<Observer>,
     pub(super) account: Arc<Account>,
@@ -115,7 +115,7 @@ impl CallTask {
         result.content = cut.content;
         if let Some(whole) = cut.whole
             && readable
-            && let Err(error) = self.shelf.keep(&self.id, whole).await
+            && let Err(error) = self.results.keep(&self.id, whole).await
         {
             self.hooks.notify(
                 NoticeLevel::Warning,
@@ -133,7 +133,7 @@ impl CallTask {
     fn invocation(&self) -> Result<Invocation, ToolError> {
         let facts = self.inner.machine.tools.get(&self.tool);
         let tool = match facts.and_then(|facts| facts.control) {
-            Some(Control::ReadResult) => control::read_result(Some(self.shelf.clone())),
+            Some(Control::ReadResult) => control::read_result(Some(self.results.clone())),
             _ => self.inner.registry.get(&self.tool)?,
         };
         let Value::Object(arguments) = &self.arguments else {

@@ -49,7 +49,7 @@ use crate::report::{TurnRecorder, TurnReport};
 use crate::sink::NullSink;
 use crate::tools::dispatch;
 use crate::tools::results::ResultStore;
-use crate::tools::subagent::AgentFiling;
+use crate::tools::subagent::SubagentReceipt;
 
 /// Time that a dropped call has to end. Cells end within one epoch tick; a native tool that blocks its thread is
 /// abandoned, without a receipt.
@@ -63,7 +63,7 @@ const MAX_SHARED: usize = 64 << 10;
 pub(crate) struct Driver<'a> {
     inner: &'a Arc<AgentDefinition>,
     state: &'a mut LoopState,
-    shelf: Arc<ResultStore>,
+    results: Arc<ResultStore>,
     sink: &'a dyn EventSink,
     cancel: CancellationToken,
     /// Deadline of the turn, and the outcome when it passes.
@@ -110,10 +110,10 @@ impl<'a> Driver<'a> {
         inner: &'a Arc<AgentDefinition>,
         state: &'a mut LoopState,
         journal: &'a mut Journal,
-        shelf: Arc<ResultStore>,
+        results: Arc<ResultStore>,
         sink: &'a dyn EventSink,
         cancel: CancellationToken,
-        caller: Option<Arc<AgentFiling>>,
+        caller: Option<Arc<SubagentReceipt>>,
     ) -> Self {
         let notes = notes::notes();
         let begun = Instant::now();
@@ -129,7 +129,7 @@ impl<'a> Driver<'a> {
         Self {
             inner,
             state,
-            shelf,
+            results,
             sink,
             cancel,
             deadline,

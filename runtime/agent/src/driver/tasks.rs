@@ -112,7 +112,7 @@ impl Driver<'_> {
         self.running.insert(id.clone(), running);
         let call = CallTask {
             inner: self.inner.clone(),
-            shelf: self.shelf.clone(),
+            results: self.results.clone(),
             hooks: self.hooks.clone(),
             observer,
             account: self.account.clone(),

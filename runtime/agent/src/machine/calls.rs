@@ -2,7 +2,7 @@
 
 use serde::Deserialize as _;
 use serde_json::Value;
-use toolcell_core::event::{Flow, ReminderKind, TurnOutcome};
+use toolcell_core::event::{DataFlow, ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::{CallResult, Content, Event, Plan, ToolError};
 
@@ -156,7 +156,7 @@ impl Step<'_> {
         }
     }
 
-    fn start(&mut self, id: &str, arguments: Value, approved: Option<Flow>) {
+    fn start(&mut self, id: &str, arguments: Value, approved: Option<DataFlow>) {
         let tool = self.tool_of(id);
         let facts = self.facts(&tool);
         if let Some(reason) = self.no_budget_for_call() {

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolcell_core::event::{EVENT_VERSION, Flow, NoticeLevel, TurnOutcome};
+use toolcell_core::event::{DataFlow, EVENT_VERSION, NoticeLevel, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderInfo, Usage};
 use toolcell_core::{ArgumentPlace, CallResult, Event, Message, Part, Schema, ToolError};
 
@@ -90,7 +90,7 @@ pub struct ToolFacts {
     /// Repeating the same call is expected.
     pub polling: bool,
     /// Data flow of its calls.
-    pub flow: Flow,
+    pub flow: DataFlow,
     /// The control tool, if it is one.
     pub control: Option<Control>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::Usage;
 use toolcell_core::{ApprovalCause, CallResult, Event, Message, Plan};
@@ -34,7 +34,7 @@ pub struct LoopState {
     /// Plan of the model.
     pub plan: Option<Plan>,
     /// Data flow of the session.
-    pub flow: Flow,
+    pub flow: DataFlow,
     /// Resources used by the session, without the wall time of an open turn.
     pub(crate) spent: Spent,
     /// Identifiers of all calls so far, including summarised ones: the journal finds calls by them.
@@ -133,7 +133,7 @@ pub enum Stage {
         arguments: Value,
         /// After an approval: the session's data flow when the approval was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        approved: Option<Flow>,
+        approved: Option<DataFlow>,
     },
     /// Waits for a decision.
     Held {
@@ -145,7 +145,7 @@ pub enum Stage {
         /// Reason shown to the user.
         reason: String,
         /// The session's data flow when the approval was requested.
-        flow: Flow,
+        flow: DataFlow,
     },
     /// Running, or was running when the process ended.
     Running {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{
     Completion, ProviderError, ProviderErrorKind, ProviderInfo, StopReason, Usage,
@@ -93,7 +93,7 @@ fn machine(plot: &Plot) -> Machine {
         flow,
         control,
     };
-    let flow = |bits: u8| Flow {
+    let flow = |bits: u8| DataFlow {
         reads_private: bits & 1 != 0,
         untrusted_content: bits & 2 != 0,
         can_send_out: bits & 4 != 0,
@@ -135,7 +135,7 @@ fn machine(plot: &Plot) -> Machine {
 
 /// Simulated environment: operations in progress, and observations.
 #[derive(Default)]
-struct World {
+struct Simulation {
     pending: Vec<Effect>,
     journal: Vec<Event>,
     folded: LoopState,
@@ -145,7 +145,7 @@ struct World {
     ids: u32,
 }
 
-impl World {
+impl Simulation {
     fn take(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
@@ -339,14 +339,14 @@ fn unprepared(mut state: LoopState) -> LoopState {
 fn play(plot: &Plot) -> Result<(), TestCaseError> {
     let machine = machine(plot);
     let mut state = LoopState::new("s");
-    let mut world = World {
+    let mut simulation = Simulation {
         folded: LoopState::new("s"),
-        ..World::default()
+        ..Simulation::default()
     };
     for (number, choice) in plot.choices.iter().enumerate() {
-        let input = world.next(&state, *choice);
+        let input = simulation.next(&state, *choice);
         if input == Input::Resume {
-            world.pending.clear();
+            simulation.pending.clear();
         }
         // Storing and loading in between makes no difference.
         let text = serde_json::to_string(&state).unwrap();
@@ -355,9 +355,9 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
         let effects = machine.step(&mut state, input.clone());
         prop_assert_eq!(&machine.step(&mut loaded, input), &effects);
         prop_assert_eq!(&loaded, &state);
-        world.take(effects);
+        simulation.take(effects);
 
-        prop_assert_eq!(&unprepared(state.clone()), &world.folded);
+        prop_assert_eq!(&unprepared(state.clone()), &simulation.folded);
         if state.turn.as_ref().is_none_or(Turn::settled) {
             assert_paired(&state.messages);
         }
@@ -374,8 +374,8 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
             "an exclusive call does not run alone"
         );
         if plot.crashes.contains(&number) {
-            state = world.folded.clone();
-            world.pending.clear();
+            state = simulation.folded.clone();
+            simulation.pending.clear();
         }
     }
     // Everything open is completed.
@@ -387,17 +387,17 @@ fn play(plot: &Plot) -> Result<(), TestCaseError> {
             ended: BTreeMap::new(),
         },
     );
-    world.take(effects);
+    simulation.take(effects);
     prop_assert!(state.turn.is_none());
     assert_paired(&state.messages);
-    let asked = world.journal.iter().filter_map(|event| match event {
+    let asked = simulation.journal.iter().filter_map(|event| match event {
         Event::StepFinished { message, .. } => {
             Some(message.calls().map(|c| c.id.clone()).collect::<Vec<_>>())
         }
         _ => None,
     });
     for id in asked.flatten() {
-        prop_assert_eq!(world.finished.get(&id), Some(&1), "results of {}", id);
+        prop_assert_eq!(simulation.finished.get(&id), Some(&1), "results of {}", id);
     }
     Ok(())
 }
@@ -419,7 +419,7 @@ fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
     };
     let machine = machine(&plot);
     let mut state = LoopState::new("s");
-    let mut world = World::default();
+    let mut simulation = Simulation::default();
     let call = |id: &str, name: &str| {
         Part::Call(CallRequest {
             id: id.into(),
@@ -465,7 +465,7 @@ fn call_running_at_a_crash_is_repeated_only_if_idempotent() {
             Effect::Emit(event) => Some(event.clone()),
             _ => None,
         }));
-        world.take(effects);
+        simulation.take(effects);
     }
     // "b" completes the flow, so it needs approval; approve it.
     let effects = machine.step(

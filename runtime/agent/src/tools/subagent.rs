@@ -71,9 +71,11 @@ impl Tool for SubAgent {
                 .get("task")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let filing = Arc::new(AgentFiling::new(cx.observer, self.agent.prices()));
+            let receipt = Arc::new(SubagentReceipt::new(cx.observer, self.agent.prices()));
             let mut session = self.agent.session();
-            let report = session.run_inside(task, &Watch(filing.clone()), filing).await;
+            let report = session
+                .run_inside(task, &SubagentSink(receipt.clone()), receipt)
+                .await;
             report
                 .map_err(|error| ToolError::host(&error))
                 .and_then(answer)
@@ -116,7 +118,7 @@ fn answer(report: TurnReport) -> Result<CallResult, ToolError> {
 }
 
 /// Use of the session of a call. Filed when the session and all its tasks have ended, in any way.
-pub(crate) struct AgentFiling {
+pub(crate) struct SubagentReceipt {
     observer: Arc<dyn CallObserver>,
     prices: Option<Prices>,
     used: Mutex<Used>,
@@ -174,7 +176,7 @@ impl Used {
     }
 }
 
-impl AgentFiling {
+impl SubagentReceipt {
     fn new(observer: Arc<dyn CallObserver>, prices: Option<Prices>) -> Self {
         Self {
             observer,
@@ -198,7 +200,7 @@ impl AgentFiling {
     }
 }
 
-impl Drop for AgentFiling {
+impl Drop for SubagentReceipt {
     fn drop(&mut self) {
         let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.observer.receipt(used.receipt(self.prices.as_ref()));
@@ -206,9 +208,9 @@ impl Drop for AgentFiling {
 }
 
 /// Forwards events to the calling session.
-struct Watch(Arc<AgentFiling>);
+struct SubagentSink(Arc<SubagentReceipt>);
 
-impl EventSink for Watch {
+impl EventSink for SubagentSink {
     fn event(&self, event: &Event) {
         self.0.used().note(event);
         let observer = self.0.observer();

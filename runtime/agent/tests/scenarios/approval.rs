@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, Tool};
 
 use super::{RecordedEvents, agent, timeless};
@@ -272,14 +272,14 @@ fn leaky(
     let (mail, _) = counted("mail");
     let (web, count) = counted("web");
     let user = user(answer);
-    let private = Flow {
+    let private = DataFlow {
         reads_private: true,
-        ..Flow::default()
+        ..DataFlow::default()
     };
-    let outside = Flow {
+    let outside = DataFlow {
         untrusted_content: true,
         can_send_out: true,
-        ..Flow::default()
+        ..DataFlow::default()
     };
     let agent = agent(&script)
         .tools([mail, web])
@@ -345,17 +345,17 @@ async fn data_flow_is_tracked_across_turns() {
         .tools([counted("mail").0, web])
         .flow(
             "mail",
-            Flow {
+            DataFlow {
                 reads_private: true,
-                ..Flow::default()
+                ..DataFlow::default()
             },
         )
         .flow(
             "web",
-            Flow {
+            DataFlow {
                 untrusted_content: true,
                 can_send_out: true,
-                ..Flow::default()
+                ..DataFlow::default()
             },
         )
         .build()

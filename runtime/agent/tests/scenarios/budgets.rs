@@ -67,13 +67,13 @@ impl Greedy {
 }
 
 /// Files a receipt when the call ends, in any way.
-struct Filing {
+struct ReceiptGuard {
     cx: CallContext,
     fuel: u64,
     used: Arc<AtomicU64>,
 }
 
-impl Drop for Filing {
+impl Drop for ReceiptGuard {
     fn drop(&mut self) {
         self.used.fetch_add(self.fuel, Ordering::SeqCst);
         self.cx.observer.receipt(Receipt {
@@ -98,14 +98,14 @@ impl Tool for Greedy {
             let number = |name: &str| call.arguments.get(name).and_then(Value::as_u64);
             let limit = self.most.fuel.unwrap_or(0);
             let left = cx.observer.left().fuel.map_or(limit, |left| left.min(limit));
-            let filing = Filing {
+            let guard = ReceiptGuard {
                 cx,
                 fuel: left * number("share").unwrap_or(100) / 100,
                 used: self.used.clone(),
             };
             tokio::time::sleep(Duration::from_millis(number("ms").unwrap_or(1))).await;
             for _ in 0..number("lines").unwrap_or(0) {
-                filing.cx.observer.log(LogLine {
+                guard.cx.observer.log(LogLine {
                     level: LogLevel::Info,
                     source: LogSource::Stdout,
                     message: "a flood".into(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolcell_core::event::{Flow, TurnOutcome};
+use toolcell_core::event::{DataFlow, TurnOutcome};
 use toolcell_core::{BoxFuture, Event, Message, ToolError};
 
 use super::{RecordedEvents, agent};
@@ -313,9 +313,9 @@ async fn agent_events_and_approvals_are_forwarded_to_the_caller() {
 
 #[tokio::test]
 async fn agent_has_the_data_flow_of_its_tools() {
-    let flow = Flow {
+    let flow = DataFlow {
         reads_private: true,
-        ..Flow::default()
+        ..DataFlow::default()
     };
     let dig = slow_tool("dig", Duration::from_millis(1), |_| Ok("earth".into()));
     let inner = Script::new([call("a", "dig", &json!({})), Say::Text("Found it.")]);

@@ -89,9 +89,9 @@ impl Closure {
 }
 
 /// Files a receipt when it is dropped, as a cell does.
-struct Filing(CallContext);
+struct ReceiptGuard(CallContext);
 
-impl Drop for Filing {
+impl Drop for ReceiptGuard {
     fn drop(&mut self) {
         self.0.observer.receipt(Receipt {
             fuel: 7,
@@ -107,7 +107,7 @@ impl Tool for Closure {
 
     fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
-            let _filing = self.receipt.then(|| Filing(cx));
+            let _guard = self.receipt.then(|| ReceiptGuard(cx));
             if !self.delay.is_zero() {
                 tokio::time::sleep(self.delay).await;
             }

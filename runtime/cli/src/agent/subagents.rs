@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
 use toolcell_core::Tool;
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 
 use crate::agent::{model, prices};
 use crate::components::data_flow;
@@ -29,7 +29,7 @@ pub(crate) struct SharedRules {
     /// Hooks of every call.
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     /// Data-flow labels of the hooks.
-    pub(crate) hook_flow: Flow,
+    pub(crate) hook_flow: DataFlow,
 }
 
 impl SharedRules {

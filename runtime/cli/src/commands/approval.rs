@@ -9,7 +9,8 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
-use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
+use crate::ui::render::numbered::{self, Entry};
+use crate::ui::terminal::text;
 
 /// List and revoke saved approvals.
 #[derive(Debug, Subcommand)]
@@ -39,7 +40,7 @@ Examples:
 
 Exit codes:
     0   revoked
-    2   there is no approval with this number
+    2   there is no entry with this number
     3   the file cannot be used")]
 pub(crate) struct Forget {
     /// Number shown by `toolcell approval list`.
@@ -53,18 +54,16 @@ pub(crate) struct Forget {
 
 impl Approval {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
-        let (file, all) = read(environment)?;
+        let (file, mut all) = read(environment)?;
         match self {
-            Self::List(List { json: true }) => {
-                print_pretty(&all)?;
+            Self::List(List { json: true }) => print_pretty(&all)?,
+            Self::List(List { json: false }) => {
+                let entries: Vec<Entry<'_>> = all.iter().map(entry).collect();
+                numbered::print(console, "there are no saved approvals", &entries)?;
             }
-            Self::List(List { json: false }) => list(&all, console)?,
             Self::Forget(Forget { number, .. }) => {
-                let left = match number {
-                    None => Vec::new(),
-                    Some(number) => without(all, number)?,
-                };
-                saved_approvals::write(&file, &left).map_err(|e| unusable(&file).because(e))?;
+                numbered::remove(&mut all, number, "toolcell approval list")?;
+                saved_approvals::write(&file, &all).map_err(|e| unusable(&file).because(e))?;
                 console.note("revoked; you will be asked again");
             }
         }
@@ -72,35 +71,12 @@ impl Approval {
     }
 }
 
-fn list(all: &[SavedApproval], console: &Console) -> Result<(), Failure> {
-    if all.is_empty() {
-        console.note("there are no saved approvals");
-        return Ok(());
+fn entry(saved: &SavedApproval) -> Entry<'_> {
+    Entry {
+        name: &saved.tool,
+        detail: text!("{}", saved.arguments),
+        digest: &saved.digest,
     }
-    console.write(|s| {
-        for (i, known) in all.iter().enumerate() {
-            s.out.styled(NAME, text!("{}  ", i + 1))?;
-            s.out.styled(STRONG, text!("{}", Name(&known.tool)))?;
-            s.out.text(text!(" {}", known.arguments))?;
-            s.out.styled(FAINT, text!("  {}", known.digest))?;
-            s.out.end_line()?;
-        }
-        s.out.flush()
-    })?;
-    Ok(())
-}
-
-/// Removes the approval with this number.
-fn without(mut all: Vec<SavedApproval>, number: u32) -> Result<Vec<SavedApproval>, Failure> {
-    let index = number as usize - 1;
-    if index >= all.len() {
-        return Err(
-            Failure::new(Exit::Usage, text!("there is no approval {}", number))
-                .hint("`toolcell approval list` lists them"),
-        );
-    }
-    all.remove(index);
-    Ok(all)
 }
 
 fn read(environment: &Environment) -> Result<(PathBuf, Vec<SavedApproval>), Failure> {

@@ -4,7 +4,7 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 
 use crate::components::data_flow::{self, Reason};
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
@@ -63,7 +63,7 @@ struct Row {
     reasons: Vec<Reason>,
     /// Bindings of its secrets, one line each.
     secrets: Vec<String>,
-    flow: Flow,
+    flow: DataFlow,
     /// Denials that apply to it, as written.
     denied: Vec<String>,
 }
@@ -158,7 +158,7 @@ fn hook_row(hook: &LoadedHook) -> Row {
 fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<usize>> = Vec::new();
     let touching: Vec<usize> = (0..rows.len())
-        .filter(|i| rows[*i].flow != Flow::default())
+        .filter(|i| rows[*i].flow != DataFlow::default())
         .collect();
     let mut sets: Vec<Vec<usize>> = touching.iter().map(|i| vec![*i]).collect();
     for _ in 0..3 {
@@ -170,7 +170,7 @@ fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
             }
             let flow = set
                 .iter()
-                .fold(Flow::default(), |flow, i| flow.union(rows[*i].flow));
+                .fold(DataFlow::default(), |flow, i| flow.union(rows[*i].flow));
             if flow.is_complete() {
                 found.push(set);
                 continue;
@@ -193,7 +193,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
     let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     for row in rows {
         out.cell(NAME, text!("{}", Name(&row.name)), width)?;
-        if row.flow == Flow::default() {
+        if row.flow == DataFlow::default() {
             out.styled(FAINT, "  has no access outside its cell")?;
             out.end_line()?;
             continue;
@@ -270,7 +270,7 @@ mod tests {
             reasons: Vec::new(),
             denied: Vec::new(),
             secrets: Vec::new(),
-            flow: Flow {
+            flow: DataFlow {
                 reads_private,
                 untrusted_content,
                 can_send_out,

@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cancelled_commit_names_what_it_carried_out() {
+    fn cancelled_commit_lists_committed_changes() {
         let environment = Environment::for_tests(Path::new("/home/ada"), &[]);
         let changed = Changed::for_tests("/home/ada/project");
         let done = (0..25).map(|number| Change {

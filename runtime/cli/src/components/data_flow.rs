@@ -3,7 +3,7 @@
 //! trifecta"); each alone is harmless.
 
 use toolcell_core::Grant;
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 use toolcell_sandbox::Ability;
 
 use crate::components::loader::{Loaded, LoadedHook};
@@ -15,11 +15,14 @@ pub(crate) struct Reason {
     /// The grant.
     pub(crate) grant: String,
     /// The labels.
-    pub(crate) flow: Flow,
+    pub(crate) flow: DataFlow,
 }
 
 /// Returns the labels of a call to each tool of these components, combined with the labels of the hooks.
-pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>, hooks: Flow) -> Vec<(String, Flow)> {
+pub(crate) fn of_tools<'a>(
+    loaded: impl IntoIterator<Item = &'a Loaded>,
+    hooks: DataFlow,
+) -> Vec<(String, DataFlow)> {
     loaded
         .into_iter()
         .flat_map(|loaded| {
@@ -34,11 +37,11 @@ pub(crate) fn of_tools<'a>(loaded: impl IntoIterator<Item = &'a Loaded>, hooks: 
 }
 
 /// Returns the labels of all hooks. Every call passes through the hooks, so each call has their labels too.
-pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> Flow {
+pub(crate) fn of_hooks(hooks: &[LoadedHook]) -> DataFlow {
     hooks
         .iter()
         .map(|hook| total(&of_hook(hook)))
-        .fold(Flow::default(), Flow::union)
+        .fold(DataFlow::default(), DataFlow::union)
 }
 
 /// Returns the labels of one hook, by grant.
@@ -55,41 +58,41 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
             let (ability, flow) = match &line.grant {
                 Grant::Dir { access, .. } => (
                     Ability::Files,
-                    Flow {
+                    DataFlow {
                         reads_private: access.read,
-                        ..Flow::default()
+                        ..DataFlow::default()
                     },
                 ),
                 Grant::Env { value: None, .. } => (
                     Ability::Environment,
-                    Flow {
+                    DataFlow {
                         reads_private: true,
-                        ..Flow::default()
+                        ..DataFlow::default()
                     },
                 ),
                 // A value written into the grant is not a secret of the environment.
-                Grant::Env { value: Some(_), .. } => (Ability::Environment, Flow::default()),
+                Grant::Env { value: Some(_), .. } => (Ability::Environment, DataFlow::default()),
                 // Even a GET sends data: in its path and query.
                 Grant::Http(_) => (
                     Ability::Http,
-                    Flow {
+                    DataFlow {
                         untrusted_content: true,
                         can_send_out: true,
-                        ..Flow::default()
+                        ..DataFlow::default()
                     },
                 ),
                 // A stored value may come from any session, and from anything read in one.
                 Grant::Bucket(_) => (
                     Ability::KeyValue,
-                    Flow {
+                    DataFlow {
                         reads_private: true,
                         untrusted_content: true,
-                        ..Flow::default()
+                        ..DataFlow::default()
                     },
                 ),
                 Grant::Deny { .. } | Grant::DenyHttp(_) | Grant::DenyBucket { .. } => return None,
             };
-            let usable = abilities.contains(&ability) && flow != Flow::default();
+            let usable = abilities.contains(&ability) && flow != DataFlow::default();
             usable.then(|| Reason {
                 grant: line.grant.to_string(),
                 flow,
@@ -99,10 +102,10 @@ pub(crate) fn reasons(settings: &ToolSettings, abilities: &[Ability]) -> Vec<Rea
 }
 
 /// Returns the union of all labels.
-pub(crate) fn total(reasons: &[Reason]) -> Flow {
+pub(crate) fn total(reasons: &[Reason]) -> DataFlow {
     reasons
         .iter()
-        .fold(Flow::default(), |flow, reason| flow.union(reason.flow))
+        .fold(DataFlow::default(), |flow, reason| flow.union(reason.flow))
 }
 
 #[cfg(test)]
@@ -111,7 +114,7 @@ mod tests {
     use crate::config::settings::GrantLine;
     use crate::config::{ComponentSource, Origin, Sourced};
 
-    fn flow(grants: &[&str], abilities: &[Ability]) -> Flow {
+    fn flow(grants: &[&str], abilities: &[Ability]) -> DataFlow {
         let source = ComponentSource::File(Sourced::flag("TOOL", "/x.wasm".into()));
         let mut settings = ToolSettings::new("x", source);
         settings.grants = grants
@@ -128,15 +131,15 @@ mod tests {
     #[test]
     fn grant_labels_tool_only_if_its_imports_use_it() {
         let all = [Ability::Files, Ability::Http, Ability::Environment];
-        let private = Flow {
+        let private = DataFlow {
             reads_private: true,
-            ..Flow::default()
+            ..DataFlow::default()
         };
         assert_eq!(flow(&["read=."], &all), private);
-        assert_eq!(flow(&["read=."], &[Ability::Http]), Flow::default());
-        assert_eq!(flow(&["env=A=1"], &all), Flow::default());
+        assert_eq!(flow(&["read=."], &[Ability::Http]), DataFlow::default());
+        assert_eq!(flow(&["env=A=1"], &all), DataFlow::default());
         assert_eq!(flow(&["env=A"], &all), private);
-        assert_eq!(flow(&["create=."], &all), Flow::default());
+        assert_eq!(flow(&["create=."], &all), DataFlow::default());
         assert!(flow(&["read=.", "http=*"], &all).is_complete());
         let kept = flow(&["keyvalue=memory"], &[Ability::KeyValue]);
         assert!(kept.reads_private && kept.untrusted_content && !kept.can_send_out);

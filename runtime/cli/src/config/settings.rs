@@ -162,7 +162,7 @@ pub(crate) struct Overrides {
     pub(crate) grants: Vec<FlagGrant>,
     /// Preset given by `--preset`.
     pub(crate) preset: Option<String>,
-    /// Flow guard action given by `--flow`.
+    /// Data-flow guard action given by `--flow`.
     pub(crate) flow: Option<FlowRule>,
     /// True if `--dangerous` is given.
     pub(crate) dangerous: bool,

@@ -202,7 +202,7 @@ pub enum Event {
         /// Identifier of the call that caused it.
         id: String,
         /// All kinds so far, including this call.
-        flow: Flow,
+        flow: DataFlow,
     },
     /// Hooks changed the shared values.
     ValuesShared {
@@ -324,7 +324,7 @@ pub enum ReminderKind {
 /// injection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Flow {
+pub struct DataFlow {
     /// Private data was read.
     pub reads_private: bool,
     /// Untrusted content, which third parties can write, was read.
@@ -333,7 +333,7 @@ pub struct Flow {
     pub can_send_out: bool,
 }
 
-impl Flow {
+impl DataFlow {
     /// Returns the union of both.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
@@ -577,9 +577,9 @@ pub(crate) mod tests {
             },
             Event::FlowChanged {
                 id: id(),
-                flow: Flow {
+                flow: DataFlow {
                     reads_private: true,
-                    ..Flow::default()
+                    ..DataFlow::default()
                 },
             },
             Event::ValuesShared {
@@ -666,7 +666,7 @@ pub(crate) mod tests {
 
     #[test]
     fn flow_is_complete_with_all_three_kinds() {
-        let of = |reads_private, untrusted_content, can_send_out| Flow {
+        let of = |reads_private, untrusted_content, can_send_out| DataFlow {
             reads_private,
             untrusted_content,
             can_send_out,
@@ -678,7 +678,7 @@ pub(crate) mod tests {
     #[test]
     fn flow_without_one_of_its_kinds_is_not_complete() {
         for bits in 0..8 {
-            let flow = Flow {
+            let flow = DataFlow {
                 reads_private: bits & 1 != 0,
                 untrusted_content: bits & 2 != 0,
                 can_send_out: bits & 4 != 0,

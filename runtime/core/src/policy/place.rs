@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unresolved_path_meets_all_and_is_within_nothing() {
+    fn unresolved_path_overlaps_all_and_is_within_nothing() {
         let place = ArgumentPlace {
             pointer: "/path".into(),
             kind: PlaceKind::Path,

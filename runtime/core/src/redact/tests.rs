@@ -662,7 +662,7 @@ fn dumped(before: usize, value: &str) -> [(&'static str, String); 5] {
 }
 
 #[test]
-fn a_secret_is_found_in_a_dump_over_its_lines() {
+fn secret_is_found_across_lines_of_a_dump() {
     for value in ["tok-0123456789abcdefghijklmnopqrstuvwx", "hunter2-hunter2"] {
         let redactor = Redactor::new([("t", value)]);
         for before in 0..19 {
@@ -697,7 +697,7 @@ fn a_secret_is_found_in_a_dump_over_its_lines() {
 }
 
 #[test]
-fn a_secret_is_found_in_two_encodings_on_top_of_each_other() {
+fn secret_is_found_in_two_nested_encodings() {
     let value = "tok-?>0123~456789abc";
     let redactor = Redactor::new([("t", value)]);
     let upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_call_reads_as_its_error() {
+    fn failed_call_is_displayed_as_its_error() {
         let error = ToolError::denied("no", Some("the line for the user".into()));
         let result = CallResult::from(Err(error.clone()));
         assert_eq!(result.content, [Content::text(error.for_model())]);

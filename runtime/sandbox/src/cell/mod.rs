@@ -49,7 +49,7 @@ pub(crate) struct CellRunner {
 }
 
 /// A WIT world whose imports are linked and from which cells are instantiated.
-pub(crate) trait World: Sync {
+pub(crate) trait LinkedWorld: Sync {
     /// Instance of the world.
     type Guest: Send + Sync;
 
@@ -60,7 +60,7 @@ pub(crate) trait World: Sync {
     ) -> impl Future<Output = wasmtime::Result<Self::Guest>> + Send;
 }
 
-impl World for ProviderPre<CellState> {
+impl LinkedWorld for ProviderPre<CellState> {
     type Guest = Provider;
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<Provider> {
@@ -68,7 +68,7 @@ impl World for ProviderPre<CellState> {
     }
 }
 
-impl World for HookProviderPre<CellState> {
+impl LinkedWorld for HookProviderPre<CellState> {
     type Guest = HookProvider;
 
     async fn instantiate(&self, store: &mut Store<CellState>) -> wasmtime::Result<HookProvider> {
@@ -100,14 +100,14 @@ pub(crate) struct CellRequest<'a, W> {
 /// Operation on an instantiated guest.
 pub(crate) trait GuestCall: Send {
     /// World of the guest.
-    type World: World;
+    type World: LinkedWorld;
     /// Result of the operation.
     type Done: Send;
 
     /// Calls the guest.
     fn call_guest(
         self,
-        guest: &<Self::World as World>::Guest,
+        guest: &<Self::World as LinkedWorld>::Guest,
         store: &mut Store<CellState>,
     ) -> impl Future<Output = wasmtime::Result<Self::Done>> + Send;
 
@@ -134,7 +134,7 @@ impl CellRunner {
         // From here on a receipt is always produced, also if this future is dropped.
         let account = MemoryAccount::new(request.policy.limits.memory, self.memory.clone());
         let mut guard = ReceiptGuard {
-            is_filed: false,
+            is_reported: false,
             slot: None,
             store: None,
             meter: meter.clone(),
@@ -236,7 +236,7 @@ impl CellRunner {
 /// Produces the receipt of a cell when it ends. If the cell is dropped before, by cancellation or a panic, the receipt is
 /// reported to the observer.
 struct ReceiptGuard {
-    is_filed: bool,
+    is_reported: bool,
     /// Released after the store.
     slot: Option<OwnedSemaphorePermit>,
     store: Option<Store<CellState>>,
@@ -251,15 +251,15 @@ struct ReceiptGuard {
 
 impl Drop for ReceiptGuard {
     fn drop(&mut self) {
-        if self.is_filed {
+        if self.is_reported {
             return;
         }
         // This also runs during unwinding, where a second panic would abort the process.
-        let filed = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let reported = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let receipt = self.receipt();
             self.observer.receipt(receipt);
         }));
-        if filed.is_err() {
+        if reported.is_err() {
             tracing::error!("the receipt of a call could not be recorded: its observer panicked");
         }
     }
@@ -269,7 +269,7 @@ impl ReceiptGuard {
     /// Returns the receipt of a cell that has ended.
     fn finish(mut self) -> Receipt {
         let receipt = self.receipt();
-        self.is_filed = true;
+        self.is_reported = true;
         receipt
     }
 

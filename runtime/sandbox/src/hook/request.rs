@@ -36,6 +36,26 @@ pub(crate) trait HookRequest: Send {
     ) -> impl Future<Output = wasmtime::Result<Result<Self::Response, String>>> + Send;
 }
 
+/// Implements the items of [`HookRequest`] that differ only in the function of the interface.
+macro_rules! export {
+    ($function:ident($wire:ty) -> $response:ty) => {
+        type Wire = $wire;
+        type Response = $response;
+
+        async fn call_export(
+            wire: &$wire,
+            turn: &hooks::Turn,
+            guest: &HookProvider,
+            store: &mut Store<CellState>,
+        ) -> wasmtime::Result<Result<$response, String>> {
+            guest
+                .toolcell_tool_hooks()
+                .$function(store, wire, turn)
+                .await
+        }
+    };
+}
+
 /// One request to a hook.
 pub(super) struct HookCall<R: HookRequest> {
     wire: R::Wire,
@@ -82,8 +102,7 @@ impl<R: HookRequest> GuestCall for HookCall<R> {
 
 impl HookRequest for Prompt {
     const POINT: HookPoint = HookPoint::BeforePrompt;
-    type Wire = hooks::Prompt;
-    type Response = hooks::PromptAnswer;
+    export!(call_before_prompt(hooks::Prompt) -> hooks::PromptAnswer);
 
     fn into_wire(self) -> hooks::Prompt {
         hooks::Prompt {
@@ -98,24 +117,11 @@ impl HookRequest for Prompt {
     fn bytes(wire: &hooks::Prompt) -> usize {
         wire.message.iter().chain(&wire.original).map(content_len).sum()
     }
-
-    async fn call_export(
-        wire: &hooks::Prompt,
-        turn: &hooks::Turn,
-        guest: &HookProvider,
-        store: &mut Store<CellState>,
-    ) -> wasmtime::Result<Result<hooks::PromptAnswer, String>> {
-        guest
-            .toolcell_tool_hooks()
-            .call_before_prompt(store, wire, turn)
-            .await
-    }
 }
 
 impl HookRequest for PendingCall {
     const POINT: HookPoint = HookPoint::BeforeCall;
-    type Wire = hooks::PendingCall;
-    type Response = hooks::CallAnswer;
+    export!(call_before_call(hooks::PendingCall) -> hooks::CallAnswer);
 
     fn into_wire(self) -> hooks::PendingCall {
         hooks::PendingCall {
@@ -132,24 +138,11 @@ impl HookRequest for PendingCall {
     fn bytes(wire: &hooks::PendingCall) -> usize {
         wire.arguments.len() + pairs_len(&wire.context)
     }
-
-    async fn call_export(
-        wire: &hooks::PendingCall,
-        turn: &hooks::Turn,
-        guest: &HookProvider,
-        store: &mut Store<CellState>,
-    ) -> wasmtime::Result<Result<hooks::CallAnswer, String>> {
-        guest
-            .toolcell_tool_hooks()
-            .call_before_call(store, wire, turn)
-            .await
-    }
 }
 
 impl HookRequest for CallReport {
     const POINT: HookPoint = HookPoint::AfterCall;
-    type Wire = hooks::FinishedCall;
-    type Response = hooks::Effects;
+    export!(call_after_call(hooks::FinishedCall) -> hooks::Effects);
 
     fn into_wire(self) -> hooks::FinishedCall {
         let receipt = self.result.receipt.as_ref().map(|receipt| {
@@ -174,24 +167,11 @@ impl HookRequest for CallReport {
         let content: usize = wire.content.iter().map(content_len).sum();
         wire.arguments.len() + content + wire.receipt.as_ref().map_or(0, String::len)
     }
-
-    async fn call_export(
-        wire: &hooks::FinishedCall,
-        turn: &hooks::Turn,
-        guest: &HookProvider,
-        store: &mut Store<CellState>,
-    ) -> wasmtime::Result<Result<hooks::Effects, String>> {
-        guest
-            .toolcell_tool_hooks()
-            .call_after_call(store, wire, turn)
-            .await
-    }
 }
 
 impl HookRequest for TurnEnd {
     const POINT: HookPoint = HookPoint::AfterTurn;
-    type Wire = hooks::FinishedTurn;
-    type Response = hooks::Effects;
+    export!(call_after_turn(hooks::FinishedTurn) -> hooks::Effects);
 
     fn into_wire(self) -> hooks::FinishedTurn {
         let (outcome, context) = outcome(&self.outcome);
@@ -206,24 +186,11 @@ impl HookRequest for TurnEnd {
     fn bytes(wire: &hooks::FinishedTurn) -> usize {
         wire.text.len() + pairs_len(&wire.context)
     }
-
-    async fn call_export(
-        wire: &hooks::FinishedTurn,
-        turn: &hooks::Turn,
-        guest: &HookProvider,
-        store: &mut Store<CellState>,
-    ) -> wasmtime::Result<Result<hooks::Effects, String>> {
-        guest
-            .toolcell_tool_hooks()
-            .call_after_turn(store, wire, turn)
-            .await
-    }
 }
 
 impl HookRequest for FailureReport {
     const POINT: HookPoint = HookPoint::OnError;
-    type Wire = hooks::Failure;
-    type Response = hooks::Effects;
+    export!(call_on_error(hooks::Failure) -> hooks::Effects);
 
     fn into_wire(self) -> hooks::Failure {
         hooks::Failure {
@@ -234,15 +201,6 @@ impl HookRequest for FailureReport {
 
     fn bytes(wire: &hooks::Failure) -> usize {
         wire.message.len()
-    }
-
-    async fn call_export(
-        wire: &hooks::Failure,
-        turn: &hooks::Turn,
-        guest: &HookProvider,
-        store: &mut Store<CellState>,
-    ) -> wasmtime::Result<Result<hooks::Effects, String>> {
-        guest.toolcell_tool_hooks().call_on_error(store, wire, turn).await
     }
 }
 

@@ -10,7 +10,8 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_pretty;
-use crate::ui::terminal::{FAINT, NAME, Name, STRONG, text};
+use crate::ui::render::numbered::{self, Entry};
+use crate::ui::terminal::text;
 
 /// Trust a component of this project (`project:NAME`), so that it can run.
 ///
@@ -112,36 +113,24 @@ impl Trusted {
             print_pretty(&all)?;
             return Ok(Exit::Ok);
         }
-        if all.is_empty() {
-            console.note("there are no trusted components");
-        }
-        console.write(|s| {
-            for (i, known) in all.iter().enumerate() {
-                s.out.styled(NAME, text!("{}  ", i + 1))?;
-                s.out.styled(STRONG, text!("{}", Name(&known.component)))?;
-                s.out.text(text!("  {}", known.path))?;
-                s.out.styled(FAINT, text!("  {}", known.digest))?;
-                s.out.end_line()?;
-            }
-            s.out.flush()
-        })?;
+        let entries: Vec<Entry<'_>> = all.iter().map(entry).collect();
+        numbered::print(console, "there are no trusted components", &entries)?;
         Ok(Exit::Ok)
+    }
+}
+
+fn entry(trusted: &trust::Trusted) -> Entry<'_> {
+    Entry {
+        name: &trusted.component,
+        detail: text!("{}", trusted.path),
+        digest: &trusted.digest,
     }
 }
 
 impl Forget {
     pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let mut all = read(environment)?;
-        match self.number {
-            None => all.clear(),
-            Some(number) if number as usize <= all.len() => {
-                all.remove(number as usize - 1);
-            }
-            Some(number) => {
-                return Err(Failure::new(Exit::Usage, text!("there is no entry {}", number))
-                    .hint("`toolcell tool trusted` lists them"));
-            }
-        }
+        numbered::remove(&mut all, self.number, "toolcell tool trusted")?;
         if let Some(file) = trust::file(environment) {
             trust::write(&file, &all)?;
         }

@@ -9,6 +9,7 @@
 //! | failures of turns | [`failure`] |
 //! | results of tools, and arguments on one line | [`content`] |
 //! | receipts on one line, and hints for denials | [`receipt`] |
+//! | numbered lists of saved decisions | [`numbered`] |
 
 pub(crate) mod console;
 pub(crate) mod content;
@@ -16,6 +17,7 @@ pub(crate) mod failure;
 pub(crate) mod held;
 pub(crate) mod json;
 pub(crate) mod lines;
+pub(crate) mod numbered;
 pub(crate) mod receipt;
 pub(crate) mod turn;
 

@@ -16,7 +16,7 @@ use super::keyboard::{Keyboard, resumptions};
 use super::screen::{FAINT, NAME, STRONG, Screen, WARN};
 use super::size::Size;
 use super::text::{Name, Text, text};
-use super::typed::{KeyReader, MAX_TYPED, Pace, Typed, Watch, as_text};
+use super::typed::{KeyReader, LineObserver, MAX_TYPED, Pace, Typed, as_text};
 
 /// Time before a question with a persistent answer can be answered.
 pub(crate) const READING_TIME: Duration = Duration::from_secs(1);
@@ -122,7 +122,7 @@ struct Waiting<'a> {
     echoed: Vec<char>,
 }
 
-impl Watch for Waiting<'_> {
+impl LineObserver for Waiting<'_> {
     fn ends(&mut self) -> Option<Typed> {
         if (self.is_withdrawn)() {
             return Some(Typed::Withdrawn);

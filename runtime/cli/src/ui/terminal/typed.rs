@@ -62,7 +62,7 @@ pub(crate) enum Pace {
 }
 
 /// Observer of a wait for a line.
-pub(crate) trait Watch {
+pub(crate) trait LineObserver {
     /// Returns the reason to stop waiting, if any.
     fn ends(&mut self) -> Option<Typed>;
     /// Called when a key was pressed before the prompt.
@@ -93,18 +93,22 @@ impl<S: KeySource> KeyReader<S> {
     }
 
     /// Reads all input until no key is pressed, but at least for `reading`.
-    pub(crate) fn drain(&mut self, reading: Duration, watch: &mut dyn Watch) -> (String, Option<Typed>) {
+    pub(crate) fn drain(
+        &mut self,
+        reading: Duration,
+        observer: &mut dyn LineObserver,
+    ) -> (String, Option<Typed>) {
         let start = self.source.now();
         let (mut last, mut quiet) = (start, QUIET);
         let mut typed = Vec::new();
         let end = loop {
-            if let Some(end) = watch.ends() {
+            if let Some(end) = observer.ends() {
                 break Some(end);
             }
             match self.source.read(TICK) {
                 Ok(Some(bytes)) if !bytes.is_empty() => {
                     if quiet != QUIET_AFTER_KEYS {
-                        watch.early();
+                        observer.early();
                     }
                     // Excess input is discarded.
                     typed.extend(bytes.iter().take(MAX_TYPED.saturating_sub(typed.len())));
@@ -123,10 +127,10 @@ impl<S: KeySource> KeyReader<S> {
     }
 
     /// Reads a line.
-    pub(crate) fn line(&mut self, pace: Pace, watch: &mut dyn Watch) -> Typed {
+    pub(crate) fn line(&mut self, pace: Pace, observer: &mut dyn LineObserver) -> Typed {
         let mut line = Line::default();
         loop {
-            if let Some(end) = watch.ends() {
+            if let Some(end) = observer.ends() {
                 return end;
             }
             let bytes = match self.source.read(TICK) {
@@ -150,7 +154,7 @@ impl<S: KeySource> KeyReader<S> {
                 self.paste = Some(bytes);
                 continue;
             }
-            if let Some(typed) = line.take(&bytes, pace, watch) {
+            if let Some(typed) = line.take(&bytes, pace, observer) {
                 return typed;
             }
         }
@@ -183,7 +187,7 @@ struct Line {
 
 impl Line {
     /// Handles a burst of bytes. Returns the result if they end the line.
-    fn take(&mut self, bytes: &[u8], pace: Pace, watch: &mut dyn Watch) -> Option<Typed> {
+    fn take(&mut self, bytes: &[u8], pace: Pace, observer: &mut dyn LineObserver) -> Option<Typed> {
         let end = bytes.iter().position(|b| matches!(b, b'\n' | b'\r'));
         // An arrow key or similar.
         if bytes.first() == Some(&0x1b) && end.is_none() {
@@ -205,26 +209,26 @@ impl Line {
                 // Backspace, Ctrl-H.
                 0x7f | 0x08 => {
                     if self.text.pop().is_some() {
-                        watch.echo(None);
+                        observer.echo(None);
                     }
                 }
                 // Ctrl-U.
                 0x15 => {
                     while self.text.pop().is_some() {
-                        watch.echo(None);
+                        observer.echo(None);
                     }
                 }
                 0x00..=0x1f => {}
                 byte => {
                     self.partial.push(*byte);
-                    self.take_partial(watch);
+                    self.take_partial(observer);
                 }
             }
         }
         None
     }
 
-    fn take_partial(&mut self, watch: &mut dyn Watch) {
+    fn take_partial(&mut self, observer: &mut dyn LineObserver) {
         let Ok(text) = std::str::from_utf8(&self.partial) else {
             if self.partial.len() >= 4 {
                 self.partial.clear();
@@ -233,7 +237,7 @@ impl Line {
         };
         for c in text.chars().filter(|c| !c.is_control()) {
             self.text.push(c);
-            watch.echo(Some(c));
+            observer.echo(Some(c));
         }
         self.partial.clear();
     }
@@ -323,7 +327,7 @@ mod tests {
         }
     }
 
-    impl Watch for Seen {
+    impl LineObserver for Seen {
         fn ends(&mut self) -> Option<Typed> {
             self.looks = self.looks.saturating_sub(1);
             (self.looks == 0).then_some(Typed::Withdrawn)

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_git_directory_is_known_by_what_lies_in_it() {
+    fn git_directory_is_recognised_by_its_content() {
         for (names, expected) in [
             (&["HEAD", "objects", "refs", "config"][..], true),
             (&["HEAD", "commondir", "gitdir"], true),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_piece_of_a_git_directory_is_known() {
+    fn last_entry_of_git_directory_is_recognised() {
         for (names, name, expected) in [
             (&["HEAD"][..], "objects", true),
             (&["HEAD"], "Refs", true),

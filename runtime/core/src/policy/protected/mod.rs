@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_at_the_beginning_or_end_of_a_part() {
+    fn star_is_at_start_or_end_of_a_component() {
         for part in PROGRAMS.iter().flat_map(|name| name.split('/')) {
             let inner = part.strip_prefix('*').or(part.strip_suffix('*')).unwrap_or(part);
             assert!(!inner.is_empty() && !inner.contains('*'), "{part}");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scratch_overlay_is_hidden_at_any_depth() {
+    fn scratch_overlay_is_hidden_at_any_depth() {
         for (base, below) in [
             ("/tmp", "scratch/toolcell-overlay-0123456789abcdef/upper/x"),
             ("/tmp/scratch", "Toolcell-Overlay-0123456789abcdef"),

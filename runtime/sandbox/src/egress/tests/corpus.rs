@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolcell_core::policy::HttpGrant;
 use wasmtime_wasi_http::Error;
 
-use super::world::{Caller, Server, Setup, World, found, get, ok, request};
+use super::fake_network::{Caller, FakeNetwork, Server, Setup, found, get, ok, request};
 use crate::egress::rules::Rules;
 use crate::egress::target::Target;
 
@@ -144,11 +144,11 @@ async fn redirect_denied(row: &Value) {
     let location = location.to_owned();
     let answer = found(&location);
     let server = Server::start(move |_| answer.clone()).await;
-    let world = Arc::<World>::default();
-    world.name("pub.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    world.route("127.0.0.1", server.address);
-    let mut caller = Caller::new(&world, &["http=http://*", "http=https://*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("pub.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    network.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&network, &["http=http://*", "http=https://*"]);
     let first = "http://pub.example/";
     caller.get(first).await.unwrap();
     // The client's interpretation of the location; a location that is not an HTTP URL does not even become a request.
@@ -156,7 +156,7 @@ async fn redirect_denied(row: &Value) {
         let error = caller.get(&next.to_string()).await.unwrap_err();
         assert!(matches!(error, Error::HttpRequestDenied), "{row}: {error}");
     }
-    assert_eq!(world.connected(), ["8.8.8.8:80"], "{row}");
+    assert_eq!(network.connected(), ["8.8.8.8:80"], "{row}");
 }
 
 async fn credentials_dropped(_row: &Value) {
@@ -165,12 +165,12 @@ async fn credentials_dropped(_row: &Value) {
         false => ok(""),
     })
     .await;
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     for (name, ip) in [("a.example", "8.8.8.8"), ("b.example", "9.9.9.9")] {
-        world.name(name, &[&[ip]]);
-        world.route(ip, server.address);
+        network.name(name, &[&[ip]]);
+        network.route(ip, server.address);
     }
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     let headers = [("authorization", "Bearer t"), ("cookie", "c=1")];
     for url in ["http://a.example/", "http://b.example/"] {
         caller.send(request("GET", url, &headers)).await.unwrap();
@@ -193,23 +193,23 @@ async fn answers(row: &Value) {
         })
         .collect();
     let server = Server::start(|_| ok("")).await;
-    let world = Arc::<World>::default();
-    world.name("x.example", &lists.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let network = Arc::<FakeNetwork>::default();
+    network.name("x.example", &lists.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for ip in lists.iter().flatten() {
-        world.route(ip, server.address);
+        network.route(ip, server.address);
     }
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     for _ in 0..=lists.len() {
-        let public = world.connected().len();
+        let public = network.connected().len();
         match caller.get("http://x.example/").await {
-            Ok(answer) => assert_eq!((answer.status, world.connected().len()), (200, public + 1)),
+            Ok(answer) => assert_eq!((answer.status, network.connected().len()), (200, public + 1)),
             Err(error) => assert!(matches!(error, Error::DestinationIpProhibited), "{row}: {error}"),
         }
     }
     assert!(
-        world.connected().iter().all(|address| address == "8.8.8.8:80"),
+        network.connected().iter().all(|address| address == "8.8.8.8:80"),
         "{row}: {:?}",
-        world.connected()
+        network.connected()
     );
 }
 
@@ -250,10 +250,10 @@ async fn only_http1(_row: &Value) {
 
 async fn public(answer: Vec<u8>, adjust: impl FnOnce(&mut Setup)) -> Caller {
     let server = Server::start(move |_| answer.clone()).await;
-    let world = Arc::<World>::default();
-    world.name("x.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    let mut setup = Setup::new(&world, &["http=http://*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("x.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&network, &["http=http://*"]);
     adjust(&mut setup);
     setup.caller()
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use toolcell_core::Redactor;
 use wasmtime_wasi_http::{Error, RequestOptions};
 
-use super::world::{Caller, Server, Setup, World, get, ok, request};
+use super::fake_network::{Caller, FakeNetwork, Server, Setup, get, ok, request};
 use crate::cell::memory::{MemoryAccount, MemoryPool};
 use crate::cell::objects::{CONNECTION, REQUEST};
 use crate::cell::receipt::ReceiptRecorder;
@@ -17,15 +17,15 @@ use crate::egress::shared::Timeouts;
 
 const URL: &str = "http://example.com/";
 
-fn world(server: &Server) -> Arc<World> {
-    let world = Arc::<World>::default();
-    world.name("example.com", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    world
+fn network(server: &Server) -> Arc<FakeNetwork> {
+    let network = Arc::<FakeNetwork>::default();
+    network.name("example.com", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    network
 }
 
 fn setup(server: &Server) -> Setup {
-    Setup::new(&world(server), &["http=http://example.com"])
+    Setup::new(&network(server), &["http=http://example.com"])
 }
 
 #[tokio::test]

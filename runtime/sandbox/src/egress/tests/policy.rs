@@ -6,17 +6,17 @@ use toolcell_core::Grant;
 use toolcell_core::policy::Limits;
 use wasmtime_wasi_http::{Error, WasiHttpHooks};
 
-use super::world::{Caller, Server, Setup, World, get, ok, request};
+use super::fake_network::{Caller, FakeNetwork, Server, Setup, get, ok, request};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Transport};
 
 #[tokio::test]
 async fn granted_request_reaches_its_host_and_is_recorded() {
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(|_| ok("hello")).await;
-    world.name("example.com", &[&["93.184.215.14"]]);
-    world.route("93.184.215.14", server.address);
-    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+    network.name("example.com", &[&["93.184.215.14"]]);
+    network.route("93.184.215.14", server.address);
+    let mut caller = Caller::new(&network, &["http=http://example.com"]);
 
     let answer = caller.get("http://EXAMPLE.com/a/../b?q=1").await.unwrap();
 
@@ -28,16 +28,16 @@ async fn granted_request_reaches_its_host_and_is_recorded() {
         server.heads(),
         ["GET /b?q=1 HTTP/1.1\r\nhost: example.com\r\n\r\n"]
     );
-    assert_eq!(world.connected(), ["93.184.215.14:80"]);
+    assert_eq!(network.connected(), ["93.184.215.14:80"]);
     assert_eq!(caller.recorder.lock().hosts, ["example.com:80"]);
     assert_eq!(caller.denials(), []);
 }
 
 #[tokio::test]
 async fn request_without_grant_is_neither_resolved_nor_connected() {
-    let world = Arc::<World>::default();
-    world.name("api.example.com", &[&["93.184.215.14"]]);
-    let mut caller = Caller::new(&world, &["http=other.example"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("api.example.com", &[&["93.184.215.14"]]);
+    let mut caller = Caller::new(&network, &["http=other.example"]);
 
     let error = caller
         .get("https://api.example.com/v1?key=secret")
@@ -45,8 +45,8 @@ async fn request_without_grant_is_neither_resolved_nor_connected() {
         .unwrap_err();
 
     assert!(matches!(error, Error::HttpRequestDenied), "{error}");
-    assert_eq!(*world.lookups.lock().unwrap(), [] as [&str; 0]);
-    assert_eq!(world.connected(), [] as [&str; 0]);
+    assert_eq!(*network.lookups.lock().unwrap(), [] as [&str; 0]);
+    assert_eq!(network.connected(), [] as [&str; 0]);
     assert_eq!(
         caller.denials(),
         [(
@@ -69,15 +69,15 @@ async fn name_with_private_address_is_refused_with_a_hint() {
         "2002:7f00:1::1",
         "fd00::1",
     ] {
-        let world = Arc::<World>::default();
-        world.name("example.com", &[&[answer]]);
-        let mut caller = Caller::new(&world, &["http=example.com"]);
+        let network = Arc::<FakeNetwork>::default();
+        network.name("example.com", &[&[answer]]);
+        let mut caller = Caller::new(&network, &["http=example.com"]);
         let error = caller.get("https://example.com/").await.unwrap_err();
         assert!(
             matches!(error, Error::DestinationIpProhibited),
             "{answer}: {error}"
         );
-        assert_eq!(world.connected(), [] as [&str; 0]);
+        assert_eq!(network.connected(), [] as [&str; 0]);
         assert_eq!(
             caller.denials(),
             [(
@@ -92,10 +92,10 @@ async fn name_with_private_address_is_refused_with_a_hint() {
 #[tokio::test]
 async fn hint_of_a_denial_allows_the_same_request() {
     let server = Server::start(|_| ok("inside")).await;
-    let world = Arc::<World>::default();
-    world.name("intranet.example", &[&["10.1.2.3"]]);
-    world.route("10.1.2.3", server.address);
-    let mut caller = Caller::new(&world, &["http=*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("intranet.example", &[&["10.1.2.3"]]);
+    network.route("10.1.2.3", server.address);
+    let mut caller = Caller::new(&network, &["http=*"]);
     let url = "http://intranet.example/";
     let mut lines = vec!["http=*".to_owned()];
     for _ in 0..3 {
@@ -104,7 +104,7 @@ async fn hint_of_a_denial_allows_the_same_request() {
         }
         let (_, hint) = caller.denials().remove(0);
         lines.push(hint.unwrap());
-        caller = Caller::new(&world, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+        caller = Caller::new(&network, &lines.iter().map(String::as_str).collect::<Vec<_>>());
     }
     assert_eq!(
         lines,
@@ -120,34 +120,34 @@ async fn hint_of_a_denial_allows_the_same_request() {
 #[tokio::test]
 async fn only_public_addresses_of_several_are_tried() {
     let server = Server::start(|_| ok("")).await;
-    let world = Arc::<World>::default();
-    world.name("example.com", &[&["127.0.0.1", "8.8.8.8", "::1", "9.9.9.9"]]);
-    world.route("9.9.9.9", server.address);
-    world.route("127.0.0.1", server.address);
-    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("example.com", &[&["127.0.0.1", "8.8.8.8", "::1", "9.9.9.9"]]);
+    network.route("9.9.9.9", server.address);
+    network.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&network, &["http=http://example.com"]);
     caller.get("http://example.com/").await.unwrap();
-    assert_eq!(world.connected(), ["8.8.8.8:80", "9.9.9.9:80"]);
+    assert_eq!(network.connected(), ["8.8.8.8:80", "9.9.9.9:80"]);
 }
 
 #[tokio::test]
 async fn checked_address_is_the_one_connected_to() {
     let server = Server::start(|_| ok("")).await;
-    let world = Arc::<World>::default();
-    world.name("example.com", &[&["8.8.8.8"], &["127.0.0.1"]]);
-    world.route("8.8.8.8", server.address);
-    world.route("127.0.0.1", server.address);
-    let mut caller = Caller::new(&world, &["http=http://example.com"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("example.com", &[&["8.8.8.8"], &["127.0.0.1"]]);
+    network.route("8.8.8.8", server.address);
+    network.route("127.0.0.1", server.address);
+    let mut caller = Caller::new(&network, &["http=http://example.com"]);
     caller.get("http://example.com/").await.unwrap();
-    assert_eq!(*world.lookups.lock().unwrap(), ["example.com"]);
+    assert_eq!(*network.lookups.lock().unwrap(), ["example.com"]);
     assert!(caller.get("http://example.com/").await.is_err());
-    assert_eq!(world.connected(), ["8.8.8.8:80"]);
+    assert_eq!(network.connected(), ["8.8.8.8:80"]);
 }
 
 #[tokio::test]
 async fn ambiguous_requests_are_never_sent() {
-    let world = Arc::<World>::default();
-    world.name("example.com", &[&["8.8.8.8"]]);
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("example.com", &[&["8.8.8.8"]]);
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     for (headers, url) in [
         (&[("host", "other.example")][..], "http://example.com/"),
         (
@@ -174,7 +174,7 @@ async fn ambiguous_requests_are_never_sent() {
     }
     let connect = caller.send(request("CONNECT", "http://example.com/", &[])).await;
     assert!(matches!(connect, Err(Error::HttpRequestMethodInvalid)));
-    assert_eq!(world.connected(), [] as [&str; 0]);
+    assert_eq!(network.connected(), [] as [&str; 0]);
 }
 
 #[test]
@@ -228,10 +228,10 @@ async fn request_goes_straight_to_its_host() {
 
 #[tokio::test]
 async fn network_failures_have_specific_error_codes() {
-    let world = Arc::<World>::default();
-    world.name("refused.example", &[&["8.8.8.8"]]);
-    world.name("empty.example", &[&[]]);
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("refused.example", &[&["8.8.8.8"]]);
+    network.name("empty.example", &[&[]]);
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     let error = caller.get("http://refused.example/").await.unwrap_err();
     assert!(matches!(error, Error::ConnectionRefused), "{error}");
     let error = caller.get("http://empty.example/").await.unwrap_err();
@@ -242,17 +242,17 @@ async fn network_failures_have_specific_error_codes() {
 
 #[tokio::test]
 async fn name_that_resolves_to_a_denied_address_is_refused() {
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(|_| ok("hello")).await;
-    world.name("example.com", &[&["93.184.215.14"]]);
-    world.name("other.example", &[&["93.184.215.15"]]);
-    world.route("93.184.215.14", server.address);
-    world.route("93.184.215.15", server.address);
+    network.name("example.com", &[&["93.184.215.14"]]);
+    network.name("other.example", &[&["93.184.215.15"]]);
+    network.route("93.184.215.14", server.address);
+    network.route("93.184.215.15", server.address);
     let Ok(Grant::DenyHttp(denial)) = "deny-http=93.184.215.14".parse() else {
         panic!("no denial")
     };
     let grants = ["http=http://example.com", "http=http://other.example"];
-    let mut setup = Setup::new(&world, &grants);
+    let mut setup = Setup::new(&network, &grants);
     setup.denials.push(denial);
     let mut caller = setup.caller();
 

@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use wasmtime_wasi_http::Error;
 
-use super::world::{Caller, Server, World, found, ok, request};
+use super::fake_network::{Caller, FakeNetwork, Server, found, ok, request};
 
-/// A world with the public names `a.example` and `b.example` on one server.
-async fn world(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Arc<World>, Server) {
-    let world = Arc::<World>::default();
+/// A network with the public names `a.example` and `b.example` on one server.
+async fn network(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Arc<FakeNetwork>, Server) {
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(answer).await;
     for (name, ip) in [("a.example", "8.8.8.8"), ("b.example", "9.9.9.9")] {
-        world.name(name, &[&[ip]]);
-        world.route(ip, server.address);
+        network.name(name, &[&[ip]]);
+        network.route(ip, server.address);
     }
-    (world, server)
+    (network, server)
 }
 
 #[tokio::test]
 async fn redirect_is_returned_to_the_guest() {
-    let (world, _server) = world(|_| found("http://127.0.0.1/")).await;
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let (network, _server) = network(|_| found("http://127.0.0.1/")).await;
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     let answer = caller.get("http://a.example/").await.unwrap();
     assert_eq!(answer.status, 302);
     assert_eq!(answer.headers["location"], "http://127.0.0.1/");
-    assert_eq!(world.connected(), ["8.8.8.8:80"]);
+    assert_eq!(network.connected(), ["8.8.8.8:80"]);
 }
 
 /// A response with these bytes after its status line.
@@ -47,8 +47,8 @@ async fn redirect_reaches_the_guest_in_canonical_form() {
         (b"location: x#f", "http://a.example/x#f"),
         (b"location:", "http://a.example/"),
     ] {
-        let (world, _server) = world(move |_| raw(302, headers)).await;
-        let mut caller = Caller::new(&world, &["http=http://*"]);
+        let (network, _server) = network(move |_| raw(302, headers)).await;
+        let mut caller = Caller::new(&network, &["http=http://*"]);
         let answer = caller.get("http://a.example/").await.unwrap();
         let locations: Vec<_> = answer.headers.get_all("location").iter().collect();
         assert_eq!(locations, [read], "{}", headers.escape_ascii());
@@ -64,8 +64,8 @@ async fn ambiguous_redirect_is_refused() {
         b"location: http://",
     ] {
         for status in [300, 301, 302, 303, 305, 306, 307, 308] {
-            let (world, server) = world(move |_| raw(status, headers)).await;
-            let mut caller = Caller::new(&world, &["http=http://*"]);
+            let (network, server) = network(move |_| raw(status, headers)).await;
+            let mut caller = Caller::new(&network, &["http=http://*"]);
             let error = caller.get("http://a.example/").await.unwrap_err();
             assert!(matches!(error, Error::HttpProtocolError), "{error}");
             let denials = caller.denials();
@@ -84,8 +84,8 @@ async fn ambiguous_redirect_is_refused() {
 
 #[tokio::test]
 async fn refresh_header_never_reaches_the_guest() {
-    let (world, server) = world(|_| raw(200, b"refresh: 0; url=http://b.example/x")).await;
-    let mut caller = Caller::new(&world, &["http=http://*"]);
+    let (network, server) = network(|_| raw(200, b"refresh: 0; url=http://b.example/x")).await;
+    let mut caller = Caller::new(&network, &["http=http://*"]);
     let answer = caller.get("http://a.example/").await.unwrap();
     assert!(!answer.headers.contains_key("refresh"));
     let next = request("GET", "http://b.example/x", &[("authorization", "Bearer t")]);
@@ -100,23 +100,23 @@ async fn every_hop_is_checked_like_a_first_request() {
         "http://169.254.169.254/latest",
         "http://localhost/",
     ] {
-        let (world, _server) = world(move |_| found(location)).await;
-        let mut caller = Caller::new(&world, &["http=http://*"]);
+        let (network, _server) = network(move |_| found(location)).await;
+        let mut caller = Caller::new(&network, &["http=http://*"]);
         caller.get("http://a.example/").await.unwrap();
         let error = caller.get(location).await.unwrap_err();
         assert!(matches!(error, Error::HttpRequestDenied), "{location}: {error}");
-        assert_eq!(world.connected().len(), 1);
+        assert_eq!(network.connected().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn five_redirects_are_followed_and_the_sixth_is_refused() {
-    let (world, server) = world(|head| {
+    let (network, server) = network(|head| {
         let number: u32 = head.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
         found(&format!("/{}", number + 1))
     })
     .await;
-    let mut caller = Caller::new(&world, &["http=http://a.example"]);
+    let mut caller = Caller::new(&network, &["http=http://a.example"]);
     for number in 0..=5 {
         let answer = caller.get(&format!("http://a.example/{number}")).await.unwrap();
         assert_eq!(answer.status, 302);
@@ -135,7 +135,7 @@ async fn five_redirects_are_followed_and_the_sixth_is_refused() {
 
 #[tokio::test]
 async fn credentials_stay_with_their_origin() {
-    let (world, server) = world(|head| match head.contains("/start") {
+    let (network, server) = network(|head| match head.contains("/start") {
         true if head.contains("a.example") => found("http://b.example/next"),
         true => found("/next"),
         false => ok(""),
@@ -146,7 +146,7 @@ async fn credentials_stay_with_their_origin() {
         ("http://a.example/start", "http://b.example/next", false),
         ("http://b.example/start", "http://b.example/next", true),
     ] {
-        let mut caller = Caller::new(&world, &["http=http://*"]);
+        let mut caller = Caller::new(&network, &["http=http://*"]);
         caller.send(request("GET", start, &headers)).await.unwrap();
         caller.send(request("GET", next, &headers)).await.unwrap();
         let head = server.heads().pop().unwrap();

@@ -8,19 +8,19 @@ use flate2::write::GzEncoder;
 use toolcell_core::secret::Secrets;
 use wasmtime_wasi_http::Error;
 
-use super::world::{Caller, Server, Setup, World, found, ok, request};
+use super::fake_network::{Caller, FakeNetwork, Server, Setup, found, ok, request};
 
 const VALUE: &str = "s3cret-value-of-the-user";
 
 /// A tool with a secret for `http://a.example`; `b.example` is granted as well.
 async fn caller(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Caller, Server) {
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(answer).await;
     for (name, ip) in [("a.example", "8.8.8.8"), ("b.example", "9.9.9.9")] {
-        world.name(name, &[&[ip]]);
-        world.route(ip, server.address);
+        network.name(name, &[&[ip]]);
+        network.route(ip, server.address);
     }
-    let mut setup = Setup::new(&world, &["http=http://*"]);
+    let mut setup = Setup::new(&network, &["http=http://*"]);
     setup.secrets.insert("token", VALUE).unwrap();
     setup.bindings = serde_json::from_str(
         r#"[{"name": "token", "origins": ["http://a.example"], "header": "authorization", "template": "Bearer {}"}]"#,
@@ -31,11 +31,11 @@ async fn caller(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (Ca
 
 #[tokio::test]
 async fn key_in_the_query_is_replaced_and_never_shown() {
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(echo).await;
-    world.name("a.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    let mut setup = Setup::new(&world, &["http=http://*"]);
+    network.name("a.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&network, &["http=http://*"]);
     setup.secrets.insert("token", "s3cret/value of+all").unwrap();
     setup.bindings = serde_json::from_str(
         r#"[{"name": "token", "origins": ["http://a.example"], "placeholder": "{{token}}"}]"#,
@@ -222,17 +222,17 @@ async fn secret_stored_by_a_server_is_redacted_in_later_responses() {
         ok(&stored)
     })
     .await;
-    let world = Arc::<World>::default();
-    world.name("a.example", &[&["8.8.8.8"]]);
-    world.name("b.example", &[&["9.9.9.9"]]);
-    world.route("8.8.8.8", server.address);
-    world.route("9.9.9.9", server.address);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("a.example", &[&["8.8.8.8"]]);
+    network.name("b.example", &[&["9.9.9.9"]]);
+    network.route("8.8.8.8", server.address);
+    network.route("9.9.9.9", server.address);
     for binding in [
         r#"[{"name": "token", "origins": ["http://a.example"], "header": "authorization", "paths": ["/store"]}]"#,
         r#"[{"name": "token", "origins": ["http://a.example"], "placeholder": "{{token}}"}]"#,
     ] {
         let new = || {
-            let mut setup = Setup::new(&world, &["http=http://*", "http=http://a.example:8080"]);
+            let mut setup = Setup::new(&network, &["http=http://*", "http=http://a.example:8080"]);
             setup.secrets.insert("token", VALUE).unwrap();
             setup.bindings = serde_json::from_str(binding).unwrap();
             setup.caller()
@@ -272,11 +272,11 @@ async fn limited(
     responses: &str,
     answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
 ) -> (Caller, Server) {
-    let world = Arc::<World>::default();
+    let network = Arc::<FakeNetwork>::default();
     let server = Server::start(answer).await;
-    world.name("a.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    let mut setup = Setup::new(&world, &["http=http://*"]);
+    network.name("a.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&network, &["http=http://*"]);
     setup.secrets.insert("token", VALUE).unwrap();
     setup.bindings = serde_json::from_str(&format!(
         r#"[{{"name": "token", "origins": ["http://a.example"], "header": "x-key", "paths": ["/s"],

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wasmtime_wasi_http::Error;
 
-use super::world::{Server, Setup, World, ok, serve};
+use super::fake_network::{FakeNetwork, Server, Setup, ok, serve};
 
 /// A certificate authority for one test.
 struct Authority {
@@ -60,10 +60,10 @@ impl Authority {
 }
 
 async fn fetch(server: &Server, trusted: &Authority, url: &str) -> Result<u16, Error> {
-    let world = Arc::<World>::default();
-    world.name("a.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    let mut setup = Setup::new(&world, &["http=https://*"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("a.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&network, &["http=https://*"]);
     setup.roots = vec![trusted.certificate.to_vec()];
     setup.caller().get(url).await.map(|answer| answer.status)
 }
@@ -127,17 +127,17 @@ async fn redirect_from_https_to_http_is_not_followed() {
     let authority = Authority::new();
     let server = authority
         .serve(&["a.example"], 2200, |_| {
-            super::world::found("http://a.example/plain")
+            super::fake_network::found("http://a.example/plain")
         })
         .await;
-    let world = Arc::<World>::default();
-    world.name("a.example", &[&["8.8.8.8"]]);
-    world.route("8.8.8.8", server.address);
-    let mut setup = Setup::new(&world, &["http=https://a.example", "http=http://a.example"]);
+    let network = Arc::<FakeNetwork>::default();
+    network.name("a.example", &[&["8.8.8.8"]]);
+    network.route("8.8.8.8", server.address);
+    let mut setup = Setup::new(&network, &["http=https://a.example", "http=http://a.example"]);
     setup.roots = vec![authority.certificate.to_vec()];
     let mut caller = setup.caller();
     assert_eq!(caller.get("https://a.example/").await.unwrap().status, 302);
     let error = caller.get("http://a.example/plain").await.unwrap_err();
     assert!(matches!(error, Error::HttpRequestDenied), "{error}");
-    assert_eq!(world.connected().len(), 1);
+    assert_eq!(network.connected().len(), 1);
 }

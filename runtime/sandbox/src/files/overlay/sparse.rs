@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_ends_when_it_is_cancelled() {
+    fn cancelled_copy_ends() {
         let (_dir, from, to) = files();
         from.write_all_at(b"x", 0).unwrap();
         let cancellation = CancellationToken::new();

@@ -248,7 +248,7 @@ fn nothing_is_carried_out_through_a_link() {
 }
 
 #[test]
-fn a_commit_keeps_holes_and_permissions() {
+fn commit_keeps_holes_and_permissions() {
     const LENGTH: u64 = 1 << 40;
     let scratch = Scratch::new(&[], &["sparse", "tool"], &[]);
     let options = File::options().write(true).open(scratch.upper("sparse")).unwrap();
@@ -262,7 +262,7 @@ fn a_commit_keeps_holes_and_permissions() {
 }
 
 #[test]
-fn a_commit_can_be_cancelled_at_any_point() {
+fn commit_can_be_cancelled_at_any_point() {
     let mut pieces = 0;
     loop {
         let scratch = Scratch::new(
@@ -343,7 +343,7 @@ fn files_that_a_killed_commit_left_are_removed() {
 }
 
 #[test]
-fn a_record_that_leads_out_removes_nothing() {
+fn record_outside_of_the_directory_removes_nothing() {
     let name = format!(".toolcell-commit-{}", "d".repeat(32));
     let scratch = Scratch::new(&["sub/x"], &[], &[]);
     let work = scratch.overlay().join("work");

@@ -60,7 +60,7 @@ fn guests(root: &Path) -> [Guest; 2] {
 }
 
 #[tokio::test]
-async fn a_git_directory_of_any_name_is_not_changed() {
+async fn git_directory_of_any_name_is_not_changed() {
     let (_dir, root) = repositories();
     for (layer, mut guest) in guests(&root).into_iter().enumerate() {
         for at in ["sub/mirror", "trees/x"] {
@@ -134,7 +134,7 @@ async fn no_guest_puts_a_git_directory_together() {
 }
 
 #[tokio::test]
-async fn a_moved_git_directory_is_not_changed_by_old_descriptors() {
+async fn moved_git_directory_is_not_changed_by_old_descriptors() {
     let (_dir, root) = repositories();
     let mut guest = granted(&root, None, false);
     let hooks = guest
@@ -165,7 +165,7 @@ async fn a_moved_git_directory_is_not_changed_by_old_descriptors() {
 }
 
 #[tokio::test]
-async fn a_grant_inside_of_a_git_directory_changes_nothing() {
+async fn grant_inside_git_directory_changes_nothing() {
     let (_dir, root) = repositories();
     for host in ["sub/mirror", "sub/mirror/hooks", "trees/x"] {
         let host = root.join(host);
@@ -218,7 +218,7 @@ async fn scratch_overlays_are_neither_read_nor_changed() {
 }
 
 #[tokio::test]
-async fn an_overlay_of_the_policy_is_reached_through_itself_alone() {
+async fn overlay_is_accessible_only_through_its_own_grant() {
     let (_dir, root) = repositories();
     let overlay = root.join("changes");
     fs::create_dir_all(overlay.join("upper")).unwrap();

@@ -101,7 +101,7 @@ async fn making_and_emptying_a_file_counts_as_writing() {
 }
 
 #[tokio::test]
-async fn a_file_opened_for_both_is_read_and_written() {
+async fn file_opened_for_both_is_read_and_written() {
     for mut guest in tree().both("write") {
         let flags = DescriptorFlags::READ | DescriptorFlags::WRITE;
         let fd = guest.open("f", OpenFlags::empty(), flags).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_file_opened_for_both_is_read_and_written() {
 }
 
 #[tokio::test]
-async fn a_file_is_no_directory_and_a_directory_no_file() {
+async fn file_and_directory_are_distinguished() {
     for mut guest in tree().both("write") {
         let opened = guest.open("f", OpenFlags::DIRECTORY, DescriptorFlags::READ).await;
         assert!(matches!(opened, Err(ErrorCode::NotDirectory)));
@@ -151,7 +151,7 @@ async fn what_is_there_is_not_made_anew() {
 }
 
 #[tokio::test]
-async fn a_file_is_made_only_with_the_right_to_create() {
+async fn file_is_created_only_with_create_right() {
     for (rights, is_made) in [("read+modify+delete", false), ("create", true)] {
         for mut guest in tree().both(rights) {
             let made = guest.open("new", OpenFlags::CREATE, DescriptorFlags::WRITE).await;
@@ -177,7 +177,7 @@ async fn times_are_set_where_writing_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_file_is_replaced_only_with_the_right_to_delete() {
+async fn file_is_replaced_only_with_delete_right() {
     let (from, to) = (tree(), tree());
     for (rights, replaces) in [("read+modify+create", false), ("write", true)] {
         let dirs = [
@@ -281,7 +281,7 @@ async fn directories_of_the_lower_layer_are_not_moved() {
 }
 
 #[tokio::test]
-async fn a_denial_keeps_only_what_is_above_it_in_place() {
+async fn denial_keeps_only_its_ancestors_in_place() {
     let tree = tree();
     fs::create_dir_all(tree.host.join("a/b/secret")).unwrap();
     fs::create_dir_all(tree.host.join("x/y")).unwrap();
@@ -295,7 +295,7 @@ async fn a_denial_keeps_only_what_is_above_it_in_place() {
 }
 
 #[tokio::test]
-async fn a_denial_through_a_link_holds_where_the_link_leads() {
+async fn denial_through_a_link_holds_at_its_target() {
     let tree = tree();
     let way = tree.dir.path().join("way");
     symlink(&tree.host, &way).unwrap();
@@ -343,7 +343,7 @@ async fn links_are_followed_up_to_a_number_and_depth() {
 }
 
 #[tokio::test]
-async fn a_file_is_looked_at_by_a_path_without_links() {
+async fn file_metadata_is_read_without_following_links() {
     let tree = tree();
     symlink("f", tree.host.join("link")).unwrap();
     for mut guest in tree.both("read") {
@@ -358,7 +358,7 @@ async fn a_file_is_looked_at_by_a_path_without_links() {
 }
 
 #[tokio::test]
-async fn a_path_goes_up_to_where_it_came_from() {
+async fn parent_components_stay_inside_grant() {
     for mut guest in tree().both("write") {
         assert_eq!(guest.read("d/../f").await.unwrap(), b"old");
         assert_eq!(guest.read("d/./inner").await.unwrap(), b"old");
@@ -385,7 +385,7 @@ async fn a_path_goes_up_to_where_it_came_from() {
 }
 
 #[tokio::test]
-async fn a_path_has_up_to_4096_bytes_and_40_links() {
+async fn path_has_up_to_4096_bytes_and_40_links() {
     let tree = tree();
     for i in 0..42 {
         symlink(format!("hop{}", i + 1), tree.host.join(format!("hop{i}"))).unwrap();
@@ -441,7 +441,7 @@ async fn nothing_moves_between_an_overlay_and_a_directory() {
 }
 
 #[tokio::test]
-async fn a_listing_says_what_each_entry_is() {
+async fn listing_has_the_type_of_each_entry() {
     use wasmtime::component::Resource;
     use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, HostDirectoryEntryStream};
 
@@ -475,7 +475,7 @@ async fn a_listing_says_what_each_entry_is() {
 }
 
 #[tokio::test]
-async fn a_denial_names_the_grant_with_the_missing_right() {
+async fn denial_names_the_grant_with_the_missing_right() {
     let tree = tree();
     let mut guest = tree.plain("read");
     assert!(guest.write("new", b"x").await.is_err());

@@ -323,7 +323,7 @@ async fn what_is_as_it_was_is_no_change() {
 }
 
 #[tokio::test]
-async fn a_link_that_somebody_else_changed_is_a_conflict() {
+async fn link_changed_elsewhere_is_a_conflict() {
     for (theirs, is_conflict) in [("c", false), ("b/x", true)] {
         let scratch = scratch();
         let mut guest = scratch.guest("write");

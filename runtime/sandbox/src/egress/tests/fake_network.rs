@@ -21,14 +21,14 @@ use crate::egress::{BoundSecrets, CallEgress, Egress, Network, Transport};
 
 /// Names, their look-up results, and recorded look-ups.
 #[derive(Default)]
-pub(super) struct World {
+pub(super) struct FakeNetwork {
     names: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
     routes: Mutex<HashMap<IpAddr, SocketAddr>>,
     pub(super) lookups: Mutex<Vec<String>>,
     pub(super) connections: Mutex<Vec<SocketAddr>>,
 }
 
-impl World {
+impl FakeNetwork {
     /// Adds a name; each look-up takes the next list of addresses, the last one is repeated.
     pub(super) fn name(&self, name: &str, answers: &[&[&str]]) {
         let answers = answers
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-impl Network for World {
+impl Network for FakeNetwork {
     fn lookup<'a>(&'a self, name: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
         self.lookups.lock().unwrap().push(name.into());
         let mut names = self.names.lock().unwrap();
@@ -87,7 +87,7 @@ pub(super) struct Caller {
 
 /// Options of a call.
 pub(super) struct Setup {
-    pub(super) world: Arc<World>,
+    pub(super) network: Arc<FakeNetwork>,
     pub(super) grants: Vec<HttpGrant>,
     pub(super) denials: Vec<HttpDenial>,
     pub(super) limits: Limits,
@@ -98,7 +98,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(world: &Arc<World>, grants: &[&str]) -> Self {
+    pub(super) fn new(network: &Arc<FakeNetwork>, grants: &[&str]) -> Self {
         let grants = grants
             .iter()
             .map(|line| match line.parse().unwrap() {
@@ -107,7 +107,7 @@ impl Setup {
             })
             .collect();
         Self {
-            world: world.clone(),
+            network: network.clone(),
             grants,
             denials: Vec::new(),
             limits: Limits::default(),
@@ -119,7 +119,7 @@ impl Setup {
     }
 
     pub(super) fn caller(self) -> Caller {
-        let outside = Transport::new(self.world.clone(), &self.roots);
+        let outside = Transport::new(self.network.clone(), &self.roots);
         let secrets = BoundSecrets::new(&self.bindings, &self.secrets).unwrap();
         let mut egress = Egress::new(&self.grants, &self.limits, secrets, outside).denying(&self.denials);
         egress.timeouts = self.timeouts;
@@ -142,8 +142,8 @@ pub(super) struct Answer {
 }
 
 impl Caller {
-    pub(super) fn new(world: &Arc<World>, grants: &[&str]) -> Self {
-        Setup::new(world, grants).caller()
+    pub(super) fn new(network: &Arc<FakeNetwork>, grants: &[&str]) -> Self {
+        Setup::new(network, grants).caller()
     }
 
     /// A response with an unread body, whose connection is driven.
