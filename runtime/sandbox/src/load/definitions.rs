@@ -250,7 +250,7 @@ mod tests {
             (vec![annotated("{")], "the annotation `x` of the tool `a`"),
             (
                 vec![annotated(&format!("\"{}\"", "x".repeat(MAX_ANNOTATIONS)))],
-                "exceed 16384 bytes in total",
+                "the list of annotations of the tool `a` is too long: 16387 bytes exceed the limit of 16384",
             ),
         ] {
             let error = check(stored).unwrap_err().to_string();
