@@ -230,7 +230,7 @@ mod at_a_terminal {
 
         let listed = user.run(&["approval", "list"]).ended(0).stdout;
         assert!(
-            listed.contains(r#"1  files_write where /content is h* in {"content":"…","path":"out.txt"}"#),
+            listed.contains(r#"1  files_write  where /content is h* in {"content":"…","path":"out.txt"}"#),
             "{listed}"
         );
         user.run(&["approval", "forget", "2"]).ended(2);
