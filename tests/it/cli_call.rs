@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 #[test]
 fn shipped_tool_answers_on_standard_output() {

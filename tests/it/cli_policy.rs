@@ -1,7 +1,7 @@
 //! Policy: `toolcell.lock`, `toolcell policy explain`, dangerous grants.
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 #[test]
 fn tool_runs_only_if_it_matches_lock() {

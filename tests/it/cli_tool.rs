@@ -1,7 +1,7 @@
 //! `toolcell tool`, `toolcell doctor`, completions and help.
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 #[test]
 fn every_shipped_tool_is_listed_with_its_component() {

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 fn setting(user: &User, key: &str) -> (String, String) {
     let seen = user.run(&["config", "check", "--json"]).ended(0);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::cli_user::{SCRIPTED, User};
 use crate::probe::Probe;
+use crate::support::cli_user::{SCRIPTED, User};
 
 /// Creates a user with `private/key` and `notes/a` in the working directory.
 fn user() -> User {
@@ -15,7 +15,7 @@ fn user() -> User {
     user
 }
 
-fn read(user: &User, path: &str, grants: &[&str]) -> crate::cli_user::Seen {
+fn read(user: &User, path: &str, grants: &[&str]) -> crate::support::cli_user::Seen {
     let arguments = json!({ "path": path }).to_string();
     let mut command = vec!["call", "files_read", arguments.as_str()];
     command.extend(grants.iter().flat_map(|grant| ["--grant", grant]));

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::cli_user::{Seen, User};
-use crate::workspace::root;
+use crate::repository::workspace::root;
+use crate::support::cli_user::{Seen, User};
 
 /// Builds the example hooks of the SDK, once for all tests.
 fn built() -> &'static Path {

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
-use crate::cli_user::Seen;
-use crate::cli_user::User;
+use crate::support::cli_user::Seen;
+use crate::support::cli_user::User;
 
 const VALUE: &str = "planted-secret-value";
 

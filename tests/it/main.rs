@@ -1,4 +1,4 @@
-//! Integration suite: one binary, one file per subject.
+//! Integration suite: one binary, one file per subject, those of `toolcell run` and of the repository in folders.
 //!
 //! It runs the built `toolcell` as a user does, and checks the repository itself: dependencies between packages, the
 //! contract in `wit/`, the prebuilt tools, and every command of the README.
@@ -8,37 +8,19 @@
 mod cli_call;
 mod cli_policy;
 mod cli_tool;
-mod cli_user;
 mod config;
-mod contract;
 mod denials;
-mod dependencies;
-mod guide;
 mod hooks;
 mod keyring;
 mod memory;
-mod model_server;
 #[cfg(feature = "otel")]
 mod otel;
-mod planted;
 mod planted_files;
-mod prebuilt;
 mod project_tools;
-mod promises;
-mod pty;
 mod question;
-mod readme;
-mod run_agents;
-mod run_approval;
-mod run_budget;
-mod run_log;
-mod run_model;
-mod run_scratch;
-mod run_session;
-mod run_turn;
-mod sessions;
-mod snippets;
-mod workspace;
+mod repository;
+mod run;
+mod support;
 
 /// Tools in WebAssembly text, shared with the tests of the sandbox.
 #[allow(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolcell_core::KeyValueStore as _;
 use toolcell_store::{BucketLimits, SqliteBuckets};
 
-use crate::cli_user::{Seen, User};
+use crate::support::cli_user::{Seen, User};
 
 const ENABLED: &str = "[tools.memory]\nenabled = true\ngrants = [\"keyvalue=memory\"]\n";
 
@@ -429,10 +429,12 @@ fn deleted_task_is_gone_from_disk() {
     user.configure(ENABLED);
     let data = user.home().join(".local/share/toolcell");
     let holds = |text: &str| {
-        crate::planted::files_below(&data).into_iter().any(|file| {
-            let bytes = std::fs::read(file).unwrap();
-            bytes.windows(text.len()).any(|window| window == text.as_bytes())
-        })
+        crate::support::planted::files_below(&data)
+            .into_iter()
+            .any(|file| {
+                let bytes = std::fs::read(file).unwrap();
+                bytes.windows(text.len()).any(|window| window == text.as_bytes())
+            })
     };
     let create = |title: &str| {
         let task = json!({ "action": "create", "title": title });

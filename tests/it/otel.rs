@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 /// A request to the collector.
 #[derive(Debug, Clone)]

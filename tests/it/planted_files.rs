@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 const CALL: [&str; 3] = ["call", "text_count", r#"{"text": "a"}"#];
 

@@ -1,8 +1,8 @@
 //! Project components: names, access, and trust.
 
-use crate::cli_user::{SCRIPTED, User};
 use crate::probe::Probe;
-use crate::pty::Terminal;
+use crate::support::cli_user::{SCRIPTED, User};
+use crate::support::pty::Terminal;
 
 /// Creates a user in a project that defines `[tools.NAME]`, whose only tool has this name.
 fn project(name: &str, tool: &str) -> User {

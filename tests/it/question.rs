@@ -6,9 +6,9 @@ use rustix::process::Signal;
 use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
 use crate::probe::Probe;
-use crate::pty::Terminal;
+use crate::support::cli_user::User;
+use crate::support::pty::Terminal;
 
 const RUN: [&str; 10] = [
     "run",

@@ -10,7 +10,7 @@
 //! - with any of their characters escaped by percent-encoding, JSON, C, HTML or quoted-printable (`redact/escape.rs`),
 //!   including nested escapes;
 //! - in a dump of bytes (`xxd`, `hexdump`, `od`), over its line ends, and in two of hexadecimal, base64 and base32 on top of
-//!   each other (`redact/layers.rs`);
+//!   each other (`redact/forms/layers.rs`);
 //! - with line breaks in encodings, and, from eight letters and digits on, with up to 32 bytes other than letters and
 //!   digits between two characters, or with such characters of the value left out.
 //!

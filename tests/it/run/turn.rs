@@ -6,8 +6,8 @@ use std::sync::mpsc;
 
 use serde_json::json;
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 /// A script of a model that makes these calls and then answers.
 fn script(calls: &serde_json::Value, answer: &str) -> String {

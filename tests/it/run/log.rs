@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
+use crate::support::cli_user::User;
 
 fn user(configuration: &str) -> User {
     let user = User::new();

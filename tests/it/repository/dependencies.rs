@@ -7,7 +7,7 @@ use std::process::Command;
 use semver::Version;
 use serde_json::Value;
 
-use crate::workspace::root;
+use crate::repository::workspace::root;
 
 /// Minimum version of a dependency, with the advisory that requires it.
 const AT_LEAST: &[(&str, &str, &str)] = &[

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::workspace::{root, rust_files};
+use crate::repository::workspace::{root, rust_files};
 
 /// Documents with tables whose last column names tests, in backticks.
 const DOCUMENTS: &[&str] = &["runtime/SPECIFICATION.md", "runtime/ARCHITECTURE.md"];

@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::planted::{Planted, files_below};
 use crate::probe::Probe;
+use crate::support::planted::{Planted, files_below};
 
 /// A variable in the environment of every user that no test grants to a tool.
 const PLANTED: (&str, &str) = ("PLANTED_BY_THE_SUITE", "pl4nted-in-every-environment");

@@ -5,7 +5,7 @@ use std::path::Path;
 use wit_component::semver_check;
 use wit_parser::{PackageId, Resolve, WorldId};
 
-use crate::workspace::root;
+use crate::repository::workspace::root;
 
 /// Frozen releases, each a folder of `wit/frozen`.
 const FROZEN: &[&str] = &["0.1.0"];

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
 use crate::probe::Probe;
+use crate::support::cli_user::User;
 
 fn script(content: &str) -> String {
     let call = json!([{ "name": "files_write", "arguments": { "path": "out.txt", "content": content } }]);
@@ -128,7 +128,7 @@ fn call_completing_data_flow_is_refused_without_terminal() {
 
 mod at_a_terminal {
     use super::*;
-    use crate::pty::Terminal;
+    use crate::support::pty::Terminal;
 
     /// Runs with a terminal, and answers the questions with `answers`. Returns the output and the exit code.
     fn run(user: &User, answers: &[&str]) -> (String, Option<i32>) {

@@ -161,19 +161,24 @@ fn core_depends_on_no_async_runtime_or_io() {
 
 #[test]
 fn every_test_file_is_a_module() {
-    let main = std::fs::read_to_string(root().join("tests/it/main.rs")).expect("main.rs");
-    for entry in std::fs::read_dir(root().join("tests/it")).expect("tests/it") {
-        let path = entry.expect("an entry").path();
-        let name = path
-            .file_stem()
-            .expect("a name")
-            .to_str()
-            .expect("ASCII")
-            .to_owned();
-        if path.extension().is_some_and(|e| e == "rs") && name != "main" {
+    let mut folders = vec![root().join("tests/it")];
+    while let Some(folder) = folders.pop() {
+        let file = if folder.ends_with("it") {
+            "main.rs"
+        } else {
+            "mod.rs"
+        };
+        let declared = std::fs::read_to_string(folder.join(file)).expect("the file of the module");
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_str().expect("ASCII");
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
             assert!(
-                main.contains(&format!("mod {name};")),
-                "tests/it/main.rs does not name `{name}`"
+                path.ends_with(file) || declared.contains(&format!("mod {name};")),
+                "{}/{file} does not name `{name}`",
+                folder.display()
             );
         }
     }

@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cli_user::User;
-use crate::pty::Terminal;
-use crate::snippets::{Block, blocks, missing_line};
-use crate::workspace::root;
+use crate::repository::workspace::root;
+use crate::support::cli_user::User;
+use crate::support::pty::Terminal;
+use crate::support::snippets::{Block, blocks, missing_line};
 
 /// Columns and rows of the terminal in which questions are asked.
 const SIZE: (u16, u16) = (100, 40);

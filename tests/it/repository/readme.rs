@@ -13,12 +13,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::snippets::{Block, blocks, missing_line};
-use crate::workspace::root;
+use crate::repository::workspace::root;
+use crate::support::snippets::{Block, blocks, missing_line};
 
 /// The example of the README, called by the block that runs it.
 mod example {
-    include!("../../runtime/cli/examples/embed/program.rs");
+    include!("../../../runtime/cli/examples/embed/program.rs");
 
     pub(super) fn run() {
         main().expect("the example of the README runs");
@@ -160,7 +160,7 @@ fn readme_program_is_the_example_of_at_most_30_lines() {
     let (program, rest) = program.split_once("```\n").expect("its block is closed");
     assert_eq!(
         program,
-        include_str!("../../runtime/cli/examples/embed/program.rs")
+        include_str!("../../../runtime/cli/examples/embed/program.rs")
     );
     assert!(program.lines().count() <= 30);
     assert!(

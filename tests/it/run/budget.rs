@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli_user::User;
+use crate::support::cli_user::User;
 
 /// Three sequential calls and an answer; a thousand tokens per step.
 fn three_calls(user: &User) {

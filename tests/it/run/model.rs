@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::cli_user::User;
-use crate::model_server::{Answer, ModelServer};
+use crate::support::cli_user::User;
+use crate::support::model_server::{Answer, ModelServer};
 
 /// Returns the output from the error on.
 fn error(user: &User, stderr: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::cli_user::User;
+use crate::support::cli_user::User;
 
 const COUNTER: &str = "[agents.counter]\ndescription = \"Counts words\"\ninstructions = \"You count.\"\n\
                        tools = [\"text\"]\nprovider = { name = \"scripted\", model = \"inner.json\" }\n";

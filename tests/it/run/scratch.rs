@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::cli_user::User;
+use crate::support::cli_user::User;
 
 fn script(paths: &[String]) -> String {
     let calls: Vec<_> = paths

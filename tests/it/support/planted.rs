@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::cli_user::User;
+use crate::support::cli_user::User;
 
 /// A value that must not be printed or stored.
 pub(crate) struct Planted {

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::cli_user::{Seen, User};
+use crate::support::cli_user::{Seen, User};
 
 fn id_of(seen: &Seen) -> String {
     seen.json_lines()[0]["session"].as_str().unwrap().to_owned()

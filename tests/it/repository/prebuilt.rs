@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::workspace::root;
+use crate::repository::workspace::root;
 
 #[test]
 fn prebuilt_tools_match_their_sources() {

@@ -1,0 +1,9 @@
+//! The repository itself: packages, documents, contract and prebuilt tools.
+
+mod contract;
+mod dependencies;
+mod guide;
+mod prebuilt;
+mod promises;
+mod readme;
+pub(crate) mod workspace;

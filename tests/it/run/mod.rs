@@ -1,0 +1,11 @@
+//! `toolcell run`: turns of a session.
+
+mod agents;
+mod approval;
+mod budget;
+mod concurrent;
+mod log;
+mod model;
+mod scratch;
+mod session;
+mod turn;
