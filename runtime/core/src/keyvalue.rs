@@ -176,4 +176,12 @@ mod tests {
             assert!(!is_bucket_name(bad), "{bad}");
         }
     }
+
+    #[test]
+    fn quota_in_an_error_is_named() {
+        assert_eq!(
+            [Quota::Keys, Quota::Bytes].map(|quota| quota.to_string()),
+            ["keys", "bytes"]
+        );
+    }
 }

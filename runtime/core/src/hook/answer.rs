@@ -153,3 +153,44 @@ impl Effects {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answer_decides_what_its_constructor_says_and_nothing_else() {
+        let reason = || "no".to_owned();
+        let cancelled = HookVerdict::Cancel { reason: reason() };
+        let call = CallAnswer::cancel("no");
+        assert_eq!((call.verdict, call.arguments), (cancelled.clone(), None));
+        let call = CallAnswer::abort("no");
+        assert_eq!(call.verdict, HookVerdict::Abort { reason: reason() });
+        let arguments = Map::from_iter([("a".into(), json!(1))]);
+        let call = CallAnswer::with_arguments(arguments.clone());
+        assert_eq!(
+            (call.verdict, call.arguments),
+            (HookVerdict::Proceed, Some(arguments))
+        );
+        let prompt = PromptAnswer::cancel("no");
+        assert_eq!((prompt.verdict, prompt.message), (cancelled, None));
+
+        let effects = Effects::default()
+            .value("a", json!(1))
+            .notice(NoticeLevel::Error, "first")
+            .value("a", json!(2))
+            .notice(NoticeLevel::Info, "second");
+        assert_eq!(effects.values, Map::from_iter([("a".into(), json!(2))]));
+        let notices: Vec<_> = effects
+            .notices
+            .iter()
+            .map(|n| (n.level, n.text.as_str()))
+            .collect();
+        assert_eq!(
+            notices,
+            [(NoticeLevel::Error, "first"), (NoticeLevel::Info, "second")]
+        );
+    }
+}

@@ -340,4 +340,32 @@ mod tests {
             assert_eq!(point.as_str(), name);
         }
     }
+
+    #[test]
+    fn each_failed_part_of_a_turn_has_a_name_for_hooks() {
+        for (phase, name) in [
+            (FailurePhase::Model, "model"),
+            (FailurePhase::CallArguments, "call_arguments"),
+            (FailurePhase::Call, "call"),
+        ] {
+            assert_eq!(phase.as_str(), name);
+        }
+    }
+
+    #[test]
+    fn hook_learns_the_budget_that_is_reserved_for_it() {
+        struct Reserved;
+        impl CallObserver for Reserved {
+            fn left(&self) -> RemainingBudget {
+                RemainingBudget {
+                    fuel: Some(7),
+                    ..RemainingBudget::NOTHING
+                }
+            }
+        }
+        let mut cx = HookContext::unobserved("s");
+        assert_eq!(cx.left().fuel, None);
+        cx.observer = Arc::new(Reserved);
+        assert_eq!(cx.left().fuel, Some(7));
+    }
 }

@@ -107,4 +107,14 @@ mod tests {
         assert!(CallResult::refused(error).not_run);
         assert_eq!(CallResult::text("x").into_result(), Ok(CallResult::text("x")));
     }
+
+    #[test]
+    fn receipt_is_added_to_a_result() {
+        let receipt = Receipt {
+            fuel: 7,
+            ..Receipt::default()
+        };
+        let result = CallResult::text("x").with_receipt(receipt.clone());
+        assert_eq!((result.byte_len(), result.receipt), (1, Some(receipt)));
+    }
 }

@@ -144,7 +144,8 @@ impl Pair {
 #[tokio::test]
 async fn overlay_answers_each_path_like_the_directory_itself() {
     let mut differences = Vec::new();
-    for path in PATHS.split(' ').chain(["", "f\0"]) {
+    let long = "n".repeat(300);
+    for path in PATHS.split(' ').chain(["", "f\0", &long]) {
         let mut pair = Pair::new();
         for operation in OPERATIONS {
             let theirs = run(&mut pair.plain, operation, path).await;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::files::overlay::{Changes, CommitOptions, OnConflict, changes, commit, discard};
+use crate::files::overlay::{
+    Changes, CommitOptions, OnConflict, Version, changes, commit, conflicts, discard, versions,
+};
 
 struct Scratch {
     dir: tempfile::TempDir,
@@ -137,4 +139,54 @@ fn directories_beyond_a_depth_are_skipped() {
     let listed = scratch.changes();
     assert_eq!(listed.found.len(), 1_002);
     assert_eq!(skipped(&listed), [deep.as_path()]);
+}
+
+#[test]
+fn overlay_that_cannot_be_read_is_an_error_and_not_without_changes() {
+    let (scratch, options) = (Scratch::new(), CommitOptions::default());
+    let (host, none, file) = (
+        scratch.host(),
+        scratch.dir.path().join("none"),
+        scratch.dir.path().join("file"),
+    );
+    fs::write(&file, "").unwrap();
+    let good = Path::new("good");
+    assert_eq!(found(&changes(&host, &none, &options).unwrap()), [] as [&Path; 0]);
+    assert_eq!(conflicts(&host, &none, &options).unwrap(), [] as [PathBuf; 0]);
+    assert_eq!(
+        versions(&host, &none, good, 10).unwrap(),
+        (Version::Nothing, Version::Nothing)
+    );
+    discard(&host, &none).unwrap();
+    assert!(!none.exists(), "nothing is made");
+
+    // The overlay, or its layer of changes, is a file.
+    let odd = scratch.dir.path().join("odd");
+    fs::create_dir(&odd).unwrap();
+    fs::write(odd.join("upper"), "").unwrap();
+    for overlay in [&file, &odd] {
+        assert!(changes(&host, overlay, &options).is_err(), "{overlay:?}");
+        assert!(conflicts(&host, overlay, &options).is_err(), "{overlay:?}");
+        assert!(versions(&host, overlay, good, 10).is_err(), "{overlay:?}");
+        let committed = commit(&host, overlay, OnConflict::Overwrite, &options);
+        assert!(committed.is_err(), "{overlay:?}");
+    }
+    assert!(discard(&host, &file).is_err());
+}
+
+#[test]
+fn version_of_a_path_through_a_file_is_nothing() {
+    let scratch = Scratch::new();
+    fs::write(scratch.host().join("f"), "old").unwrap();
+    let of = |path: &str| versions(&scratch.host(), &scratch.overlay(), Path::new(path), 10);
+    let new = Version::File {
+        len: 3,
+        bytes: Some(b"new".to_vec()),
+    };
+    assert_eq!(of("f/x").unwrap(), (Version::Nothing, Version::Nothing));
+    assert_eq!(of("good").unwrap(), (Version::Nothing, new));
+    assert_eq!(
+        of(&"n".repeat(300)).unwrap_err().raw_os_error(),
+        Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
+    );
 }
