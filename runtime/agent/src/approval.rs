@@ -441,6 +441,17 @@ mod tests {
     }
 
     #[test]
+    fn allow_rule_matches_only_arguments_of_its_pattern() {
+        let rule = ApprovalRule::tool("t", Verdict::Allow).with_argument("/branch", "topic-*");
+        assert!(rule.matches("t", &json!({"branch": "topic-1"})));
+        assert!(!rule.matches("t", &json!({"branch": "main"})));
+        assert!(!rule.matches("t", &json!({})));
+        // A path in another argument changes nothing.
+        let arguments = json!({"branch": "main", "path": "a"});
+        assert!(!rule.judges("t", &arguments, &place("/a", "/a"), None));
+    }
+
+    #[test]
     fn only_call_completing_the_data_flow_is_held() {
         let approvals = Approvals::default();
         let private = DataFlow {

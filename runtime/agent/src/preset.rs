@@ -88,3 +88,24 @@ pub fn named(name: &str) -> Option<LoopPolicy> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preset_has_its_number_of_steps_and_calls_at_once() {
+        let default = LoopPolicy::default();
+        for (name, steps, calls) in [
+            ("default", default.max_steps, default.concurrency),
+            ("sequential", sequential().max_steps, 1),
+            ("resilient", 10, default.concurrency),
+            ("stepwise", 100, 1),
+        ] {
+            let policy = named(name).unwrap();
+            assert_eq!((policy.max_steps, policy.concurrency), (steps, calls), "{name}");
+        }
+        assert!(NAMES.iter().all(|name| named(name).is_some()));
+        assert_eq!(named("other"), None);
+    }
+}

@@ -428,3 +428,109 @@ fn stopped_request_names_its_reason() {
         assert_eq!(reason.as_deref(), Some(expected));
     }
 }
+
+#[test]
+fn new_identifier_is_none_that_was_used() {
+    let mut session = with_policy(LoopPolicy::default());
+    let used = ["a", "a-3"];
+    session.answer(&used.map(|id| (id, "t", "{}")), StopReason::Complete, &[]);
+    for id in used {
+        session.prepared(id, json!({}));
+    }
+    for id in used {
+        session.returned(id, succeeded("x"));
+    }
+    let effects = session.answer(
+        &[("a", "t", "{}"), ("a-4", "t", "{}"), ("a", "t", "{}")],
+        StopReason::Complete,
+        &[],
+    );
+    assert_eq!(of_calls(&effects).len(), 3);
+    assert_eq!(session.state.call_ids.len(), 5);
+}
+
+#[test]
+fn repeated_calls_are_reported_to_the_model_only_if_configured() {
+    for (warn, is_warned) in [(0, false), (2, true), (3, false)] {
+        let mut session = with_policy(LoopPolicy {
+            repeats: Repeats { warn, stop: 0 },
+            ..LoopPolicy::default()
+        });
+        let mut warned = false;
+        for id in ["1", "2"] {
+            session.answer(&[(id, "t", "{}")], StopReason::Complete, &[]);
+            session.prepared(id, json!({}));
+            let effects = session.returned(id, succeeded("same"));
+            warned |= events(effects).any(|event| match event {
+                Event::Reminder { kind, text, .. } => kind == ReminderKind::Repeating && text.contains("`t`"),
+                _ => false,
+            });
+        }
+        assert_eq!(warned, is_warned, "{warn}");
+    }
+}
+
+#[test]
+fn model_reads_why_it_gets_no_more_calls() {
+    let mut session = with_policy(LoopPolicy {
+        repeats: Repeats { warn: 0, stop: 1 },
+        ..LoopPolicy::default()
+    });
+    session.answer(&[("1", "t", "{}")], StopReason::Complete, &[]);
+    session.prepared("1", json!({}));
+    let effects = session.returned("1", succeeded("same"));
+    let text = events(effects).find_map(|event| match event {
+        Event::Reminder { text, .. } => Some(text),
+        _ => None,
+    });
+    let text = text.unwrap();
+    assert!(text.contains("You called `t` 1 times"), "{text}");
+
+    let mut session = Session::new(Machine {
+        approvals: denying("t"),
+        ..Machine::default()
+    });
+    session.answer(&[("1", "t", "{}")], StopReason::Complete, &[]);
+    let effects = session.prepared("1", json!({}));
+    let error = events(effects).find_map(|event| match event {
+        Event::CallFinished { result, .. } => result.error,
+        _ => None,
+    });
+    let text = error.unwrap().for_model();
+    assert!(text.contains("this call of `t` is not allowed"), "{text}");
+}
+
+#[test]
+fn resumed_calls_start_one_at_a_time_if_configured() {
+    for (concurrency, prepared) in [(1, &["prepare a"][..]), (2, &["prepare a", "prepare b"])] {
+        let mut session = with_policy(LoopPolicy {
+            concurrency,
+            ..LoopPolicy::default()
+        });
+        session.answer(&[("a", "t", "{}"), ("b", "t", "{}")], StopReason::Complete, &[]);
+        let effects = session.step(Input::Resume);
+        assert_eq!(of_calls(&effects), prepared, "{concurrency}");
+    }
+}
+
+#[test]
+fn user_is_told_that_a_budget_ends_the_turn() {
+    for (outcome, is_told) in [
+        (
+            TurnOutcome::Budget {
+                reason: "no fuel".into(),
+            },
+            true,
+        ),
+        (TurnOutcome::Cancelled, false),
+    ] {
+        let mut session = with_policy(LoopPolicy::default());
+        let effects = session.step(Input::Stop {
+            outcome,
+            partial: String::new(),
+            ended: BTreeMap::new(),
+        });
+        let told = |event| matches!(event, Event::Notice { text, .. } if text == "the turn ends: no fuel");
+        assert_eq!(events(effects).any(told), is_told);
+    }
+}

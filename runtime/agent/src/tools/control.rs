@@ -211,4 +211,27 @@ mod tests {
             assert_eq!(tool.max_use(), RemainingBudget::NOTHING, "{kind:?}");
         }
     }
+
+    #[test]
+    fn each_control_says_what_happens_next() {
+        for (kind, name, said) in [
+            (Control::AskQuestion, "question", "the answer is the next message"),
+            (Control::Converse, "message", "The message is shown"),
+            (Control::TaskCompletion, "result", "The task is complete"),
+            (Control::TaskComplete, "summary", "The task is complete"),
+        ] {
+            let call = ToolCall {
+                id: "1".into(),
+                name: ToolName::new(kind.name()).unwrap(),
+                arguments: json!({ name: "x" }).as_object().unwrap().clone(),
+            };
+            let control = ControlTool {
+                kind,
+                spec: spec_of(kind),
+            };
+            let result = control.answer(call).unwrap();
+            let text = format!("{:?}", result.content);
+            assert!(text.contains(said), "{text}");
+        }
+    }
 }

@@ -235,6 +235,10 @@ mod tests {
         assert!(found.len() < 600);
         let none = read(&store, json!({"call": "c1", "find": "hay"})).await.unwrap();
         assert_eq!(none, "[not found in 1506 bytes from 0]");
+        let none = read(&store, json!({"call": "c1", "find": "needle", "from": 1_002}))
+            .await
+            .unwrap();
+        assert_eq!(none, "[not found in 504 bytes from 1002]");
     }
 
     #[tokio::test]

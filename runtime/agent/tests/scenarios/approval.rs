@@ -198,6 +198,7 @@ async fn turn_awaiting_approval_resumes_in_another_process() {
             calls: vec!["1".into()]
         }
     );
+    assert_eq!(report.steps, 1);
     assert_eq!(
         (written.load(Ordering::SeqCst), was_read.load(Ordering::SeqCst)),
         (0, 1)

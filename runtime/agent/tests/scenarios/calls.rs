@@ -320,3 +320,66 @@ async fn polling_tool_may_repeat_calls() {
     let report = session.ask("Wait").await.unwrap();
     assert_eq!((report.outcome, report.steps), (TurnOutcome::Completed, 7));
 }
+
+/// Sink that notifies about the first line of a call.
+struct OnLog(Arc<tokio::sync::Notify>);
+
+impl toolcell_core::EventSink for OnLog {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::CallLog { .. }) {
+            self.0.notify_one();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn line_of_a_running_call_is_shown_at_once() {
+    let shown = Arc::new(tokio::sync::Notify::new());
+    let waits = shown.clone();
+    let tool = toolcell_agent::FnTool::new(
+        "t",
+        "Waits until its line is shown",
+        json!({"type": "object"}),
+        move |_, cx| {
+            let waits = waits.clone();
+            async move {
+                cx.observer.log(LogLine {
+                    level: LogLevel::Info,
+                    source: LogSource::Host,
+                    message: "working".into(),
+                });
+                waits.notified().await;
+                Ok("done".to_owned())
+            }
+        },
+    );
+    let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
+    let mut session = agent(&script)
+        .tool(Arc::new(tool.unwrap()))
+        .build()
+        .unwrap()
+        .session();
+    let sink = OnLog(shown);
+    let run = session.run(Message::user("Go"), &sink, never());
+    let report = tokio::time::timeout(Duration::from_secs(3_600), run).await;
+    assert_eq!(report.unwrap().unwrap().text, "Done.");
+}
+
+#[tokio::test]
+async fn tool_cannot_have_the_name_of_a_control_that_is_not_offered() {
+    let named = |name| {
+        agent(&Script::new([]))
+            .tool(tool(name, |_| Ok(String::new())))
+            .policy(LoopPolicy::default())
+            .build()
+            .map(drop)
+    };
+    for control in toolcell_agent::Control::ALL {
+        let error = named(control.name()).unwrap_err().to_string();
+        assert!(
+            error.contains(control.name()) && error.contains("reserved"),
+            "{error}"
+        );
+    }
+    named("task_completed").unwrap();
+}
