@@ -6,6 +6,7 @@
 
 mod agent;
 mod approval;
+mod command_line;
 mod commands;
 mod components;
 mod config;
@@ -20,14 +21,12 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
     if environment::is_compile_child() {
         return toolcell_sandbox::compile_child_main();
     }
     environment::forbid_core_dumps();
-    let cli = commands::Cli::parse();
+    let parsed = command_line::parse();
     let environment = match environment::Environment::read() {
         Ok(environment) => environment,
         Err(error) => {
@@ -37,6 +36,10 @@ fn main() -> ExitCode {
         }
     };
     let console = ui::render::Console::new(&environment);
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(failure) => return console.finish(Err(failure)).into(),
+    };
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
