@@ -3,7 +3,7 @@
 mod packed;
 pub(super) mod redact_body;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderMap, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use toolcell_core::secret::SecretResponses;
 use wasmtime_wasi_http::Error;
@@ -16,11 +16,8 @@ use super::target::Target;
 /// Maximum total size of the names and values of all response headers, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// Headers of a withheld response that are passed on.
-const PASSED_ON: [HeaderName; 2] = [DATE, RETRY_AFTER];
-
-/// Maximum size of such a header, in bytes: an HTTP date (RFC 9110, section 5.6.7) or a number of seconds.
-const MAX_PASSED_ON: usize = 29;
+/// Maximum `retry-after` of a withheld response, in seconds: a day. A longer number could carry a secret.
+const MAX_RETRY_AFTER: u32 = 24 * 60 * 60;
 
 /// Reason why a response is refused, beside the error codes of `wasi:http`.
 #[derive(Debug, thiserror::Error)]
@@ -107,26 +104,22 @@ pub(crate) fn settle<B>(
     Ok(checked)
 }
 
-/// Keeps only headers that contain no secret from an honest server, in their one valid form.
+/// Replaces all headers by two that cannot carry a secret: the date of this host, and the seconds of `retry-after` up to
+/// a day.
 fn withhold(headers: &mut HeaderMap) {
-    let is_plain = |value: &[u8]| {
-        value.len() <= MAX_PASSED_ON
-            && value
-                .iter()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b',' | b':'))
-    };
-    let kept: Vec<_> = PASSED_ON
-        .into_iter()
-        .filter_map(|name| {
-            let value = headers
-                .get(&name)
-                .filter(|value| is_plain(value.as_bytes()))?
-                .clone();
-            Some((name, value))
-        })
-        .collect();
+    let seconds = headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+        .filter(|value| value.bytes().all(|b| b.is_ascii_digit()))
+        .and_then(|value| value.parse::<u64>().ok());
     headers.clear();
-    headers.extend(kept);
+    if let Ok(now) = httpdate::fmt_http_date(std::time::SystemTime::now()).parse() {
+        headers.insert(DATE, now);
+    }
+    if let Some(seconds) = seconds {
+        let seconds = seconds.min(MAX_RETRY_AFTER.into());
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
 }
 
 /// Returns the media type without parameters, in lower case; `None` if missing, and empty if there are several.
@@ -155,22 +148,36 @@ fn has_body(method: &Method, status: StatusCode) -> bool {
 mod tests {
     use super::*;
 
-    use http::HeaderValue;
+    use http::header::{HeaderName, HeaderValue};
 
     #[test]
-    fn withheld_answer_keeps_dates_and_seconds_alone() {
-        for (name, value, is_kept) in [
-            ("date", "Tue, 15 Nov 1994 08:12:31 GMT", true),
-            ("retry-after", "120", true),
-            ("date", "Tue, 15 Nov 1994 08:12:31 GMT0", false),
-            ("date", "s3cret_value", false),
-            ("retry-after", "1;2", false),
-            ("x-other", "120", false),
+    fn withheld_response_has_own_date_and_bounded_seconds() {
+        for (name, value, retry_after) in [
+            ("date", "Tue, 15 Nov 1994 08:12:31 GMT", None),
+            ("date", "s3cret_value", None),
+            ("retry-after", "120", Some("120")),
+            ("retry-after", "86400", Some("86400")),
+            ("retry-after", "86401", Some("86400")),
+            ("retry-after", "18446744073709551615", Some("86400")),
+            ("retry-after", "18446744073709551616", None),
+            ("retry-after", "1;2", None),
+            ("retry-after", "+1", None),
+            ("retry-after", "Tue, 15 Nov 1994 08:12:31 GMT", None),
+            ("x-other", "120", None),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
             withhold(&mut headers);
-            assert_eq!(headers.len(), usize::from(is_kept), "{name}: {value}");
+            let seconds = headers.remove(RETRY_AFTER);
+            assert_eq!(
+                seconds.as_ref().map(|s| s.to_str().unwrap()),
+                retry_after,
+                "{name}: {value}"
+            );
+            let date = headers.remove(DATE).unwrap();
+            assert!(httpdate::parse_http_date(date.to_str().unwrap()).is_ok());
+            assert!(!date.to_str().unwrap().contains("1994"), "{date:?}");
+            assert!(headers.is_empty(), "{headers:?}");
         }
     }
 }
