@@ -75,6 +75,49 @@ fn project_file_is_found_upwards_and_not_above_home() {
 }
 
 #[test]
+fn project_file_writes_no_line_of_a_hint() {
+    let user = User::new();
+    user.configure("[tools.text]\ngrants = [\"read=.\"]\n")
+        .file("docs/x", "")
+        .file(
+            "toolcell.toml",
+            "[tools.text]\ngrants = [\"read=docs/y; touch pwned #\"]\n",
+        );
+    let seen = user
+        .run(&["call", "text_count", r#"{"path": "docs/x"}"#])
+        .ended(3);
+    assert!(!seen.stderr.contains("hint:"), "{}", seen.stderr);
+    let foreign = seen.stderr.lines().filter(|line| line.contains("touch pwned"));
+    for line in foreign.skip(1) {
+        assert!(line.trim_start().starts_with('│'), "{line}");
+    }
+}
+
+#[test]
+fn missing_directory_is_quoted_in_the_hint() {
+    let user = User::new();
+    let seen = user
+        .run(&["call", "text_count", "{}", "--grant", "read=a; touch x"])
+        .ended(3);
+    assert!(
+        seen.stderr.contains("hint: create it first: mkdir 'a; touch x'"),
+        "{}",
+        seen.stderr
+    );
+}
+
+#[test]
+fn invalid_lock_file_is_not_repeated() {
+    let user = User::new();
+    user.file("toolcell.lock", format!("version = 1\n{}\n", "x".repeat(400_000)));
+    let seen = user
+        .run(&["call", "text_count", r#"{"text": "a"}"#, "--locked"])
+        .ended(3);
+    assert!(seen.stderr.contains("why: line 2"), "{}", seen.stderr);
+    assert!(seen.stderr.len() < 1_000, "{} bytes", seen.stderr.len());
+}
+
+#[test]
 fn project_file_may_narrow() {
     let user = User::new();
     user.file("docs/a.md", "one two").file("b.md", "x");

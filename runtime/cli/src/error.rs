@@ -54,6 +54,12 @@ impl Failure {
         self
     }
 
+    /// Removes all hints.
+    pub(crate) fn without_hints(mut self) -> Self {
+        self.hints.clear();
+        self
+    }
+
     /// Adds several hints.
     pub(crate) fn hints<T: Into<Text>>(mut self, hints: impl IntoIterator<Item = T>) -> Self {
         self.hints.extend(hints.into_iter().map(Into::into));

@@ -120,7 +120,9 @@ impl Call {
     fn read_arguments(&self, console: &Console) -> Result<String, Failure> {
         match self.arguments.as_deref() {
             None | Some("-") => {
-                let _reading = console.activity("reading the arguments from standard input");
+                let _reading = console.activity(
+                    "reading the arguments, a JSON object, from standard input; end it with Ctrl-D",
+                );
                 let mut bytes = Vec::new();
                 let limit = MAX_ARGUMENT_BYTES as u64 + 1;
                 let fail = || Failure::new(Exit::Usage, "could not read the arguments from standard input");

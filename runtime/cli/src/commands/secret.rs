@@ -10,6 +10,7 @@ use toolcell_core::secret::SecretValue;
 use crate::components::keyring::{self, Keyring};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
 
@@ -77,7 +78,7 @@ impl Secret {
                     .why("arguments are visible to other programs and in the shell history")
                     .hint(text!(
                         "enter it at the prompt of `toolcell secret set {}`, or pipe it to standard input",
-                        account
+                        escape::shell(&account)
                     )));
                 }
                 let value = checked(&account, &read(&account, environment)?)?;

@@ -309,7 +309,15 @@ pub(crate) fn read(environment: &Environment) -> Result<LockFile, Failure> {
         });
         user_files::because(fail(), error).hints(hint)
     })?;
-    let lock: LockFile = toml::from_str(&text).map_err(|e| fail().why(e.to_string()))?;
+    let lock: LockFile = toml::from_str(&text).map_err(|error| {
+        // Without the line itself, which can be as long as the file.
+        let at = error.span().map_or(0, |span| {
+            text[..text.floor_char_boundary(span.start)].matches('\n').count()
+        });
+        fail()
+            .why(text!("line {}: {}", at + 1, error.message().trim()))
+            .hint("restore it from version control, or run `toolcell lock` to write it again")
+    })?;
     if lock.version != VERSION {
         return Err(fail()
             .why(text!(

@@ -10,6 +10,7 @@ use crate::config::Settings;
 use crate::config::file::SecretTable;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::escape;
 use crate::ui::terminal::text;
 
 /// Maximum size of a file that holds a secret, in bytes.
@@ -77,9 +78,10 @@ pub(crate) fn with_keyring(
             .get(account)
             .map_err(|failure| failure.why(place()))?
             .ok_or_else(|| {
-                keyring::no_entry(Exit::Config, account)
-                    .why(place())
-                    .hint(text!("to store the value: toolcell secret set {}", account))
+                keyring::no_entry(Exit::Config, account).why(place()).hint(text!(
+                    "to store the value: toolcell secret set {}",
+                    escape::shell(account)
+                ))
             })?;
         secrets.insert(name, value.trim()).map_err(|e| {
             Failure::new(Exit::Config, text!("the secret `{}` cannot be used", name)).because(e)

@@ -10,6 +10,7 @@ use crate::config::Origin;
 use crate::config::source::PROJECT;
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::escape;
 use crate::ui::terminal::text;
 
 /// A grant resolved on this machine.
@@ -82,7 +83,10 @@ pub(crate) fn resolve(
             let real = path.canonicalize().map_err(|e| {
                 let fail = fail().because(e);
                 match path.parent().filter(|parent| parent.is_dir()) {
-                    Some(_) => fail.hint(text!("create it first: mkdir {}", environment.shown(&path))),
+                    Some(_) => fail.hint(text!(
+                        "create it first: mkdir {}",
+                        escape::shell_path(&environment.shown(&path))
+                    )),
                     None => fail.hint(text!(
                         "`{}` does not exist; check the path",
                         environment.shown(&path)

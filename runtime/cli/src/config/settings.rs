@@ -226,6 +226,10 @@ impl GrantLine {
         let placed =
             grants::resolve(&self.grant, &self.base, environment).map_err(|failure| match &self.origin {
                 Origin::Flag(_) => failure,
+                // Advice that repeats what a project wrote would be the project's advice.
+                origin if origin.layer() == Some(Layer::Project) => {
+                    failure.without_hints().why(origin.point_at())
+                }
                 origin => failure.why(origin.point_at()),
             })?;
         Ok(placed.written_at(&self.origin))

@@ -73,7 +73,8 @@ fn unified<W: Write>(screen: &mut Screen<W>, old: &str, new: &str) -> io::Result
                 ChangeTag::Delete => (BAD, '-'),
                 ChangeTag::Equal => (FAINT, ' '),
             };
-            let text = line.value().trim_end_matches(['\n', '\r']);
+            // A carriage return is made visible: it can be the only change of a line.
+            let text = line.value().trim_end_matches('\n');
             screen.hang(4);
             screen.styled(style, text!("    │ {}{}", sign, text))?;
             screen.end_line()?;

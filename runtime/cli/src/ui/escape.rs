@@ -11,6 +11,14 @@ pub(crate) fn shell(text: &str) -> String {
     }
 }
 
+/// Quotes a path for a POSIX shell, which expands a `~/` at its start.
+pub(crate) fn shell_path(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some(rest) if !rest.is_empty() => format!("~/{}", shell(rest)),
+        _ => shell(path),
+    }
+}
+
 /// Quotes a TOML basic string (toml.io/en/v1.0.0#string).
 pub(crate) fn toml(text: &str) -> String {
     ::toml::Value::String(text.to_owned()).to_string()
@@ -26,6 +34,13 @@ mod tests {
         assert_eq!(shell("http=GET,POST https://a"), "'http=GET,POST https://a'");
         assert_eq!(shell("read='; rm -rf ~"), r"'read='\''; rm -rf ~'");
         assert_eq!(shell(""), "''");
+    }
+
+    #[test]
+    fn home_in_path_is_expanded_and_rest_is_quoted() {
+        assert_eq!(shell_path("~/a b"), "~/'a b'");
+        assert_eq!(shell_path("docs/x; touch y"), "'docs/x; touch y'");
+        assert_eq!(shell_path("~"), "'~'");
     }
 
     #[test]

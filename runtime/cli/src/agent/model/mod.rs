@@ -23,6 +23,7 @@ use crate::config::provider::ProviderName;
 use crate::config::{Origin, ProviderSettings, Sourced};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::ui::escape;
 use crate::ui::terminal::{Name, Own, Text, text};
 
 /// A provider that is set up, and the reason for its choice.
@@ -200,7 +201,10 @@ fn key_in(keyring: &Keyring, account: &Sourced<String>) -> Result<String, Failur
     key.ok_or_else(|| {
         keyring::no_entry(Exit::Provider, name)
             .why(account.origin.point_at())
-            .hint(text!("to store the key: toolcell secret set {}", name))
+            .hint(text!(
+                "to store the key: toolcell secret set {}",
+                escape::shell(name)
+            ))
     })
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
@@ -19,6 +19,10 @@ use crate::ui::terminal::text;
 /// Maximum size of a configuration file, in bytes. Enough for a thousand tools, and small enough to reject a device or
 /// a wrong file.
 pub(in crate::config) const MAX_BYTES: u64 = 1 << 20;
+
+/// Maximum number of entries of a list, or of `[[...]]` tables of one name. Each line of `deny` is looked up on disk in
+/// every call, and each approval rule is compared with its arguments.
+const MAX_ENTRIES: usize = 1_000;
 
 /// A parsed configuration file.
 #[derive(Debug)]
@@ -102,10 +106,34 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
                 None => format!("the keys are {}", list(&known)),
             }));
     }
+    if let Some((key, list)) = long_list(table.get_ref()) {
+        return Err(fail()
+            .why(text!(
+                "the list `{}` has {} entries, more than {}\n{}",
+                key.get_ref().as_ref(),
+                list,
+                MAX_ENTRIES,
+                source.point_at(&key.span())
+            ))
+            .hint("name a directory or a pattern that covers several of them"));
+    }
     let file = toml::from_str::<File>(&source.text).map_err(because)?;
     Ok(Parsed {
         source: Arc::new(source),
         file,
+    })
+}
+
+/// Returns the key and the length of the first list with more than [`MAX_ENTRIES`] entries.
+fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>>, usize)> {
+    table.iter().find_map(|(key, value)| match value.get_ref() {
+        DeValue::Table(below) => long_list(below),
+        DeValue::Array(list) if list.len() > MAX_ENTRIES => Some((key, list.len())),
+        DeValue::Array(list) => list.iter().find_map(|entry| match entry.get_ref() {
+            DeValue::Table(below) => long_list(below),
+            _ => None,
+        }),
+        _ => None,
     })
 }
 
@@ -184,6 +212,36 @@ mod tests {
         let mut screen = crate::ui::terminal::Screen::new(&mut out, false, crate::ui::terminal::Size::NONE);
         parse(source).unwrap_err().print(&mut screen).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn list_has_at_most_1000_entries() {
+        let parsed = |text: String| {
+            parse(Source {
+                layer: Layer::Project,
+                path: "/c.toml".into(),
+                shown: "c.toml".into(),
+                text,
+                line_starts: OnceLock::new(),
+            })
+            .map(drop)
+            .map_err(|failure| failure.to_string())
+        };
+        let rule = "[[approval.rules]]\ntool = \"x\"\nverdict = \"ask\"\n";
+        for text in [
+            |n: usize| format!("deny = [{}]\n", "\"a\",".repeat(n)),
+            |n: usize| format!("[tools.files]\ngrants = [{}]\n", "\"read=.\",".repeat(n)),
+        ] {
+            assert_eq!(parsed(text(1_000)), Ok(()));
+            let error = parsed(text(1_001)).unwrap_err();
+            assert!(error.contains("has 1001 entries, more than 1000"), "{error}");
+        }
+        assert_eq!(parsed(rule.repeat(1_000)), Ok(()));
+        assert!(
+            parsed(rule.repeat(1_001))
+                .unwrap_err()
+                .contains("`rules` has 1001")
+        );
     }
 
     #[test]
