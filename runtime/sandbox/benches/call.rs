@@ -1,26 +1,33 @@
-//! Compares a call in a new cell with bare wasmtime, in the same run: same component, same engine settings,
-//! `InstancePre` and a typed call. The ratio is the result; a cell should cost at most twice the bare call.
+//! Compares a call in a new cell with bare wasmtime, in the same run: same component, same engine settings, `InstancePre`,
+//! WASI, a typed call. The ratios are the result; times vary between machines.
+//!
+//! - `cargo bench -p toolcell-sandbox` prints the table.
+//! - `cargo bench -p toolcell-sandbox -- --check` takes a short run and fails if a ratio is twice as bad as its goal.
 
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
-    reason = "a test that panics has failed"
+    reason = "a benchmark that panics has failed"
 )]
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use support::Probe;
 use tokio::runtime::Runtime;
 use toolcell_core::{CallContext, Policy, Tool, ToolCall};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
-use wasmtime::component::{Component, Linker};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits};
+use wasmtime::component::{Component, Linker, ResourceTable};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
+};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 mod contract {
     #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
@@ -30,15 +37,52 @@ mod contract {
 use contract::ProviderPre;
 use contract::exports::toolcell::tool::tools::Call;
 
-/// The settings of `engine.rs` that affect a call.
+/// Goal for the time of a call, relative to bare wasmtime.
+const GOAL_TIME: f64 = 1.2;
+
+/// Goal for the calls per second on all threads, relative to bare wasmtime.
+const GOAL_RATE: f64 = 0.9;
+
+/// Concurrent calls per thread.
+const IN_FLIGHT: usize = 8;
+
+/// Slots of both pools.
+const SLOTS: u32 = 256;
+
+/// State of a bare store: WASI and limits.
+struct Bare {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    limits: StoreLimits,
+}
+
+impl WasiView for Bare {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.table,
+        }
+    }
+}
+
+/// One tool with arguments, callable in both ways.
+struct Subject {
+    engine: Engine,
+    pre: ProviderPre<Bare>,
+    tool: Arc<dyn Tool>,
+    arguments: Map<String, Value>,
+}
+
+/// Creates an engine with the settings of `engine.rs` that affect a call.
 fn bare_engine() -> Engine {
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_memories(256)
-        .total_tables(1024)
-        .total_stacks(256)
+    pool.total_memories(SLOTS)
+        .total_tables(4 * SLOTS)
+        .total_stacks(SLOTS)
         .linear_memory_keep_resident(64 << 10)
-        .table_keep_resident(64 << 10)
-        .async_stack_keep_resident(64 << 10);
+        .table_keep_resident(16 << 10)
+        .async_stack_keep_resident(64 << 10)
+        .pagemap_scan(Enabled::Auto);
     let mut config = Config::new();
     config
         .consume_fuel(true)
@@ -51,100 +95,181 @@ fn bare_engine() -> Engine {
     Engine::new(&config).unwrap()
 }
 
-/// Returns 245 bytes of arguments.
-fn arguments() -> serde_json::Map<String, serde_json::Value> {
-    let json = json!({ "path": "src/main.rs", "pattern": "fn main", "note": "x".repeat(190) });
-    json.as_object().unwrap().clone()
+impl Subject {
+    async fn new(engine: &Engine, sandbox: &Sandbox, wasm: &[u8], tool: &str, arguments: Value) -> Self {
+        let component = Component::from_binary(engine, wasm).unwrap();
+        let mut linker = Linker::<Bare>::new(engine);
+        wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
+        linker.define_unknown_imports_as_traps(&component).unwrap();
+        let loaded = sandbox.load(tool, wasm).await.unwrap();
+        let mut tools = loaded.tools(Policy::default());
+        let at = tools.iter().position(|t| t.spec().name.as_str() == tool).unwrap();
+        Self {
+            engine: engine.clone(),
+            pre: ProviderPre::new(linker.instantiate_pre(&component).unwrap()).unwrap(),
+            tool: tools.swap_remove(at),
+            arguments: arguments.as_object().unwrap().clone(),
+        }
+    }
+
+    async fn call_bare(&self) {
+        let state = Bare {
+            wasi: WasiCtx::builder().build(),
+            table: ResourceTable::new(),
+            limits: StoreLimits::default(),
+        };
+        let mut store = Store::new(&self.engine, state);
+        store.limiter(|state| &mut state.limits);
+        store.set_fuel(1_000_000_000).unwrap();
+        store.set_epoch_deadline(1_000_000);
+        let call = Call {
+            id: "1".into(),
+            name: self.tool.spec().name.to_string(),
+            arguments: serde_json::to_string(&self.arguments).unwrap(),
+            context: Vec::new(),
+        };
+        let guest = self.pre.instantiate_async(&mut store).await.unwrap();
+        let output = guest.toolcell_tool_tools().call_run(&mut store, &call).await;
+        black_box(output.unwrap().unwrap());
+    }
+
+    async fn call_cell(&self) {
+        let call = ToolCall {
+            id: "1".into(),
+            name: self.tool.spec().name.clone(),
+            arguments: self.arguments.clone(),
+        };
+        let result = self.tool.call(call, CallContext::unobserved()).await;
+        black_box(result.into_result().unwrap());
+    }
+
+    async fn call(&self, bare: bool) {
+        if bare {
+            self.call_bare().await;
+        } else {
+            self.call_cell().await;
+        }
+    }
 }
 
-fn bare(c: &mut Criterion, runtime: &Runtime) {
-    let engine = bare_engine();
-    let component = Component::from_binary(&engine, &Probe::default().build()).unwrap();
-    let pre = ProviderPre::new(
-        Linker::<StoreLimits>::new(&engine)
-            .instantiate_pre(&component)
-            .unwrap(),
-    )
-    .unwrap();
-    let text = serde_json::to_string(&arguments()).unwrap();
-    c.bench_function("call/bare wasmtime", |b| {
-        b.to_async(runtime).iter(|| async {
-            let mut store = Store::new(&engine, StoreLimits::default());
-            store.limiter(|limits| limits);
-            store.set_fuel(1_000_000_000).unwrap();
-            store.set_epoch_deadline(1_000_000);
-            let call = Call {
-                id: "1".into(),
-                name: "probe".into(),
-                arguments: text.clone(),
-                context: Vec::new(),
-            };
-            let guest = pre.instantiate_async(&mut store).await.unwrap();
-            let output = guest
-                .toolcell_tool_tools()
-                .call_run(&mut store, &call)
-                .await
-                .unwrap();
-            black_box(output.unwrap());
-        });
-    });
-}
-
-fn cell(c: &mut Criterion, runtime: &Runtime) {
-    let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-    let component = runtime
-        .block_on(sandbox.load("probe.wasm", &Probe::default().build()))
-        .unwrap();
-    let tool: Arc<dyn Tool> = component.tools(Arc::new(Policy::default())).remove(0);
-    let call = ToolCall {
-        id: "1".into(),
-        name: tool.spec().name.clone(),
-        arguments: arguments(),
+/// Returns the mean time of sequential calls.
+fn sequential(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32) -> Duration {
+    let subject = subject.clone();
+    let run = async move {
+        let start = Instant::now();
+        for _ in 0..calls {
+            subject.call(bare).await;
+        }
+        start.elapsed() / calls
     };
-    c.bench_function("call/cell", |b| {
-        b.to_async(runtime).iter_batched(
-            || call.clone(),
-            |call| async {
-                black_box(
-                    tool.call(call, CallContext::unobserved())
-                        .await
-                        .into_result()
-                        .unwrap(),
-                )
-            },
-            BatchSize::SmallInput,
-        );
-    });
+    runtime.block_on(runtime.spawn(run)).unwrap()
 }
 
-fn calls(c: &mut Criterion) {
+/// Returns the mean time of concurrent calls: the duration divided by their number.
+fn concurrent(runtime: &Runtime, subject: &Arc<Subject>, bare: bool, calls: u32) -> Duration {
+    let tasks = runtime.metrics().num_workers() * IN_FLIGHT;
+    let each = calls / u32::try_from(tasks).unwrap();
+    let start = Instant::now();
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let subject = subject.clone();
+            runtime.spawn(async move {
+                for _ in 0..each {
+                    subject.call(bare).await;
+                }
+            })
+        })
+        .collect();
+    for task in running {
+        runtime.block_on(task).unwrap();
+    }
+    start.elapsed() / (each * u32::try_from(tasks).unwrap())
+}
+
+/// Way of measuring: returns the time of a call.
+type Measure = fn(&Runtime, &Arc<Subject>, bool, u32) -> Duration;
+
+/// Measures bare calls and cells in turns, and returns the medians, in microseconds.
+fn compare(
+    runtime: &Runtime,
+    subject: &Arc<Subject>,
+    measure: Measure,
+    rounds: usize,
+    calls: u32,
+) -> (f64, f64) {
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..=rounds {
+        for (i, bare) in [true, false].into_iter().enumerate() {
+            let time = measure(runtime, subject, bare, calls);
+            // The first round warms caches.
+            if round > 0 {
+                times[i].push(time.as_secs_f64() * 1e6);
+            }
+        }
+    }
+    let [bare, cell] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    });
+    (bare, cell)
+}
+
+fn shipped(name: &str) -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt");
+    std::fs::read(format!("{path}/{name}.wasm")).unwrap()
+}
+
+/// Returns the tools: one without imports, and shipped ones with theirs.
+async fn subjects(engine: &Engine, sandbox: &Sandbox) -> Vec<Arc<Subject>> {
+    let words = "one two three\n".repeat(16);
+    let document = json!({ "document": json!({ "a": [1, 2, 3], "b": words }), "filter": ".a" });
+    let note = json!({ "path": "src/main.rs", "pattern": "fn main", "note": "x".repeat(190) });
+    let tools = [
+        (Probe::default().build(), "probe", note),
+        (shipped("text"), "text_count", json!({ "text": words })),
+        (shipped("clock"), "clock_now", json!({})),
+        (shipped("json"), "json_query", document),
+    ];
+    let mut subjects = Vec::new();
+    for (wasm, name, arguments) in tools {
+        subjects.push(Arc::new(
+            Subject::new(engine, sandbox, &wasm, name, arguments).await,
+        ));
+    }
+    subjects
+}
+
+fn main() -> ExitCode {
+    let is_short = std::env::args().any(|argument| argument == "--check");
+    let (rounds, calls) = if is_short { (5, 500) } else { (15, 4_000) };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .unwrap();
-    bare(c, &runtime);
-    cell(c, &runtime);
-}
-
-/// Measures the start of a process until its first call, with cached code.
-fn starts(c: &mut Criterion) {
-    let runtime = Runtime::new().unwrap();
-    let home = tempfile::tempdir().unwrap();
-    let options = SandboxOptions {
-        cache_dir: Some(home.path().join("cache")),
-        slots: 8,
+    let sandbox = Sandbox::new(SandboxOptions {
+        slots: SLOTS,
         ..SandboxOptions::default()
-    };
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/prebuilt/json.wasm");
-    let bytes = std::fs::read(shipped).unwrap();
-    let load = |sandbox: &Sandbox| runtime.block_on(sandbox.load("json.wasm", &bytes)).unwrap();
-    load(&Sandbox::new(options.clone()).unwrap());
-    c.bench_function("start/sandbox of 8 slots", |b| {
-        b.iter(|| Sandbox::new(options.clone()).unwrap());
     });
-    let sandbox = Sandbox::new(options.clone()).unwrap();
-    c.bench_function("start/json.wasm from the cache", |b| b.iter(|| load(&sandbox)));
+    let subjects = runtime.block_on(subjects(&bare_engine(), &sandbox.unwrap()));
+    let mut is_met = true;
+    println!("{:30} {:>9} {:>9}  ratio  goal", "time of a call", "bare", "cell");
+    for subject in &subjects {
+        let (bare, cell) = compare(&runtime, subject, sequential, rounds, calls);
+        let (name, ratio) = (&subject.tool.spec().name, cell / bare);
+        println!("{name:30} {bare:6.1} us {cell:6.1} us  {ratio:5.2}  {GOAL_TIME}");
+        is_met &= ratio <= 2.0 * GOAL_TIME;
+    }
+    println!("{:30} {:>9} {:>9}", "calls a second, all threads", "bare", "cell");
+    for subject in &subjects {
+        let (bare, cell) = compare(&runtime, subject, concurrent, rounds, 4 * calls);
+        let (name, ratio) = (&subject.tool.spec().name, bare / cell);
+        let [bare, cell] = [bare, cell].map(|time| 1e6 / time);
+        println!("{name:30} {bare:9.0} {cell:9.0}  {ratio:5.2}  {GOAL_RATE}");
+        is_met &= ratio >= GOAL_RATE / 2.0;
+    }
+    if is_short && !is_met {
+        eprintln!("a ratio is twice as bad as its goal");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
 }
-
-criterion_group!(benches, calls, starts);
-criterion_main!(benches);

@@ -11,7 +11,9 @@
 //! | multiple memories, reference types | on | the engine panics on valid components without them (48.0.8) |
 
 use wasmparser::WasmFeatures;
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
+};
 
 use crate::cell::epoch;
 use crate::error::EngineError;
@@ -110,6 +112,7 @@ fn pool(slots: u32) -> InstanceAllocationStrategy {
         .table_elements(MAX_TABLE_START as usize)
         .linear_memory_keep_resident(KEEP_RESIDENT)
         .table_keep_resident(KEEP_TABLE_RESIDENT)
-        .async_stack_keep_resident(KEEP_RESIDENT);
+        .async_stack_keep_resident(KEEP_RESIDENT)
+        .pagemap_scan(Enabled::Auto);
     InstanceAllocationStrategy::Pooling(pool)
 }

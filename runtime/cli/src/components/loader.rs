@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::hook::HookOrder;
@@ -36,7 +36,12 @@ pub(crate) struct ComponentLoader<'a> {
     pub(crate) sandbox: Sandbox,
     secrets: Secrets,
     trust: Trust,
+    /// Components loaded so far, by name and source: one that is searched for a tool is then called.
+    loaded: Mutex<BTreeMap<ComponentKey, Component>>,
 }
+
+/// Name of a component, and its file if it is not built in.
+type ComponentKey = (String, Option<PathBuf>);
 
 /// Loaded component with its policy.
 pub(crate) struct Loaded {
@@ -125,6 +130,7 @@ impl<'a> ComponentLoader<'a> {
             sandbox,
             secrets: secrets::read(settings, environment)?,
             trust: Trust::new(environment, None),
+            loaded: Mutex::default(),
         })
     }
 
@@ -163,6 +169,13 @@ impl<'a> ComponentLoader<'a> {
 
     /// Returns the component that defines a tool of this name.
     async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
+        let built_in = builtin::component_with_tool(tool).and_then(|name| self.settings.tools.get(name));
+        if let Some(settings) = built_in
+            && settings.is_usable()
+            && matches!(settings.component, ComponentSource::Shipped(_))
+        {
+            return Ok(Some(settings.clone()));
+        }
         for candidate in self.searched(tool) {
             let component = self.component(candidate).await?;
             if component
@@ -386,6 +399,20 @@ impl<'a> ComponentLoader<'a> {
     /// Returns an error if it cannot be loaded, or if it is from a project and untrusted or has tools with reserved
     /// names.
     pub(crate) async fn component(&self, settings: &ToolSettings) -> Result<Component, Failure> {
+        let file = match &settings.component {
+            ComponentSource::Shipped(_) => None,
+            ComponentSource::File(path) => Some(path.value.clone()),
+        };
+        let key = (settings.name.clone(), file);
+        let known = self
+            .loaded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+            .cloned();
+        if let Some(component) = known {
+            return Ok(component);
+        }
         let (label, bytes) = self.bytes(settings)?;
         self.trust.check(settings, &bytes, self.environment).await?;
         let loaded = self.load_tools(settings, &label, &bytes).await;
@@ -393,6 +420,10 @@ impl<'a> ComponentLoader<'a> {
         if settings.is_of_project() {
             self.check_names(settings, &component).await?;
         }
+        self.loaded
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, component.clone());
         Ok(component)
     }
 
