@@ -23,7 +23,7 @@ use support::Probe;
 use tokio::runtime::Runtime;
 use toolcell_core::{CallContext, Policy, Tool, ToolCall};
 use toolcell_sandbox::{Sandbox, SandboxOptions};
-use wasmtime::component::{Component, Linker, ResourceTable};
+use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits,
 };
@@ -65,6 +65,16 @@ impl WasiView for Bare {
     }
 }
 
+impl contract::toolcell::tool::types::Host for Bare {}
+
+impl contract::toolcell::tool::log::Host for Bare {
+    fn write(&mut self, _: contract::toolcell::tool::log::Level, _: String) {}
+}
+
+impl contract::toolcell::tool::progress::Host for Bare {
+    fn report(&mut self, _: u64, _: Option<u64>, _: Option<String>) {}
+}
+
 /// One tool with arguments, callable in both ways.
 struct Subject {
     engine: Engine,
@@ -100,7 +110,7 @@ impl Subject {
         let component = Component::from_binary(engine, wasm).unwrap();
         let mut linker = Linker::<Bare>::new(engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
-        linker.define_unknown_imports_as_traps(&component).unwrap();
+        contract::Provider::add_to_linker::<_, HasSelf<Bare>>(&mut linker, |state| state).unwrap();
         let loaded = sandbox.load(tool, wasm).await.unwrap();
         let mut tools = loaded.tools(Policy::default());
         let at = tools.iter().position(|t| t.spec().name.as_str() == tool).unwrap();
@@ -222,7 +232,8 @@ fn shipped(name: &str) -> Vec<u8> {
 /// Returns the tools: one without imports, and shipped ones with theirs.
 async fn subjects(engine: &Engine, sandbox: &Sandbox) -> Vec<Arc<Subject>> {
     let words = "one two three\n".repeat(16);
-    let document = json!({ "document": json!({ "a": [1, 2, 3], "b": words }), "filter": ".a" });
+    let document = json!({ "a": [1, 2, 3], "b": words }).to_string();
+    let document = json!({ "json": document, "program": ".a" });
     let note = json!({ "path": "src/main.rs", "pattern": "fn main", "note": "x".repeat(190) });
     let tools = [
         (Probe::default().build(), "probe", note),
@@ -255,14 +266,14 @@ fn main() -> ExitCode {
     println!("{:30} {:>9} {:>9}  ratio  goal", "time of a call", "bare", "cell");
     for subject in &subjects {
         let (bare, cell) = compare(&runtime, subject, sequential, rounds, calls);
-        let (name, ratio) = (&subject.tool.spec().name, cell / bare);
+        let (name, ratio) = (subject.tool.spec().name.as_str(), cell / bare);
         println!("{name:30} {bare:6.1} us {cell:6.1} us  {ratio:5.2}  {GOAL_TIME}");
         is_met &= ratio <= 2.0 * GOAL_TIME;
     }
     println!("{:30} {:>9} {:>9}", "calls a second, all threads", "bare", "cell");
     for subject in &subjects {
         let (bare, cell) = compare(&runtime, subject, concurrent, rounds, 4 * calls);
-        let (name, ratio) = (&subject.tool.spec().name, bare / cell);
+        let (name, ratio) = (subject.tool.spec().name.as_str(), bare / cell);
         let [bare, cell] = [bare, cell].map(|time| 1e6 / time);
         println!("{name:30} {bare:9.0} {cell:9.0}  {ratio:5.2}  {GOAL_RATE}");
         is_met &= ratio >= GOAL_RATE / 2.0;
