@@ -15,6 +15,7 @@ use crate::agent::Agent;
 use crate::context::messages;
 use crate::definition::AgentDefinition;
 use crate::driver::Driver;
+use crate::driver::caller::SubagentReceipt;
 use crate::driver::journal::Journal;
 use crate::driver::spans;
 use crate::error::AgentError;
@@ -22,7 +23,6 @@ use crate::machine::{Input, LoopState};
 use crate::report::TurnReport;
 use crate::sink::NullSink;
 use crate::tools::results::ResultStore;
-use crate::tools::subagent::SubagentReceipt;
 
 /// Conversation of turns.
 pub struct Session {

@@ -8,15 +8,17 @@ use tokio::sync::oneshot;
 use toolcell_core::provider::Prices;
 use toolcell_core::{ApprovalRequest, Decision, Receipt, RemainingBudget};
 
+use crate::approval::Approver;
 use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
-use crate::definition::AgentDefinition;
-use crate::tools::subagent::SubagentReceipt;
+use crate::driver::caller::SubagentReceipt;
 
 /// Account of one session while a turn runs.
 pub(crate) struct Account {
-    inner: Arc<AgentDefinition>,
+    /// Budget of this session.
+    own: Budget,
+    approver: Option<Arc<dyn Approver>>,
     /// The call of another session in which this session runs.
     caller: Option<Arc<SubagentReceipt>>,
     /// Budget that the calling session reserved for this one.
@@ -50,18 +52,19 @@ pub(crate) struct HookShare {
 
 impl Account {
     pub(super) fn new(
-        inner: Arc<AgentDefinition>,
+        own: Budget,
+        approver: Option<Arc<dyn Approver>>,
         caller: Option<Arc<SubagentReceipt>>,
         spent: &Spent,
     ) -> Self {
-        let own = &inner.machine.policy.budget;
         let outside = match &caller {
             Some(caller) => Budget::of_what_others_leave(caller.observer().left(), spent, own.prices),
             None => Budget::default(),
         };
         let left = own.left(spent).within(outside.left(spent));
         Self {
-            inner,
+            own,
+            approver,
             caller,
             outside,
             asking: tokio::sync::Mutex::default(),
@@ -79,7 +82,7 @@ impl Account {
 
     /// Token prices for agents without prices of their own.
     pub(super) fn prices(&self) -> Option<Prices> {
-        self.inner.machine.policy.budget.prices.or(self.outside.prices)
+        self.own.prices.or(self.outside.prices)
     }
 
     /// Requests a reservation of at most `most`, behind all others that wait.
@@ -115,8 +118,7 @@ impl Account {
 
     /// Updates the session's use, which now includes these reservations.
     pub(super) fn count(&self, spent: &Spent, tickets: impl IntoIterator<Item = Ticket>) {
-        let own = &self.inner.machine.policy.budget;
-        let left = own.left(spent).within(self.outside.left(spent));
+        let left = self.own.left(spent).within(self.outside.left(spent));
         let mut budget = self.budget();
         budget.reservations.count(left, tickets);
         budget.decide();
@@ -132,7 +134,7 @@ impl Account {
     /// Requests a decision, one at a time, from the session's own approver or else from its caller.
     pub(super) async fn ask(&self, request: &ApprovalRequest) -> Decision {
         let _one = self.asking.lock().await;
-        match (&self.inner.approver, &self.caller) {
+        match (&self.approver, &self.caller) {
             (Some(approver), _) => approver.decide(request).await,
             (None, Some(caller)) => caller.observer().ask(request.clone()).await,
             (None, None) => Decision::Deny {
@@ -234,16 +236,9 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
-    use crate::Agent;
-    use crate::testing::Script;
 
     fn account(budget: Budget) -> Arc<Account> {
-        let policy = crate::LoopPolicy {
-            budget,
-            ..crate::LoopPolicy::default()
-        };
-        let agent = Agent::builder(Script::new([])).policy(policy).build().unwrap();
-        Arc::new(Account::new(agent.definition.clone(), None, &Spent::default()))
+        Arc::new(Account::new(budget, None, None, &Spent::default()))
     }
 
     fn fuel(amount: u64) -> RemainingBudget {

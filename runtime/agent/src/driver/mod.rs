@@ -11,6 +11,7 @@
 
 pub(crate) mod account;
 mod call;
+pub(crate) mod caller;
 pub(crate) mod journal;
 mod listen;
 pub(crate) mod notes;
@@ -41,6 +42,7 @@ use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::definition::AgentDefinition;
+use crate::driver::caller::SubagentReceipt;
 use crate::error::AgentError;
 use crate::hook::HookTurn;
 use crate::machine::{Effect, Input, LoopState};
@@ -49,7 +51,6 @@ use crate::report::{TurnRecorder, TurnReport};
 use crate::sink::NullSink;
 use crate::tools::dispatch;
 use crate::tools::results::ResultStore;
-use crate::tools::subagent::SubagentReceipt;
 
 /// Time that a dropped call has to end. Cells end within one epoch tick; a native tool that blocks its thread is
 /// abandoned, without a receipt.
@@ -124,7 +125,12 @@ impl<'a> Driver<'a> {
             .as_ref()
             .map(|turn| turn.shared.clone())
             .unwrap_or_default();
-        let account = Arc::new(Account::new(inner.clone(), caller, &state.spent()));
+        let account = Arc::new(Account::new(
+            inner.machine.policy.budget.clone(),
+            inner.approver.clone(),
+            caller,
+            &state.spent(),
+        ));
         let hooks = HookTurn::new(&state.session, shared.clone(), notes.0.clone(), account.clone());
         Self {
             inner,

@@ -178,17 +178,14 @@ impl CallObserver for Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Agent;
     use crate::driver::notes::{MAX_WAITING, notes};
-    use crate::testing::Script;
 
     fn observer(notes: Notes) -> Observer {
         with_policy(notes, crate::LoopPolicy::default())
     }
 
     fn with_policy(notes: Notes, policy: crate::LoopPolicy) -> Observer {
-        let agent = Agent::builder(Script::new([])).policy(policy).build().unwrap();
-        let account = Account::new(agent.definition.clone(), None, &Spent::default());
+        let account = Account::new(policy.budget, None, None, &Spent::default());
         Observer::new("1".into(), "t".into(), Arc::new(account), notes)
     }
 

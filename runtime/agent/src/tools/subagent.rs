@@ -1,18 +1,19 @@
 //! Agents as tools of other agents, each with its own model, tools, policy and budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 use toolcell_core::event::TurnOutcome;
-use toolcell_core::tool::{CallObserver, Hints, InvalidToolName, Progress};
+use toolcell_core::tool::{Hints, InvalidToolName};
 use toolcell_core::{
-    AgentUse, BoxFuture, CallContext, CallResult, Event, EventSink, Receipt, RemainingBudget, Schema, Tool,
-    ToolCall, ToolError, ToolName, ToolSpec,
+    BoxFuture, CallContext, CallResult, RemainingBudget, Schema, Tool, ToolCall, ToolError, ToolName,
+    ToolSpec,
 };
 
 use crate::Agent;
-use crate::budget::{Prices, Spent};
+use crate::budget::Spent;
+use crate::driver::caller::{SubagentReceipt, SubagentSink};
 use crate::report::TurnReport;
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"The task, with all the information it needs: nothing else of this conversation is visible"}},"required":["task"],"additionalProperties":false}"#;
@@ -117,183 +118,12 @@ fn answer(report: TurnReport) -> Result<CallResult, ToolError> {
     }
 }
 
-/// Use of the session of a call. Filed when the session and all its tasks have ended, in any way.
-pub(crate) struct SubagentReceipt {
-    observer: Arc<dyn CallObserver>,
-    prices: Option<Prices>,
-    used: Mutex<Used>,
-}
-
-/// Use of the session.
-#[derive(Default)]
-struct Used {
-    /// Use of its calls, including nested agents.
-    calls: Receipt,
-    /// Use of the session itself.
-    own: AgentUse,
-}
-
-impl Used {
-    fn note(&mut self, event: &Event) {
-        match event {
-            Event::StepFinished { usage, .. } | Event::Compacted { usage, .. } => {
-                self.own.steps += 1;
-                self.own.usage.add(usage.unwrap_or_default());
-            }
-            Event::SummaryFailed { usage, .. } | Event::StepInterrupted { usage, .. } => {
-                self.own.usage.add(usage.unwrap_or_default());
-            }
-            Event::HookFinished { receipt, .. } => {
-                self.calls.fuel = self.calls.fuel.saturating_add(receipt.fuel);
-            }
-            Event::CallFinished { result, .. } if !result.not_run => {
-                self.call(result.byte_len() as u64, result.receipt.clone());
-            }
-            _ => {}
-        }
-    }
-
-    fn call(&mut self, bytes: u64, receipt: Option<Receipt>) {
-        self.own.calls += 1;
-        self.own.bytes = self.own.bytes.saturating_add(bytes);
-        if let Some(receipt) = receipt {
-            self.calls.merge(receipt);
-        }
-    }
-
-    fn receipt(&self, prices: Option<&Prices>) -> Receipt {
-        let mut all = AgentUse {
-            cost_micros: prices.map(|prices| prices.cost_micros(&self.own.usage)),
-            ..self.own
-        };
-        if let Some(further) = &self.calls.agent {
-            all.add(**further);
-        }
-        Receipt {
-            agent: Some(Box::new(all)),
-            ..self.calls.clone()
-        }
-    }
-}
-
-impl SubagentReceipt {
-    fn new(observer: Arc<dyn CallObserver>, prices: Option<Prices>) -> Self {
-        Self {
-            observer,
-            prices,
-            used: Mutex::default(),
-        }
-    }
-
-    /// Observer of the call in which the session runs.
-    pub(crate) fn observer(&self) -> &dyn CallObserver {
-        &*self.observer
-    }
-
-    /// Counts a call that was dropped with the session and is in no event.
-    pub(crate) fn dropped(&self, receipt: Option<Receipt>) {
-        self.used().call(0, receipt);
-    }
-
-    fn used(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for SubagentReceipt {
-    fn drop(&mut self) {
-        let used = self.used.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.observer.receipt(used.receipt(self.prices.as_ref()));
-    }
-}
-
-/// Forwards events to the calling session.
-struct SubagentSink(Arc<SubagentReceipt>);
-
-impl EventSink for SubagentSink {
-    fn event(&self, event: &Event) {
-        self.0.used().note(event);
-        let observer = self.0.observer();
-        if let Event::StepStarted { step } = event {
-            observer.progress(Progress {
-                done: u64::from(*step),
-                total: None,
-                message: Some(format!("step {step}")),
-            });
-        }
-        // Deltas are part of the complete answer.
-        if !matches!(event, Event::TextDelta { .. } | Event::ReasoningDelta { .. }) {
-            observer.nested(event);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    use toolcell_core::provider::{StopReason, Usage};
-
-    use crate::budget::Budget;
+    use crate::budget::{Budget, Prices};
     use crate::policy::LoopPolicy;
     use crate::testing::Script;
-
-    #[test]
-    fn requests_calls_and_hooks_of_an_agent_are_counted() {
-        let usage = |output| {
-            Some(Usage {
-                output,
-                ..Usage::default()
-            })
-        };
-        let receipt = |fuel| Receipt {
-            fuel,
-            ..Receipt::default()
-        };
-        let mut used = Used::default();
-        let finished = |not_run| Event::CallFinished {
-            id: "1".into(),
-            tool: "t".into(),
-            result: CallResult {
-                not_run,
-                ..CallResult::text("four").with_receipt(receipt(100))
-            },
-        };
-        for event in [
-            Event::StepFinished {
-                step: 1,
-                message: toolcell_core::Message::assistant("x"),
-                stop: StopReason::Complete,
-                usage: usage(1),
-            },
-            Event::Compacted {
-                removed: 1,
-                replacement: Vec::new(),
-                usage: usage(2),
-            },
-            Event::SummaryFailed {
-                reason: String::new(),
-                usage: usage(4),
-            },
-            Event::StepInterrupted {
-                step: 2,
-                message: None,
-                reason: String::new(),
-                usage: usage(8),
-            },
-            Event::HookFinished {
-                hook: "h".into(),
-                moment: "after_turn".into(),
-                receipt: receipt(7),
-            },
-            finished(false),
-            finished(true),
-        ] {
-            used.note(&event);
-        }
-        assert_eq!((used.own.steps, used.own.usage.output), (2, 15));
-        assert_eq!((used.own.calls, used.own.bytes, used.calls.fuel), (1, 4, 107));
-    }
 
     #[test]
     fn agent_call_uses_at_most_its_budget() {

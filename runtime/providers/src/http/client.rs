@@ -6,8 +6,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use super::HttpOptions;
-use super::protocol::Header;
 use crate::{ApiKey, BaseUrlError, SetupError};
+
+/// A header of a request.
+pub(crate) type Header = (HeaderName, HeaderValue);
 
 /// Validated base URL.
 #[derive(Debug, Clone)]

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
 use toolcell_core::{ProviderError, Redactor, error_chain};
 
-use super::client::{client, refuses_tls};
+use super::client::{Header, client, refuses_tls};
 use super::failure::{bounded, of_response};
-use super::protocol::{Decoder, Header, Progress, Protocol};
+use super::protocol::{Decoder, Progress, Protocol};
 use super::provider::Exchange;
 use super::retry::Failure;
 use super::stream_limits::{StreamLimit, StreamLimits};

@@ -10,11 +10,11 @@ mod provider;
 mod retry;
 mod stream_limits;
 
-pub(crate) use client::{bearer, header};
+pub(crate) use client::{Header, bearer, header};
 pub use connection::Connection;
 pub(crate) use exchange::{error_in_stream, malformed};
 pub use options::HttpOptions;
-pub(crate) use protocol::{Decoder, Header, Progress, Protocol};
+pub(crate) use protocol::{Decoder, Progress, Protocol};
 pub use provider::HttpProvider;
 pub(crate) use retry::Failure;
 pub use retry::RetryPolicy;

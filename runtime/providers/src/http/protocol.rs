@@ -3,19 +3,15 @@
 
 use std::fmt::Debug;
 
-use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, Request};
 
-use super::client::bearer;
+use super::client::{Header, bearer};
 use super::retry::Failure;
 use crate::framing::{Event, Framing};
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
-
-/// A header of a request.
-pub(crate) type Header = (HeaderName, HeaderValue);
 
 /// Progress of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use super::client::{Endpoint, endpoint};
+use super::client::{Endpoint, Header, endpoint};
 use super::exchange::{Http, Outgoing};
-use super::protocol::{Header, Protocol};
+use super::protocol::Protocol;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, Connection, SetupError, TokenSource, emit};
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::names::Offered;
-use super::syntax::{ARGUMENT_FIELDS, NAME_FIELDS, Written, object};
+use super::object::{ARGUMENT_FIELDS, NAME_FIELDS, Written, object};
 use super::value::{end_of_value, keywords, read};
 
 /// Parses an answer that consists of calls without markers: JSON objects, or Python calls in brackets. Every name must

@@ -15,6 +15,7 @@
 mod bare;
 mod format;
 mod names;
+mod object;
 mod scan;
 mod syntax;
 mod tags;

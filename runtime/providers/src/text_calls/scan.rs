@@ -3,7 +3,8 @@
 use super::TextFormat;
 use super::bare::bare;
 use super::names::Offered;
-use super::syntax::{Found, SYNTAXES, Syntax, Written};
+use super::object::{Found, Written};
+use super::syntax::{SYNTAXES, Syntax};
 use super::value::end_of_value;
 
 /// Markers around reasoning in an answer's text.

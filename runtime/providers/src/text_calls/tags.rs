@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::names::Offered;
-use super::syntax::{Found, Written, objects, written};
+use super::object::{Found, Written, objects, written};
 use super::value::end_of_value;
 
 /// Parses calls between two tags. A model that stops after its last call omits the closing tag.

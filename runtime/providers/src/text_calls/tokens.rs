@@ -1,7 +1,7 @@
 //! Calls after the special tokens of a model's template, and after labels from a prompt.
 
 use super::names::Offered;
-use super::syntax::{Found, objects, written};
+use super::object::{Found, objects, written};
 use super::value::end_of_value;
 
 pub(super) fn mistral(text: &str, offered: &Offered, is_end: bool) -> Found {

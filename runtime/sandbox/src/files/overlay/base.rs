@@ -12,7 +12,7 @@ use cap_primitives::fs::{self, OpenOptions};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use super::changes::{changes, entries, open_existing, part};
+use super::compare::{changes, entries, open_existing, part};
 use super::judge::CommitOptions;
 use super::pace::{Pace, is_cancelled};
 use super::{Overlay, make_dir, stat};

@@ -18,9 +18,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::changes::{
-    ChangeKind, Changes, Skipped, changes, is_too_deep, nothing_to_carry, open_existing, part,
-};
+use super::changes::{ChangeKind, Changes, Skipped};
+use super::compare::{changes, is_too_deep, nothing_to_carry, open_existing, part};
 use super::judge::{CommitOptions, Judge, above, enter, file_of, is_missing};
 use super::pace::{Pace, is_cancelled};
 use super::sparse;

@@ -18,6 +18,7 @@
 mod base;
 mod changes;
 mod commit;
+mod compare;
 mod copy;
 mod judge;
 mod pace;
@@ -42,8 +43,9 @@ use super::walk::{join, walk};
 
 pub use crate::error::CommitError;
 pub use base::conflicts;
-pub use changes::{Change, ChangeKind, Changes, Skipped, changes};
+pub use changes::{Change, ChangeKind, Changes, Skipped};
 pub use commit::{OnConflict, commit, discard};
+pub use compare::changes;
 pub use judge::CommitOptions;
 pub(super) use pace::Pace;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use super::changes::{open_existing, part};
+use super::compare::{open_existing, part};
 
 /// Entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
