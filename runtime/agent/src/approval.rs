@@ -210,8 +210,8 @@ impl Approvals {
     }
 }
 
-const FLOW_REASON: &str = "with this call the session would have read private data, read content that strangers can \
-                           write, and be able to send data outside";
+const FLOW_REASON: &str = "with this call the session would have read private data and untrusted content, and be able \
+                           to send data outside";
 
 /// True if a place matches a pattern in any spelling.
 fn is_met(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {

@@ -73,7 +73,7 @@ pub enum AgentError {
     Store {
         /// Identifier of the session.
         session: String,
-        /// Cause.
+        /// Error of the store.
         #[source]
         source: toolcell_core::StoreError,
     },

@@ -18,7 +18,7 @@ Exit codes:
 /// Exit status of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Success.
+    /// Success (a closed pipe counts as success).
     Ok = 0,
     /// A tool or a turn failed.
     Failed = 1,

@@ -27,33 +27,12 @@ fn main() -> ExitCode {
     }
     environment::forbid_core_dumps();
     let parsed = command_line::parse();
-    let environment = match environment::Environment::read() {
-        Ok(environment) => environment,
+    match environment::Environment::read() {
+        Ok(environment) => commands::execute(parsed, &environment),
         Err(error) => {
             eprintln!("error: could not read the working directory: {error}");
             eprintln!(" hint: change into a directory that exists");
-            return exit::Exit::Usage.into();
+            exit::Exit::Usage.into()
         }
-    };
-    let console = ui::render::Console::new(&environment);
-    let cli = match parsed {
-        Ok(cli) => cli,
-        Err(failure) => return console.finish(Err(failure)).into(),
-    };
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            console.report(
-                &error::Failure::new(exit::Exit::Internal, "could not start the async runtime")
-                    .because(error),
-            );
-            return exit::Exit::Internal.into();
-        }
-    };
-    let ended = runtime.block_on(commands::dispatch(cli, &environment, &console));
-    // A call that does not stop when cancelled must not keep the process alive.
-    runtime.shutdown_background();
-    // A question that is no longer awaited may still hold the terminal in raw mode.
-    ui::terminal::restore();
-    console.finish(ended).into()
+    }
 }

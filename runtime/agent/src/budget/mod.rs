@@ -52,7 +52,7 @@ pub struct Budget {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spent {
-    /// Fuel.
+    /// Fuel of all cells.
     pub fuel: u64,
     /// Wall time of turns, in milliseconds.
     pub wall_ms: u64,

@@ -12,7 +12,7 @@ use crate::approval::Approver;
 use crate::budget::reserve::{Amounts, Exhausted, Grant, Reservations, Ticket};
 use crate::budget::{Budget, Spent};
 use crate::context::messages;
-use crate::driver::caller::SubagentReceipt;
+use crate::driver::receipt::SubagentReceipt;
 
 /// Account of one session while a turn runs.
 pub(crate) struct Account {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn reservation_nobody_waits_for_is_withdrawn() {
+    fn abandoned_reservation_is_withdrawn() {
         let account = with_fuel(100);
         // Dropped after it was granted and before its owner received it.
         drop(account.reserve(&fuel(100)));

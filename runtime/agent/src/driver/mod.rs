@@ -11,11 +11,11 @@
 
 pub(crate) mod account;
 mod call;
-pub(crate) mod caller;
 pub(crate) mod journal;
 mod listen;
 pub(crate) mod notes;
 mod observer;
+pub(crate) mod receipt;
 pub(crate) mod spans;
 mod tasks;
 mod wait;
@@ -42,7 +42,7 @@ use crate::budget::Budget;
 use crate::budget::reserve::Ticket;
 use crate::context::{self, View};
 use crate::definition::AgentDefinition;
-use crate::driver::caller::SubagentReceipt;
+use crate::driver::receipt::SubagentReceipt;
 use crate::error::AgentError;
 use crate::hook::HookTurn;
 use crate::machine::{Effect, Input, LoopState};

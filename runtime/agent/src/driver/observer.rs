@@ -307,7 +307,7 @@ mod tests {
         let observer = Arc::new(observer(notes));
         let start = tokio::time::Instant::now();
         observer.released(1).await;
-        assert_eq!(start.elapsed(), Duration::ZERO, "nobody else has it");
+        assert_eq!(start.elapsed(), Duration::ZERO, "it is not shared");
 
         let held = observer.clone();
         let releasing = tokio::spawn(async move {

@@ -15,8 +15,10 @@ mod session;
 mod tool;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 use crate::config::Overrides;
 use crate::environment::Environment;
@@ -24,6 +26,7 @@ use crate::error::{Exit, Failure};
 use crate::exit;
 use crate::telemetry::log;
 use crate::ui::render::Console;
+use crate::ui::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,15 +87,29 @@ enum Command {
     Completions(completions::Completions),
 }
 
+/// Runs the parsed command line and reports its failure.
+pub(crate) fn execute(parsed: Result<Cli, Failure>, environment: &Environment) -> ExitCode {
+    let console = Console::new(environment);
+    let ended = parsed.and_then(|cli| block_on(cli, environment, &console));
+    console.finish(ended).into()
+}
+
+fn block_on(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+    let runtime = Runtime::new()
+        .map_err(|error| Failure::new(Exit::Internal, "could not start the async runtime").because(error))?;
+    let ended = runtime.block_on(dispatch(cli, environment, console));
+    // A call that does not stop when cancelled must not keep the process alive.
+    runtime.shutdown_background();
+    // A question that is no longer awaited may still hold the terminal in raw mode.
+    terminal::restore();
+    ended
+}
+
 /// Runs the selected command.
 ///
 /// # Errors
 /// Returns the failure to print.
-pub(crate) async fn dispatch(
-    cli: Cli,
-    environment: &Environment,
-    console: &Console,
-) -> Result<Exit, Failure> {
+async fn dispatch(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
     let telemetry = log::start(environment)?;
     let ended = run(cli, environment, console).await;
     telemetry.end(console).await;

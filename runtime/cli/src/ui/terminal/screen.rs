@@ -14,11 +14,11 @@ use crate::environment::Environment;
 pub(crate) const STRONG: Style = Style::new().bold();
 /// Faint: secondary text.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// Success.
+/// Style of success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Warning.
+/// Style of a warning.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// Failure.
+/// Style of a failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Names: tools, files, keys.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
