@@ -120,7 +120,7 @@ pub enum KeyValueError {
     /// The store failed.
     #[error("the key-value store failed")]
     Failed {
-        /// Cause.
+        /// Error of the store.
         source: SharedError,
     },
 }

@@ -143,7 +143,7 @@ pub enum StoreError {
     /// The store failed.
     #[error("the session store failed")]
     Failed {
-        /// Cause.
+        /// Error of the storage.
         source: SharedError,
     },
 }

@@ -22,7 +22,7 @@ pub enum SetupError {
     BaseUrl {
         /// The URL, without a password.
         url: String,
-        /// Reason.
+        /// Reason for the refusal.
         source: BaseUrlError,
     },
     /// The URL of the proxy is invalid.

@@ -40,7 +40,7 @@
 //! | component | 32 MiB, and no more parts, functions and instances than `load::preflight` accepts | `load`, `attacks` |
 //! | compilation | [`CompileLimits`], in a separate process with [`Compiler::Child`] | `compile_child` |
 //! | components being compiled and waiting | 2 and 64 | `load` |
-//! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks.rs` of the project |
+//! | one call of a hook | [`toolcell_core::Limits`], and the limits of responses in [`hook`] | `hook`, and `tests/it/hooks` of the project |
 //! | reading definitions | nothing granted, 10^9 units of fuel, 10 s; 128 tools, 10 KiB of description each | `load` |
 //! | one call | [`toolcell_core::Limits`] | `limits` |
 //! | WebAssembly stack | 512 KiB | `attacks` |

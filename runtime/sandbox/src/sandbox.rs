@@ -85,7 +85,7 @@ pub enum CompileEvent<'a> {
     Finished {
         /// Label of the component.
         label: &'a str,
-        /// Duration.
+        /// Duration of the compilation.
         took: Duration,
     },
 }

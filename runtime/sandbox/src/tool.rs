@@ -118,8 +118,8 @@ impl ComponentTool {
             .await;
         let result = ended.result.and_then(|answer| match answer {
             Ok(output) => finish(output, self.spec.output.as_deref(), redactor),
-            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_people| {
-                tell_people(&*cx.observer, for_people);
+            Err(error) => Err(failure::of_guest(error, redactor).unwrap_or_else(|for_user| {
+                tell_user(&*cx.observer, for_user);
                 ToolError::Failed {
                     message: "the tool failed; details are in its log".into(),
                 }
@@ -245,7 +245,7 @@ pub(crate) fn to_core(content: bindings::Content) -> Content {
     }
 }
 
-fn tell_people(observer: &dyn CallObserver, message: String) {
+fn tell_user(observer: &dyn CallObserver, message: String) {
     observer.log(LogLine {
         level: LogLevel::Error,
         source: LogSource::Log,

@@ -116,7 +116,7 @@ fn every_page_of_the_guide_is_in_its_summary() {
     }
 }
 
-/// Where the links of a document lead, within the repository.
+/// Targets of the links of a document, within the repository.
 fn links(document: &str) -> impl Iterator<Item = &str> {
     document
         .split("](")

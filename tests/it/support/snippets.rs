@@ -4,7 +4,7 @@
 pub(crate) struct Block {
     /// Line of the document that opens it.
     pub(crate) line: usize,
-    /// What stands behind the fence, such as `sh fails`.
+    /// Text behind the fence, such as `sh fails`.
     pub(crate) language: String,
     pub(crate) text: String,
     /// The lines of the `text` block after it.
@@ -54,7 +54,7 @@ pub(crate) fn missing_line<'a>(lines: &'a [String], output: &str) -> Option<&'a 
     None
 }
 
-/// What comes in `output` after the first line that is like `line`, where `…` stands for anything within a line; `None`
+/// Returns the part of `output` after the first line that is like `line`, where `…` stands for anything within a line; `None`
 /// if no line is.
 fn after<'a>(line: &str, output: &'a str) -> Option<&'a str> {
     let pieces: Vec<&str> = line.trim().split('…').map(str::trim).collect();

@@ -70,7 +70,7 @@ mod tests {
             hook("a", 0, &[], &[]),
             hook("high", 5, &[], &[]),
             hook("first", -9, &["high"], &[]),
-            hook("last", 9, &[], &["z", "nobody"]),
+            hook("last", 9, &[], &["z", "missing"]),
         ];
         assert_eq!(sorted(hooks).unwrap(), ["a", "z", "last", "first", "high"]);
     }

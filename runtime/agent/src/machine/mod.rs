@@ -123,7 +123,7 @@ pub enum Input {
     },
     /// A request failed.
     AnswerFailed {
-        /// Cause.
+        /// Error of the provider.
         error: ProviderError,
         /// Partial answer.
         partial: String,
@@ -132,14 +132,14 @@ pub enum Input {
     Summarised {
         /// Number of messages that are replaced.
         removed: usize,
-        /// Replacement.
+        /// Messages in place of the removed ones.
         replacement: Vec<Message>,
         /// Token usage.
         usage: Option<Usage>,
     },
     /// Summarising failed.
     SummaryFailed {
-        /// Reason.
+        /// Reason of the failure.
         reason: String,
         /// Token usage of the attempt.
         usage: Option<Usage>,

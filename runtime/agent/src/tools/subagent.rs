@@ -13,7 +13,7 @@ use toolcell_core::{
 
 use crate::Agent;
 use crate::budget::Spent;
-use crate::driver::caller::{SubagentReceipt, SubagentSink};
+use crate::driver::receipt::{SubagentReceipt, SubagentSink};
 use crate::report::TurnReport;
 
 const SCHEMA: &str = r#"{"type":"object","properties":{"task":{"type":"string","minLength":1,"description":"The task, with all the information it needs: nothing else of this conversation is visible"}},"required":["task"],"additionalProperties":false}"#;

@@ -10,7 +10,6 @@ mod approval;
 mod budgets;
 mod calls;
 mod ends;
-mod hook_failures;
 mod hooks;
 mod limits;
 mod presets;

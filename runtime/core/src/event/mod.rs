@@ -285,7 +285,7 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoticeLevel {
-    /// Information.
+    /// Nothing is wrong.
     Info,
     /// Something is wrong and the turn continues.
     Warning,

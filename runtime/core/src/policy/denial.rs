@@ -17,7 +17,7 @@ pub struct Denials {
     /// HTTP requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpDenial>,
-    /// Buckets.
+    /// Denied buckets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<BucketDenial>,
     /// Allows changes to files that start programs ([`crate::protected::PROGRAMS`]) in the granted directories.

@@ -2,7 +2,7 @@
 
 use super::words::stem;
 
-/// Entity.
+/// Entity named in a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Thing {
     /// URL with `http://` or `https://`.

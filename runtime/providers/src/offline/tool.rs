@@ -20,14 +20,14 @@ pub(super) struct Parameter {
     pub(super) required: bool,
     /// Stems of its name.
     pub(super) stems: Vec<String>,
-    /// Description.
+    /// Description of the parameter.
     pub(super) docs: String,
 }
 
 /// Kind of values of a parameter, derived from its schema, name and description.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    /// URL.
+    /// Web address.
     Url,
     /// Path of a file or directory.
     Path,
@@ -39,9 +39,9 @@ pub(super) enum Kind {
     OneOf(Vec<String>),
     /// Any other text.
     Text,
-    /// Integer.
+    /// Whole number.
     Integer,
-    /// Boolean.
+    /// Yes or no.
     Boolean,
     /// Not expressible in a request.
     Other,

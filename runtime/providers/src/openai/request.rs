@@ -17,13 +17,13 @@ pub(crate) struct Dialect(u8);
 impl Dialect {
     /// `stream_options`, which requests the usage.
     const STREAM_OPTIONS: Self = Self(1);
-    /// `parallel_tool_calls`.
+    /// The field `parallel_tool_calls`.
     const PARALLEL_CALLS: Self = Self(2);
     /// `max_completion_tokens` instead of the older `max_tokens`.
     const COMPLETION_TOKENS: Self = Self(4);
-    /// `prompt_cache_key`.
+    /// The field `prompt_cache_key`.
     const CACHE_KEY: Self = Self(8);
-    /// `reasoning_effort`.
+    /// The field `reasoning_effort`.
     const EFFORT: Self = Self(16);
     /// `temperature`, which reasoning models refuse.
     const TEMPERATURE: Self = Self(32);

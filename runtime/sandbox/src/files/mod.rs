@@ -3,7 +3,7 @@
 //! A guest uses standard `wasi:filesystem`. `FilesView` replaces the implementation of `wasmtime-wasi`, checks each
 //! operation and delegates it; it opens files itself. It guarantees:
 //!
-//! - No path leads out of a granted directory: not by `..`, an absolute path, or a symbolic link, whoever created it
+//! - No path leads out of a granted directory: not by `..`, an absolute path, or a symbolic link, of any origin
 //!   (paths are walked by components without following links; on Linux the last one is opened by `openat2` with
 //!   `RESOLVE_BENEATH`).
 //! - Denied files (`denied`) are neither opened nor changed nor moved, by any path (`walk`); their names are listed.

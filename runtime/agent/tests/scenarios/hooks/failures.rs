@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::event::TurnOutcome;
 use toolcell_core::{Event, Message, Receipt};
 
-use super::{RecordedEvents, agent};
 use crate::testing::{Say, Script, call, tool};
+use crate::{RecordedEvents, agent};
 use toolcell_agent::hook::{
     CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookPoint, HookSpec, PendingCall, Prompt,
     PromptAnswer, TurnEnd,

@@ -80,11 +80,11 @@ async fn trusted_certificate_for_the_name_is_accepted() {
 
 #[tokio::test]
 async fn every_other_certificate_is_refused() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (authority, unknown) = (Authority::new(), Authority::new());
     for (why, issuer, names, until) in [
         ("wrong host", &authority, "b.example", 2200),
         ("expired", &authority, "a.example", 2000),
-        ("unknown authority", &stranger, "a.example", 2200),
+        ("unknown authority", &unknown, "a.example", 2200),
         ("an address for a name", &authority, "8.8.8.8", 2200),
     ] {
         let server = issuer.serve(&[names], until, |_| ok("")).await;

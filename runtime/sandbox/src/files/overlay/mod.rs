@@ -4,8 +4,8 @@
 //! directory that the user names for the changes. There, `upper` holds what was made or changed, a whole file each;
 //! `gone` holds an empty file for each path of the lower layer that was removed, and hides everything below that path;
 //! `base` holds digests of what was changed or removed, as it was; `work` holds files that are being copied, and the
-//! names of those that a commit has not finished. What was changed can be listed ([`changes`]), carried out
-//! ([`commit`](fn@commit)) or thrown away ([`discard`]). What somebody else changed in the meantime is noticed
+//! names of those that a commit has not finished. The changes can be listed ([`changes`]), carried out
+//! ([`commit`](fn@commit)) or discarded ([`discard`]). Changes that another program made in the meantime are detected
 //! ([`conflicts`]).
 //!
 //! Paths are walked through both layers by components, so that symbolic links lead from one layer to the other, and

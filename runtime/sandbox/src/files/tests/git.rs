@@ -173,7 +173,7 @@ async fn grant_inside_git_directory_changes_nothing() {
         assert!(guest.write("new", b"x").await.is_err(), "{}", host.display());
         granted(&host, None, true).write("new", b"x").await.unwrap();
     }
-    // Whoever grants `.git` by its name, which is a dangerous grant, grants what is in it.
+    // A grant that names `.git`, which is a dangerous grant, includes what is in it.
     fs::rename(root.join("sub/mirror"), root.join("sub/.git")).unwrap();
     let mut guest = granted(&root.join("sub/.git"), None, false);
     guest.write("config", b"x").await.unwrap();

@@ -1,6 +1,5 @@
 //! The guard against directories on disk, called like by the bindings.
 
-mod commit;
 mod denied;
 mod escape;
 mod fuzz;
@@ -13,5 +12,4 @@ mod overlay;
 mod paths;
 mod quota;
 mod rights;
-mod skipped;
 mod special;

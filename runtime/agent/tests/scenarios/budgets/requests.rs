@@ -1,0 +1,114 @@
+//! Budgets of requests to the model.
+
+use super::*;
+
+#[tokio::test]
+async fn requested_answer_length_is_limited_by_the_budget() {
+    for (own, limit, tokens, asked) in [
+        (None, None, Some(1_004), Some(1_000)),
+        (Some(300), None, Some(1_004), Some(300)),
+        (Some(2_000), None, Some(1_004), Some(1_000)),
+        // Not every model accepts a larger limit.
+        (None, None, Some(10_000), None),
+        (Some(2_000), None, None, Some(2_000)),
+        // Four input tokens at 1 each, and output tokens at 2 each.
+        (None, Some(104), None, Some(50)),
+    ] {
+        let script = Script::new([Say::Text("Hi.")]);
+        let budget = Budget {
+            tokens,
+            cost_micros: limit,
+            prices: limit.map(|_| Prices {
+                input: 1_000_000,
+                output: 2_000_000,
+                ..Prices::default()
+            }),
+            ..Budget::default()
+        };
+        let model = ModelSettings {
+            max_output_tokens: own,
+            ..ModelSettings::default()
+        };
+        let agent = agent(&script)
+            .model(model)
+            .policy(policy(budget))
+            .build()
+            .unwrap();
+        agent.session().ask("Go").await.unwrap();
+        assert_eq!(script.requests()[0].max_output_tokens, asked);
+    }
+}
+
+#[tokio::test]
+async fn request_beyond_the_budget_is_not_sent() {
+    // An input of four tokens and an answer of sixteen.
+    for (tokens, sent) in [(20, 1), (19, 0)] {
+        let script = Script::new([Say::Text("Hi.")]);
+        let budget = Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        };
+        let agent = agent(&script).policy(policy(budget)).build().unwrap();
+        let report = agent.session().ask("Go").await.unwrap();
+        script.assert_asked(sent);
+        assert_eq!(report.outcome == TurnOutcome::Completed, sent == 1);
+    }
+}
+
+#[tokio::test]
+async fn answer_beyond_the_budget_is_cancelled_while_streaming() {
+    const LONG: &str =
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567";
+    // Of 26 tokens, four are input; an answer of 88 bytes counts as 22.
+    for (tokens, ended) in [(26, false), (25, true)] {
+        let script = Script::new([Say::Text(LONG)]);
+        let budget = Budget {
+            tokens: Some(tokens),
+            ..Budget::default()
+        };
+        let agent = agent(&script).policy(policy(budget)).build().unwrap();
+        let mut session = agent.session();
+        let report = session.ask("Go").await.unwrap();
+        assert_eq!(
+            matches!(report.outcome, TurnOutcome::Budget { .. }),
+            ended,
+            "{tokens}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn uncounted_tokens_are_estimated() {
+    let agent = |script: &Arc<Script>| agent(script).policy(policy(Budget::default())).build().unwrap();
+    let script = Script::new([Say::Truncate("01234567")]);
+    let mut session = agent(&script).session();
+    session.ask("Go").await.unwrap();
+    let of_interrupted = Usage {
+        input: 4,
+        output: 6,
+        ..Usage::default()
+    };
+    assert_eq!(session.state().spent().usage, of_interrupted);
+}
+
+#[tokio::test]
+async fn failed_summary_is_charged() {
+    let script = Script::new([call("1", "t", &json!({})), Say::Text(" "), Say::Text("Done.")]);
+    let policy = LoopPolicy {
+        context: ContextPolicy {
+            summarise_at: Some(10),
+            keep_rounds: 0,
+            ..ContextPolicy::default()
+        },
+        ..policy(Budget::default())
+    };
+    let mut session = agent(&script)
+        .tool(tool("t", |_| Ok("ok".into())))
+        .policy(policy)
+        .build()
+        .unwrap()
+        .session();
+    let report = session.ask("Go").await.unwrap();
+    script.assert_played();
+    assert_eq!((session.state().spent().tokens(), report.usage.output), (45, 15));
+}

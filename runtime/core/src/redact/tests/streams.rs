@@ -1,0 +1,112 @@
+//! Redaction of streams.
+
+use super::*;
+
+#[test]
+fn live_stream_returns_ordinary_words_at_once() {
+    let redactor = Redactor::new([("key", "sk-planted-0123456789")]);
+    let push = |pieces: &[&str]| {
+        let mut stream = redactor.live_stream();
+        let mut out: Vec<String> = pieces
+            .iter()
+            .map(|p| String::from_utf8(stream.push(p.as_bytes()).into_owned()).unwrap())
+            .collect();
+        out.push(String::from_utf8(stream.finish()).unwrap());
+        out
+    };
+    assert_eq!(push(&["Grüß ", "Gott s", "k"]), ["Grüß ", "Gott s", "k", ""]);
+    assert_eq!(
+        push(&["a sk-planted-", "0123456789 b"]),
+        ["a ", "[redacted:key] b", ""]
+    );
+    assert_eq!(push(&["sk-p", "lan"]), ["", "", "sk-plan"]);
+    assert_eq!(push(&["sk-", "plank"]), ["sk-", "plank", ""]);
+    let letters: Vec<String> = "<sk-planted-0123456789>".chars().map(String::from).collect();
+    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+    assert_eq!(push(&letters).concat(), "<sk-[redacted:key]>");
+    // A match is withheld only from its own beginning on.
+    assert_eq!(
+        push(&["s sk-plan", "ted-0123456789"]),
+        ["s ", "[redacted:key]", ""]
+    );
+}
+
+proptest! {
+    #[test]
+    fn live_stream_loses_nothing_and_reveals_no_secret(
+        parts in prop::collection::vec(prop_oneof![
+            Just(TOKEN.to_owned()),
+            Just(percent(TOKEN, |_| false)),
+            Just("4711-4711".to_owned()),
+            Just("s3cr".to_owned()),
+            "[a-z4711%\\\\+ -]{0,6}",
+        ], 0..8),
+        cuts in prop::collection::vec(0_usize..200, 0..10),
+    ) {
+        let text = parts.concat();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+        cuts.push(text.len());
+        cuts.sort_unstable();
+        let mut stream = redactor().live_stream();
+        let (mut from, mut out) = (0, Vec::new());
+        for to in cuts {
+            out.extend_from_slice(&stream.push(&text.as_bytes()[from..to]));
+            from = to;
+        }
+        out.extend(stream.finish());
+        let out = String::from_utf8(out).unwrap();
+        prop_assert!(!out.contains(TOKEN) && !out.contains("4711-4711"), "{}", out);
+        if !redactor().text(&text).contains("[redacted") {
+            prop_assert_eq!(out, text);
+        }
+    }
+
+    #[test]
+    fn stream_output_does_not_depend_on_piece_boundaries(
+        parts in prop::collection::vec(prop_oneof![
+            Just(TOKEN.to_owned()),
+            Just(STANDARD.encode(TOKEN)),
+            Just(percent(TOKEN, |_| false)),
+            Just("4711-4711".to_owned()),
+            Just("4711-47".to_owned()),
+            Just("s3cr".to_owned()),
+            Just(TOKEN.chars().map(|c| format!("{c}, ")).collect::<String>()),
+            Just(TOKEN.bytes().map(|b| format!("&#{b};")).collect::<String>()),
+            Just("&amp;#x7".to_owned()),
+            Just("s=\r".to_owned()),
+            Just("s<wb".to_owned()),
+            "[a-z%\\\\+ 0-9&#;=<>\0\n]{0,6}",
+        ], 0..8),
+        cuts in prop::collection::vec(0_usize..200, 0..10),
+    ) {
+        let text = parts.concat();
+        let whole = redactor().text(&text).into_owned();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c.min(text.len())).collect();
+        cuts.push(text.len());
+        cuts.sort_unstable();
+        let mut stream = redactor().stream(Replacement::Name);
+        let (mut from, mut out) = (0, Vec::new());
+        for to in cuts {
+            out.extend_from_slice(&stream.push(&text.as_bytes()[from..to]));
+            from = to;
+        }
+        out.extend(stream.finish());
+        prop_assert_eq!(&whole, &String::from_utf8(out).unwrap());
+        prop_assert!(!whole.contains(TOKEN) && !whole.contains("4711-4711"));
+    }
+
+    #[test]
+    fn any_secret_is_found_in_any_text(
+        secret in "\\PC{6,20}",
+        before in "\\PC{0,5}",
+        after in "\\PC{0,5}",
+    ) {
+        let redactor = Redactor::new([("x", secret.as_str())]);
+        for form in [secret.clone(), serde_json::to_string(&secret).unwrap(), percent(&secret, |_| false)] {
+            let text = format!("{before}{form}{after}");
+            prop_assert!(redactor.text(&text).contains("[redacted:x]"));
+        }
+        let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
+        prop_assert!(redactor.text(&encoded).contains("[redacted:x]"));
+    }
+}
