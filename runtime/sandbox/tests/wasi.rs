@@ -316,6 +316,8 @@ async fn guest_that_sleeps_for_an_hour_ends_at_the_deadline() {
     assert_eq!(result, Err(ToolError::Limit { limit }));
     // It waited without using the CPU.
     assert!(observed.receipt().cpu_us < 50_000, "{:?}", observed.receipt());
+    // It waits in a host call, where its fuel is known.
+    assert!(observed.receipt().fuel < 10_000, "{:?}", observed.receipt());
 }
 
 #[tokio::test]

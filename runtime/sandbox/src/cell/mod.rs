@@ -2,6 +2,7 @@
 
 pub(crate) mod epoch;
 pub(crate) mod failure;
+pub(crate) mod fuel;
 pub(crate) mod limiter;
 pub(crate) mod memory;
 pub(crate) mod objects;
@@ -23,6 +24,7 @@ use toolcell_core::{KeyValueStore, Limit, Policy, Receipt, Redactor, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::bindings::{HookProvider, HookProviderPre, Provider, ProviderPre};
+use crate::cell::fuel::FuelCounter;
 use crate::cell::memory::{MemoryAccount, MemoryPool, Refusal};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
@@ -142,7 +144,7 @@ impl CellRunner {
             account,
             observer: request.observer.clone(),
             redactor: request.egress.redactor().clone(),
-            fuel: request.policy.limits.fuel,
+            fuel: FuelCounter::new(request.policy.limits.fuel),
         };
         guard.recorder.lock().bytes_in = request.bytes_in;
         let result = self.run_in_slot(request, job, &mut guard, wall).await;
@@ -199,11 +201,10 @@ impl CellRunner {
         )?;
         let store = guard.store.insert(Store::new(&self.engine, state));
         store.limiter(|state| &mut state.limiter);
-        store
-            .set_fuel(limits.fuel)
+        guard
+            .fuel
+            .start(store, TICKS)
             .expect("the engine counts fuel, see engine.rs");
-        store.set_epoch_deadline(TICKS);
-        store.epoch_deadline_async_yield_and_update(TICKS);
         store.set_hostcall_fuel(saturating_usize(limits.output.saturating_add(HOSTCALL_BASE)));
         store.set_max_component_handles(limits.handles as usize);
 
@@ -212,6 +213,7 @@ impl CellRunner {
             Err(error) => Err(error),
         };
         let done = result.map_err(|error| {
+            guard.fuel.ended(&error);
             let state = store.data();
             if let Some(backtrace) = failure::backtrace(&error) {
                 state.output.log_host(backtrace);
@@ -245,8 +247,7 @@ struct ReceiptGuard {
     account: MemoryAccount,
     observer: Arc<dyn CallObserver>,
     redactor: Redactor,
-    /// Fuel of the store at the start.
-    fuel: u64,
+    fuel: FuelCounter,
 }
 
 impl Drop for ReceiptGuard {
@@ -288,7 +289,7 @@ impl ReceiptGuard {
         let Some(mut store) = self.store.take() else {
             return;
         };
-        let fuel = self.fuel.saturating_sub(store.get_fuel().unwrap_or(self.fuel));
+        let fuel = self.fuel.used(&store);
         store.data_mut().settle();
         let log_bytes = store.data().output.finish();
         let mut receipt = self.recorder.lock();
