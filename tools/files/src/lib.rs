@@ -1,7 +1,7 @@
 //! The `files` tools: list, read, search, write and edit files below the directories that the policy grants.
 
 mod edit;
-mod ignore;
+mod ignore_rules;
 mod list;
 mod media;
 mod read;

@@ -175,7 +175,6 @@ mod tests {
         );
     }
 
-    #[cfg(unix)]
     #[test]
     fn links_are_listed_and_not_followed() {
         let root = tree();

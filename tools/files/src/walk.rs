@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use toolcell_sdk::{Result, ToolError, files, log};
 
-use crate::ignore::Ignore;
+use crate::ignore_rules::IgnoreRules;
 
 /// Maximum entries of one walk, so that a whole disk gives an answer instead of exceeding a limit of the cell.
 const MAX_ENTRIES: usize = 200_000;
@@ -33,7 +33,7 @@ struct State {
     /// Entries visited.
     seen: usize,
     left_out: usize,
-    ignore: Ignore,
+    ignore: IgnoreRules,
 }
 
 /// Entry of a directory.

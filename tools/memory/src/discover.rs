@@ -6,7 +6,7 @@ use crate::graph::{self, Edge};
 use crate::id::Id;
 use crate::memory::{self, Memory, Searched};
 use crate::rank::{Query, RANKED_BY, Ranking};
-use crate::shelf::{Keys, Shelf};
+use crate::storage::{Keys, Storage};
 use crate::task::Task;
 
 /// Maximum number of matches and of neighbours in one answer.
@@ -94,11 +94,11 @@ pub(crate) fn memory_discover(
     let kind = kind.map(|kind| memory::label("kind", &kind)).transpose()?;
     let tags = memory::labels(&tags)?;
     let limit = limit.clamp(1, MAX_LIMIT) as usize;
-    let shelf = Shelf::open()?;
-    let keys = shelf.keys()?;
+    let storage = Storage::open()?;
+    let keys = storage.keys()?;
     let all: Vec<u64> = keys.memories.iter().copied().collect();
     let mut ranking = Ranking::new(&words);
-    shelf.each_memory(&all, |number, value| {
+    storage.each_memory(&all, |number, value| {
         let Ok(text) = serde_json::from_slice::<Searched<'_>>(value) else {
             return Ok(());
         };
@@ -118,7 +118,7 @@ pub(crate) fn memory_discover(
     let ids: Vec<Id> = ranked.iter().map(|ranked| Id::Memory(ranked.text)).collect();
     let mut matches = Vec::with_capacity(ranked.len());
     for ranked in ranked {
-        let memory = shelf.memory(ranked.text)?;
+        let memory = storage.memory(ranked.text)?;
         let id = Id::Memory(ranked.text);
         matches.push(Match {
             id: id.to_string(),
@@ -129,30 +129,30 @@ pub(crate) fn memory_discover(
             kind: memory.kind,
             tags: memory.tags,
             created: memory.created,
-            links: graph::edges(&shelf, &keys, id)?,
+            links: graph::edges(&storage, &keys, id)?,
         });
     }
     Ok(Discovered {
         total,
         matches,
-        neighbours: neighbours(&shelf, &keys, &ids, depth.min(MAX_DEPTH))?,
+        neighbours: neighbours(&storage, &keys, &ids, depth.min(MAX_DEPTH))?,
         ranked_by: RANKED_BY,
     })
 }
 
-fn neighbours(shelf: &Shelf, keys: &Keys, of: &[Id], depth: u32) -> Result<Vec<Neighbour>> {
+fn neighbours(storage: &Storage, keys: &Keys, of: &[Id], depth: u32) -> Result<Vec<Neighbour>> {
     let mut reached = graph::reached(keys, of, depth);
     reached.truncate(MAX_LIMIT as usize);
     let has_task = reached.iter().any(|reached| matches!(reached.id, Id::Task(_)));
     let tasks = if has_task {
-        Task::all(shelf, keys)?
+        Task::all(storage, keys)?
     } else {
         Default::default()
     };
     let mut neighbours = Vec::with_capacity(reached.len());
     for reached in reached {
         let about = match reached.id {
-            Id::Memory(number) => about(shelf.memory(number)?),
+            Id::Memory(number) => about(storage.memory(number)?),
             Id::Task(number) => tasks
                 .get(&number)
                 .map_or(String::new(), |task| format!("{} ({})", task.title, task.status)),
@@ -202,7 +202,7 @@ mod tests {
     use toolcell_sdk::testing;
 
     use crate::link::memory_link;
-    use crate::store::memory_store;
+    use crate::remember::memory_store;
     use crate::task::memory_task;
 
     fn discover(arguments: Value) -> Value {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toolcell_sdk::{Result, output};
 
 use crate::id::Id;
-use crate::shelf::{Keys, Shelf};
+use crate::storage::{Keys, Storage};
 
 /// Directed link, found from both ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,9 +52,9 @@ impl Link {
 }
 
 /// Links from and to an entry.
-pub(crate) fn edges(shelf: &Shelf, keys: &Keys, id: Id) -> Result<Vec<Edge>> {
+pub(crate) fn edges(storage: &Storage, keys: &Keys, id: Id) -> Result<Vec<Edge>> {
     let links: Vec<&Link> = keys.links.iter().filter(|link| link.touches(id)).collect();
-    let strengths = shelf.strengths(&links)?;
+    let strengths = storage.strengths(&links)?;
     let edge = |(link, strength): (&Link, f64)| {
         let starts_here = link.from == id;
         Edge {

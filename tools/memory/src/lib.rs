@@ -1,28 +1,28 @@
 //! The `memory` tools: notes that outlive a session, ranked search in them, links between them, and tasks.
 //!
-//! All data is in one bucket, under keys that need no index and no lock (`shelf`): each change is one operation of the
+//! All data is in one bucket, under keys that need no index and no lock (`storage`): each change is one operation of the
 //! store, so a call that is killed has done all or nothing, and concurrent calls do not overwrite each other.
 
 mod discover;
 mod graph;
 mod id;
 mod link;
+mod list_tasks;
 mod memory;
 mod moment;
 mod rank;
 mod recall;
-mod shelf;
-mod store;
+mod remember;
+mod storage;
 mod task;
-mod tasks;
 mod words;
 
 use discover::memory_discover;
 use link::memory_link;
+use list_tasks::memory_tasks;
 use recall::memory_recall;
-use store::memory_store;
+use remember::memory_store;
 use task::memory_task;
-use tasks::memory_tasks;
 
 toolcell_sdk::export!(
     memory_store,

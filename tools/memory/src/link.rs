@@ -4,7 +4,7 @@ use toolcell_sdk::{Result, ToolError, output, tool};
 
 use crate::graph::Link;
 use crate::memory::label;
-use crate::shelf::Shelf;
+use crate::storage::Storage;
 
 /// A link.
 #[output]
@@ -45,20 +45,20 @@ pub(crate) fn memory_link(
     if !(0.0..=1.0).contains(&strength) {
         return Err(ToolError::invalid("`strength` must be between 0 and 1"));
     }
-    let shelf = Shelf::open()?;
-    let keys = shelf.keys()?;
-    shelf.has(link.from, &keys)?;
-    shelf.has(link.to, &keys)?;
+    let storage = Storage::open()?;
+    let keys = storage.keys()?;
+    storage.has(link.from, &keys)?;
+    storage.has(link.to, &keys)?;
     let is_there = keys.links.contains(&link);
     let result = match (remove, is_there) {
         (true, true) => {
-            shelf.remove_link(&link)?;
+            storage.remove_link(&link)?;
             "removed"
         }
         (true, false) => "not there",
-        (false, true) if shelf.strengths(&[&link])? == [strength] => "unchanged",
+        (false, true) if storage.strengths(&[&link])? == [strength] => "unchanged",
         (false, is_there) => {
-            shelf.put_link(&link, strength)?;
+            storage.put_link(&link, strength)?;
             if is_there { "changed" } else { "new" }
         }
     };
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
     use crate::recall::memory_recall;
-    use crate::store::memory_store;
+    use crate::remember::memory_store;
 
     fn link(arguments: Value) -> Result<Value> {
         Ok(testing::call::<memory_link>(arguments)?.structured.unwrap())

@@ -1,34 +1,17 @@
 //! Times as text: RFC 3339 in UTC with seconds. Such texts sort chronologically.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use jiff::Timestamp;
+use jiff::civil::Date;
 use toolcell_sdk::{Result, ToolError};
 
 /// Current time.
 pub(crate) fn now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    of_seconds(now.as_secs())
+    of_seconds(Timestamp::now().as_second())
 }
 
 /// Time in seconds since 1970-01-01 UTC.
-fn of_seconds(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Date in days since 1970-01-01 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted from 0000-03-01, so that the leap day is the last day of a year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+fn of_seconds(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap_or_default().to_string()
 }
 
 /// Checks the start or end of a period: a date, or a time in UTC.
@@ -36,12 +19,14 @@ fn civil(days: u64) -> (u64, u64, u64) {
 /// # Errors
 /// Fails for any other text.
 pub(crate) fn check(name: &str, text: &str) -> Result<()> {
-    let pattern = "0000-00-00T00:00:00Z";
-    let fits = (text.len() == 10 || text.len() == pattern.len())
-        && text.bytes().zip(pattern.bytes()).all(|(byte, like)| match like {
-            b'0' => byte.is_ascii_digit(),
-            like => byte == like,
-        });
+    // Only the form that `now` writes: times are compared as text.
+    let fits = match text.len() {
+        10 => text.parse::<Date>().is_ok_and(|date| date.to_string() == text),
+        20 => text
+            .parse::<Timestamp>()
+            .is_ok_and(|time| time.to_string() == text),
+        _ => false,
+    };
     if fits {
         return Ok(());
     }
@@ -98,6 +83,9 @@ mod tests {
             "2026-11",
             "2026-11-22T08:00",
             "2026-11-22T08:00:00+",
+            "2026-11-22 08:00:00Z",
+            "2026-11-22T08:00:0.5Z",
+            "2026-02-30",
             "22.11.2026",
         ] {
             assert!(check("since", bad).is_err(), "{bad}");

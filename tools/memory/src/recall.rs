@@ -6,7 +6,7 @@ use crate::graph;
 use crate::id::Id;
 use crate::memory::{self, Memory, MemoryView};
 use crate::moment;
-use crate::shelf::Shelf;
+use crate::storage::Storage;
 
 /// Maximum bytes of content in one answer.
 const MAX_ANSWER: usize = 64 << 10;
@@ -61,14 +61,14 @@ pub(crate) fn memory_recall(
         }
     }
     let limit = limit.clamp(1, MAX_LIMIT) as usize;
-    let shelf = Shelf::open()?;
-    let keys = shelf.keys()?;
+    let storage = Storage::open()?;
+    let keys = storage.keys()?;
     let mut found: Vec<(u64, Memory)> = Vec::new();
     let mut left_out = 0;
     if ids.is_empty() {
         let newest: Vec<u64> = keys.memories.iter().rev().copied().collect();
         let mut bytes = 0;
-        shelf.each_memory(&newest, |number, value| {
+        storage.each_memory(&newest, |number, value| {
             let Ok(memory) = serde_json::from_slice::<Memory>(value) else {
                 return Ok(());
             };
@@ -94,7 +94,7 @@ pub(crate) fn memory_recall(
         let mut bytes = 0;
         for id in &ids {
             let number = Id::memory(id)?;
-            let memory = shelf.memory(number)?;
+            let memory = storage.memory(number)?;
             bytes += memory.content.len();
             if bytes <= MAX_ANSWER || found.is_empty() {
                 found.push((number, memory));
@@ -104,7 +104,7 @@ pub(crate) fn memory_recall(
         }
     }
     let view = |(number, memory)| {
-        let links = graph::edges(&shelf, &keys, Id::Memory(number))?;
+        let links = graph::edges(&storage, &keys, Id::Memory(number))?;
         Ok(MemoryView::new(number, memory, links))
     };
     Ok(Recalled {
@@ -125,7 +125,7 @@ mod tests {
     fn put(number: u64, kind: &str, tags: &[&str], created: &str, content: &str) {
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let memory = Memory::new(content, None, Some(kind), &tags, BTreeMap::new(), created.into());
-        Shelf::open()
+        Storage::open()
             .unwrap()
             .put_memory(number, &memory.unwrap())
             .unwrap();

@@ -12,7 +12,7 @@ use toolcell_sdk::{Result, ToolError, input, output, tool};
 use crate::id::Id;
 use crate::memory::{MAX_CONTENT, labels, line};
 use crate::moment;
-use crate::shelf::{Keys, Shelf};
+use crate::storage::{Keys, Storage};
 
 /// Maximum dependencies of one task.
 const MAX_DEPENDENCIES: usize = 32;
@@ -139,8 +139,8 @@ impl fmt::Display for Status {
 
 impl Task {
     /// All tasks that there are.
-    pub(crate) fn all(shelf: &Shelf, keys: &Keys) -> Result<BTreeMap<u64, Self>> {
-        let changes = shelf.changes::<Change>(keys)?;
+    pub(crate) fn all(storage: &Storage, keys: &Keys) -> Result<BTreeMap<u64, Self>> {
+        let changes = storage.changes::<Change>(keys)?;
         let task = |(number, changes)| Some((number, Self::of(changes)?));
         Ok(changes.into_iter().filter_map(task).collect())
     }
@@ -285,9 +285,9 @@ pub(crate) fn memory_task(
     });
     change.depends_on = needs.transpose()?;
 
-    let shelf = Shelf::open()?;
-    let keys = shelf.keys()?;
-    let mut all = Task::all(&shelf, &keys)?;
+    let storage = Storage::open()?;
+    let keys = storage.keys()?;
+    let mut all = Task::all(&storage, &keys)?;
     if let Some(number) = number
         && !all.contains_key(&number)
     {
@@ -307,15 +307,15 @@ pub(crate) fn memory_task(
     let (number, view) = match (action, number) {
         (Action::Delete, Some(number)) => {
             let view = all[&number].view(number, &all);
-            shelf.remove_task(number, &keys)?;
+            storage.remove_task(number, &keys)?;
             all.remove(&number);
             (number, view)
         }
         (_, known) => {
-            let drawn = shelf.draw()?;
+            let drawn = storage.draw()?;
             // The first change of a task has the number of the task.
             let number = known.unwrap_or(drawn);
-            shelf.put_change(number, drawn, &change)?;
+            storage.put_change(number, drawn, &change)?;
             let task = match all.remove(&number) {
                 Some(mut task) => {
                     task.apply(change);

@@ -27,7 +27,7 @@ const BUCKET: &str = "memory";
 const BATCH: usize = 128;
 
 /// Open bucket.
-pub(crate) struct Shelf(Bucket);
+pub(crate) struct Storage(Bucket);
 
 /// Contents of the bucket, by its keys.
 #[derive(Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ pub(crate) struct Strength {
     pub(crate) strength: f64,
 }
 
-impl Shelf {
+impl Storage {
     pub(crate) fn open() -> Result<Self> {
         Ok(Self(Bucket::open(BUCKET)?))
     }

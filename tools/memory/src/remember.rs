@@ -7,7 +7,7 @@ use toolcell_sdk::{Result, output, tool};
 use crate::id::Id;
 use crate::memory::Memory;
 use crate::moment;
-use crate::shelf::Shelf;
+use crate::storage::Storage;
 
 /// What was stored.
 #[output]
@@ -48,16 +48,16 @@ pub(crate) fn memory_store(
         now.clone(),
     )?;
     let replaces = id.as_deref().map(Id::memory).transpose()?;
-    let shelf = Shelf::open()?;
+    let storage = Storage::open()?;
     let number = match replaces {
         Some(number) => {
-            memory.created = shelf.memory(number)?.created;
+            memory.created = storage.memory(number)?.created;
             memory.updated = Some(now);
             number
         }
-        None => shelf.draw()?,
+        None => storage.draw()?,
     };
-    shelf.put_memory(number, &memory)?;
+    storage.put_memory(number, &memory)?;
     Ok(Stored {
         id: Id::Memory(number).to_string(),
         replaced: replaces.is_some(),
@@ -80,7 +80,7 @@ mod tests {
             Ok(json!({"id": "m1", "replaced": false}))
         );
         assert_eq!(store(json!({"content": "Same."})).unwrap()["id"], "m2");
-        let created = Shelf::open().unwrap().memory(1).unwrap().created;
+        let created = Storage::open().unwrap().memory(1).unwrap().created;
         assert_eq!(
             store(json!({"content": "The sky is blue.", "id": "m1", "kind": "Fact"})),
             Ok(json!({"id": "m1", "replaced": true}))
@@ -105,8 +105,8 @@ mod tests {
             assert!(error.message().contains(says), "{error}");
         }
         assert_eq!(
-            Shelf::open().unwrap().keys().unwrap(),
-            crate::shelf::Keys::default()
+            Storage::open().unwrap().keys().unwrap(),
+            crate::storage::Keys::default()
         );
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use toolcell_sdk::{Result, output, tool};
 
 use crate::memory::label;
-use crate::shelf::Shelf;
+use crate::storage::Storage;
 use crate::task::{Priority, Status, Task, TaskView};
 
 /// Maximum number of tasks in one answer.
@@ -51,8 +51,8 @@ pub(crate) fn memory_tasks(
     limit: u32,
 ) -> Result<Listed> {
     let tag = tag.map(|tag| label("tag", &tag)).transpose()?;
-    let shelf = Shelf::open()?;
-    let all = Task::all(&shelf, &shelf.keys()?)?;
+    let storage = Storage::open()?;
+    let all = Task::all(&storage, &storage.keys()?)?;
     let mut counts = Counts::default();
     let mut fitting = Vec::new();
     for (number, task) in &all {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::link::memory_link;
-    use crate::store::memory_store;
+    use crate::remember::memory_store;
     use crate::task::memory_task;
 
     fn task(arguments: Value) -> Result<Value> {
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn concurrent_changes_both_apply() {
-        use crate::shelf::Shelf;
+        use crate::storage::Storage;
         let id = create("Dig", json!({}));
         // Two calls that have read the same state.
-        let shelf = Shelf::open().unwrap();
-        shelf
+        let storage = Storage::open().unwrap();
+        storage
             .put_change(1, 7, &json!({"at": "x", "priority": "critical"}))
             .unwrap();
-        shelf
+        storage
             .put_change(1, 6, &json!({"at": "y", "status": "active"}))
             .unwrap();
         let listed = tasks(json!({}));
@@ -200,12 +200,12 @@ mod tests {
         let done = task(json!({"action": "delete", "id": dig})).unwrap();
         assert_eq!(done["unblocked"], json!([build]));
         assert_eq!(ids(&tasks(json!({}))), [build.as_str()]);
-        let keys = crate::shelf::Shelf::open().unwrap().keys().unwrap();
+        let keys = crate::storage::Storage::open().unwrap().keys().unwrap();
         assert!(keys.links.is_empty());
         let again = task(json!({"action": "delete", "id": dig})).unwrap_err();
         assert!(again.message().contains("there is no task"), "{again}");
         // A late change does not restore it.
-        crate::shelf::Shelf::open()
+        crate::storage::Storage::open()
             .unwrap()
             .put_change(1, 9, &json!({"at": "x"}))
             .unwrap();
