@@ -1,4 +1,4 @@
-//! Errors of starting the engine, loading components, the cache, and committing overlays.
+//! Errors of starting the engine, of the cache, and of loading components.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,6 @@ use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 use toolcell_core::{SharedError, ToolError, error_chain};
 
-use crate::files::overlay::Changes;
 use crate::load::complexity::ComplexityLimit;
 
 /// Error of starting the engine.
@@ -229,23 +228,6 @@ pub enum CacheError {
         /// Reason of the refusal.
         reason: &'static str,
     },
-}
-
-/// Error of committing changes.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CommitError {
-    /// Affected files were changed elsewhere in the meantime. Nothing was committed.
-    #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
-    Conflicts(Vec<PathBuf>),
-    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it
-    /// again is safe.
-    #[error("cancelled after {} changes", .0.found.len())]
-    Cancelled(Changes),
-    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
-    /// overlay, and doing it again is safe.
-    #[error(transparent)]
-    Io(#[from] io::Error),
 }
 
 /// Errors are equal if they have the same variant, and they and their sources have the same text; sources of arbitrary

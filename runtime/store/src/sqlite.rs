@@ -17,7 +17,7 @@ const BUSY_WAL: Duration = Duration::from_millis(500);
 pub(crate) struct Kind {
     /// Marker of the file, in `PRAGMA application_id`.
     pub(crate) application: i64,
-    /// Schema version, in `PRAGMA user_version`. Newer files are refused.
+    /// Schema version, in `PRAGMA user_version`. Files of any other version are refused.
     pub(crate) version: i64,
     /// SQL that creates the tables.
     pub(crate) tables: &'static str,

@@ -121,7 +121,7 @@ fn shim(folder: &Path, real_cargo: &str) {
         r#"#!/bin/sh
 case "$*" in
   "run --release --example embed") export {RUN_EXAMPLE}=1
-    exec '{}' --exact readme::readme_example_runs --nocapture ;;
+    exec '{}' --exact repository::readme::readme_example_runs --nocapture ;;
   "run --release -- "*) shift 3; exec toolcell "$@" ;;
   "build --release") exit 0 ;;
   "test") echo "cargo test" ; exit 0 ;;

@@ -206,7 +206,7 @@ fn step_with_1000_messages_costs_host_under_5_ms() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "sessions::long_session_in_a_child_process",
+            "run::concurrent::long_session_in_a_child_process",
             "--nocapture",
         ])
         .env(RUN_LONG_SESSION, "1")

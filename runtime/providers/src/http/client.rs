@@ -28,17 +28,18 @@ impl Endpoint {
 /// Validates a base URL: `http` or `https`, with a host, without user, query and fragment.
 pub(super) fn endpoint(base_url: &str) -> Result<Endpoint, SetupError> {
     checked(base_url).map_err(|source| {
-        // A password in the URL must not be part of an error.
-        let url = match Url::parse(base_url) {
-            Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
-                let _ = url.set_username("");
-                let _ = url.set_password(None);
-                url.to_string()
-            }
-            _ => base_url.to_owned(),
-        };
+        let url = without_credentials(base_url);
         SetupError::BaseUrl { url, source }
     })
+}
+
+/// Removes user name and password from a URL for an error, also if the URL is invalid.
+fn without_credentials(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        (None, Some((_, rest))) => rest.to_owned(),
+        (_, None) => url.to_owned(),
+    }
 }
 
 fn checked(base_url: &str) -> Result<Endpoint, BaseUrlError> {
@@ -140,6 +141,9 @@ mod tests {
             ("example.com", "relative URL without a base"),
             ("ftp://example.com", "must start with"),
             ("https://u:geheim@example.com", "user names and passwords"),
+            ("https://u:geheim@exa mple.com", "invalid"),
+            ("https://u:geheim@example.com:x", "invalid port number"),
+            ("u:geheim@example.com", "must start with"),
             ("https://example.com?x=1", "queries and fragments"),
             ("http://", "empty host"),
         ] {

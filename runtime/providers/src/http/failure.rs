@@ -14,7 +14,7 @@ const MAX_MESSAGE_CHARS: usize = 500;
 
 /// Contents of the body of an error.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ErrorBody {
     pub(crate) message: String,
     /// Values of `code`, `type` and `status`, in lower case.
     pub(crate) codes: Vec<String>,
@@ -22,13 +22,13 @@ pub(crate) struct Said {
 
 /// Error for a response whose status is not 2xx.
 pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> Failure {
-    let said = read(body);
-    let kind = kind_of(status, &said);
+    let parsed = read(body);
+    let kind = kind_of(status, &parsed);
     let wait = retry_after(headers, SystemTime::now());
-    let mut message = if said.message.is_empty() {
+    let mut message = if parsed.message.is_empty() {
         format!("status {status} without an explanation")
     } else {
-        said.message.clone()
+        parsed.message.clone()
     };
     if (300..400).contains(&status) {
         message =
@@ -43,35 +43,35 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
         ..ProviderError::new(provider, kind, message)
     };
     // A quota that is used up is not restored within seconds.
-    let hopeless = said.codes.iter().any(|code| code == "insufficient_quota");
+    let is_exhausted = parsed.codes.iter().any(|code| code == "insufficient_quota");
     Failure {
-        transient: !hopeless && is_transient(status, headers, kind),
+        transient: !is_exhausted && is_transient(status, headers, kind),
         error,
     }
 }
 
 /// Error for an error object inside a stream with status 200.
 pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
-    let said = said(value);
-    let number = said.codes.iter().find_map(|code| code.parse().ok());
+    let parsed = error_body(value);
+    let number = parsed.codes.iter().find_map(|code| code.parse().ok());
     let status = number.filter(|n| (400..600).contains(n)).unwrap_or(200);
-    let kind = kind_of(status, &said);
-    let message = if said.message.is_empty() {
+    let kind = kind_of(status, &parsed);
+    let message = if parsed.message.is_empty() {
         bounded(&value.to_string())
     } else {
-        said.message
+        parsed.message
     };
     Failure {
         error: ProviderError::new(provider, kind, message),
         transient: matches!(
             kind,
             ProviderErrorKind::Unavailable | ProviderErrorKind::RateLimited
-        ) && !said.codes.iter().any(|code| code == "insufficient_quota"),
+        ) && !parsed.codes.iter().any(|code| code == "insufficient_quota"),
     }
 }
 
-fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
-    for code in &said.codes {
+fn kind_of(status: u16, parsed: &ErrorBody) -> ProviderErrorKind {
+    for code in &parsed.codes {
         match code.as_str() {
             "context_length_exceeded"
             | "exceed_context_size_error"
@@ -91,7 +91,7 @@ fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
             | "unauthenticated"
             | "permission_denied" => return ProviderErrorKind::Unauthorized,
             "invalid_prompt" | "invalid_request_error" if status == 200 => {
-                return kind_of_message(&said.message).unwrap_or(ProviderErrorKind::InvalidRequest);
+                return kind_of_message(&parsed.message).unwrap_or(ProviderErrorKind::InvalidRequest);
             }
             _ => {}
         }
@@ -99,10 +99,10 @@ fn kind_of(status: u16, said: &Said) -> ProviderErrorKind {
     match status {
         401 | 403 => ProviderErrorKind::Unauthorized,
         429 => ProviderErrorKind::RateLimited,
-        408 | 409 | 500.. => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::Unavailable),
+        408 | 409 | 500.. => kind_of_message(&parsed.message).unwrap_or(ProviderErrorKind::Unavailable),
         413 => ProviderErrorKind::ContextLength,
-        300..500 => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::InvalidRequest),
-        _ => kind_of_message(&said.message).unwrap_or(ProviderErrorKind::Unavailable),
+        300..500 => kind_of_message(&parsed.message).unwrap_or(ProviderErrorKind::InvalidRequest),
+        _ => kind_of_message(&parsed.message).unwrap_or(ProviderErrorKind::Unavailable),
     }
 }
 
@@ -129,17 +129,17 @@ pub(crate) fn kind_of_message(message: &str) -> Option<ProviderErrorKind> {
 }
 
 /// Parses the body of an error: JSON in any of the usual forms, a page of HTML, or text.
-fn read(body: &str) -> Said {
+fn read(body: &str) -> ErrorBody {
     match serde_json::from_str::<Value>(body) {
-        Ok(value) => said(&value),
-        Err(_) => Said {
+        Ok(value) => error_body(&value),
+        Err(_) => ErrorBody {
             message: bounded(&without_tags(body)),
             codes: Vec::new(),
         },
     }
 }
 
-fn said(value: &Value) -> Said {
+fn error_body(value: &Value) -> ErrorBody {
     // Gemini answers a streaming request with a list of one error.
     let value = match value {
         Value::Array(items) => items.first().unwrap_or(&Value::Null),
@@ -170,7 +170,7 @@ fn said(value: &Value) -> Said {
             _ => None,
         })
         .collect();
-    Said {
+    ErrorBody {
         message: bounded(&message),
         codes,
     }

@@ -87,7 +87,7 @@ impl Default for BucketLimits {
 }
 
 impl SqliteBuckets {
-    /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
+    /// Opens the file, or creates it. A new file is accessible to its owner only.
     ///
     /// # Errors
     /// If the file cannot be opened, is not a key-value store, or was created by another version.

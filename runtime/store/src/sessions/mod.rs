@@ -34,7 +34,7 @@ use crate::threads::Threads;
 pub struct SqliteStore(Threads<Op>);
 
 impl SqliteStore {
-    /// Opens the file, or creates it. On Unix a new file is accessible to its owner only.
+    /// Opens the file, or creates it. A new file is accessible to its owner only.
     ///
     /// # Errors
     /// If the file cannot be opened, is not a session store, or was created by another version.

@@ -24,7 +24,6 @@ use super::judge::{CommitOptions, Judge, above, enter, file_of, is_missing};
 use super::pace::{Pace, is_cancelled};
 use super::sparse;
 use super::unfinished::{Unfinished, random};
-use crate::error::CommitError;
 
 /// Handling of changes that were made elsewhere in the meantime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +32,23 @@ pub enum OnConflict {
     Refuse,
     /// They are overwritten.
     Overwrite,
+}
+
+/// Error of committing changes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Affected files were changed elsewhere in the meantime. Nothing was committed.
+    #[error("{} changed in the meantime: {}", .0.len(), .0.iter().map(|p| format!("`{}`", p.display())).collect::<Vec<_>>().join(", "))]
+    Conflicts(Vec<PathBuf>),
+    /// The work was cancelled. What was carried out until then is here; the rest stays in the overlay, and doing it
+    /// again is safe.
+    #[error("cancelled after {} changes", .0.found.len())]
+    Cancelled(Changes),
+    /// A file of the directory cannot be written or one of the overlay cannot be read. What was not done stays in the
+    /// overlay, and doing it again is safe.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// Carries out the changes of an overlay in its directory, empties the overlay, and says what was done. A file takes

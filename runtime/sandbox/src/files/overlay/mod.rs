@@ -41,10 +41,9 @@ use super::denied::{DeniedPlaces, Use};
 use super::dir::dir_descriptor;
 use super::walk::{join, walk};
 
-pub use crate::error::CommitError;
 pub use base::conflicts;
 pub use changes::{Change, ChangeKind, Changes, Skipped};
-pub use commit::{OnConflict, commit, discard};
+pub use commit::{CommitError, OnConflict, commit, discard};
 pub use compare::changes;
 pub use judge::CommitOptions;
 pub(super) use pace::Pace;
