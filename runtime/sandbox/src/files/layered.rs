@@ -377,7 +377,7 @@ impl Layered {
 }
 
 /// Returns true if a path ends in `.` or `..`, by which no entry can be removed or renamed.
-fn ends_in_dots(path: &str) -> bool {
+pub(super) fn ends_in_dots(path: &str) -> bool {
     matches!(path.trim_end_matches('/').rsplit('/').next(), Some("." | ".."))
 }
 

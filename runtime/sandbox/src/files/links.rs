@@ -1,4 +1,5 @@
-//! Checks of symbolic link targets at their new location, before an entry is created, moved or linked.
+//! Checks of what appears at a new location, before an entry is created, moved or linked: symbolic links, and what lies
+//! in directories.
 //!
 //! The guard itself follows no link out of a grant. This module protects programs of the host that read the directory
 //! later: no operation of a guest makes a link lead out that did not before. A link *climbs* if its target is absolute
@@ -10,6 +11,11 @@
 //!
 //! Then no moved entry contains a climbing link or leads to one, in any order of operations, and climbing links and the
 //! directories above them stay in place.
+//!
+//! A directory takes along what lies in it. Nothing that is denied or protected at its old path or would be at its new
+//! one is moved with it, at any depth, nor does it appear below a link to its directory: another program that looks for
+//! such a file finds it by its path. No guest can create one there meanwhile, and what would become one only by the
+//! names above it is never moved ([`DeniedPlaces::check_above`]).
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,16 +24,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_fs_ext::FollowSymlinks;
-use cap_primitives::fs;
+use cap_primitives::fs::{self, MetadataExt as _};
+use toolcell_core::protected::is_git_dir;
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use super::overlay::Layer;
-use super::rights::{Place, Root, stays_below};
+use super::denied::{DeniedBy, DeniedPlaces, FileId};
+use super::layered::ends_in_dots;
+use super::overlay::{Found, Layer};
+use super::rights::{Root, stays_below};
 use super::view::FilesView;
+use super::walk::join;
 
 /// Maximum number of entries inspected for one operation, as many as a call creates by default. Larger directories are
 /// not moved at once: programs move them file by file.
@@ -39,84 +49,87 @@ const PIECE: u32 = 128;
 /// Maximum depth of directories, and maximum number of links in one path.
 const MAX_DEPTH: usize = 128;
 
+/// The rule that refuses to move a directory with more entries than are inspected, for the user.
+const TOO_LARGE: &str =
+    "built-in: a directory of more than 10,000 entries or 128 levels is moved only file by file";
+
 /// Result of inspecting a link or a tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Nothing leads out.
+    /// Nothing leads out, and nothing is denied.
     Fine,
     /// A link climbs.
     Climbs,
     /// Too many entries to inspect.
     TooLarge,
+    /// The entry at this path below the inspected directory is denied.
+    Denied(String, DeniedBy),
 }
 
 /// An entry at a path.
-enum Entry {
+struct Entry {
+    kind: Kind,
+    id: FileId,
+}
+
+enum Kind {
     Directory,
     /// A link with its target; `None` if it is not text.
     Link(Option<String>),
     Other,
 }
 
+/// A path at which the entries of an inspected directory are, or will be.
+struct Site<'a> {
+    denied: &'a DeniedPlaces,
+    /// Path of the directory, relative to the granted one.
+    below: String,
+}
+
+impl Site<'_> {
+    /// Checks the entry at `rest`, a path below the directory.
+    fn check(&self, rest: &str, id: FileId) -> Result<(), DeniedBy> {
+        self.denied.check_moved(&join(&self.below, rest), id)
+    }
+}
+
 /// A directory in which paths without links are looked up.
 struct Tree {
-    base: Base,
+    root: Arc<Root>,
+    /// The directory; `None` with an overlay.
+    plain: Option<Arc<File>>,
+    /// Path of the directory, relative to the granted one.
+    below: String,
     looked_at: u32,
 }
 
-enum Base {
-    Plain(File),
-    /// With the path relative to the root of the layers.
-    Layered(Arc<Root>, String),
-}
-
 impl Tree {
-    /// Returns the parent directory of `path`, and its last name; `None` if that is not a name.
-    ///
-    /// # Errors
-    /// If the directory does not exist.
-    fn above(dir: &File, place: &Place, path: &str) -> io::Result<Option<(Self, String)>> {
-        let path = path.trim_end_matches('/');
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        if matches!(name, "" | "." | "..") {
-            return Ok(None);
-        }
-        let parent = if parent.is_empty() { "." } else { parent };
-        let base = match &place.root.overlay {
-            Some(overlay) => {
-                let found = overlay.find(&place.below, parent, true)?;
-                Base::Layered(place.root.clone(), found.path)
-            }
-            None => Base::Plain(fs::open_dir(dir, Path::new(parent))?),
+    /// Inspects an entry to be moved to `new`: a link is checked at its new location with [`Tree::leads`], of a directory
+    /// the whole tree is inspected.
+    async fn holds(&mut self, name: &str, new: Site<'_>) -> io::Result<Verdict> {
+        let root = self.root.clone();
+        let old = Site {
+            denied: &root.denied,
+            below: join(&self.below, name),
         };
-        let tree = Self { base, looked_at: 0 };
-        Ok(Some((tree, name.to_owned())))
-    }
-
-    /// Inspects an entry to be moved: a link is checked at its new location with [`Tree::leads`], of a directory the
-    /// whole tree is inspected.
-    async fn holds(&mut self, name: &str) -> io::Result<Verdict> {
-        match self.entry(Path::new(name))? {
+        match self.entry(Path::new(name))?.map(|entry| entry.kind) {
             // An entry of the lower layer is moved by no operation.
-            Some(Entry::Directory) if self.is_below(name)? => Ok(Verdict::Fine),
-            Some(Entry::Directory) => self.search(name.into()).await,
+            Some(Kind::Directory) if self.is_below(&old.below)? => Ok(Verdict::Fine),
+            Some(Kind::Directory) => self.search(name.into(), &[old, new]).await,
             _ => Ok(Verdict::Fine),
         }
     }
 
-    /// Returns `true` if the lower layer of an overlay has this entry.
-    fn is_below(&self, name: &str) -> io::Result<bool> {
-        match &self.base {
-            Base::Plain(_) => Ok(false),
-            Base::Layered(root, base) => match &root.overlay {
-                Some(overlay) => overlay.is_below(format!("{base}/{name}").trim_matches('/')),
-                None => Ok(false),
-            },
+    /// Returns `true` if the lower layer of an overlay has an entry at a path.
+    fn is_below(&self, path: &str) -> io::Result<bool> {
+        match &self.root.overlay {
+            Some(overlay) => overlay.is_below(path),
+            None => Ok(false),
         }
     }
 
-    /// Returns the result for a link with this target, located here.
-    async fn leads(&mut self, target: &str) -> io::Result<Verdict> {
+    /// Returns the result for a link with this target, located here and called `name`.
+    async fn leads(&mut self, name: &str, target: &str) -> io::Result<Verdict> {
         if !stays_below(target) {
             return Ok(Verdict::Climbs);
         }
@@ -125,8 +138,8 @@ impl Tree {
         let mut links = 0;
         while let Some(part) = rest.pop_front() {
             here.push(part);
-            match self.entry(&here)? {
-                Some(Entry::Link(target)) => {
+            match self.entry(&here)?.map(|entry| entry.kind) {
+                Some(Kind::Link(target)) => {
                     links += 1;
                     let Some(target) = target.filter(|target| stays_below(target)) else {
                         return Ok(Verdict::Climbs);
@@ -139,28 +152,42 @@ impl Tree {
                         rest.push_front(part);
                     }
                 }
-                Some(Entry::Directory) => {}
-                Some(Entry::Other) | None => return Ok(Verdict::Fine),
+                Some(Kind::Directory) => {}
+                Some(Kind::Other) | None => return Ok(Verdict::Fine),
             }
         }
         // The link leads to a directory.
-        self.search(here).await
+        let root = self.root.clone();
+        let link = Site {
+            denied: &root.denied,
+            below: join(&self.below, name),
+        };
+        self.search(here, &[link]).await
     }
 
     /// Returns the target of the link of this name; `None` for anything else.
     fn target(&self, name: &str) -> io::Result<Option<Option<String>>> {
-        Ok(match self.entry(Path::new(name))? {
-            Some(Entry::Link(target)) => Some(target),
+        Ok(match self.entry(Path::new(name))?.map(|entry| entry.kind) {
+            Some(Kind::Link(target)) => Some(target),
             _ => None,
         })
     }
 
-    /// Searches a directory for a climbing link, at any depth.
-    async fn search(&mut self, top: PathBuf) -> io::Result<Verdict> {
-        let mut directories = vec![(top, 0)];
+    /// Searches a directory for a climbing link, and for what is denied at one of `sites`, at any depth.
+    async fn search(&mut self, top: PathBuf, sites: &[Site<'_>]) -> io::Result<Verdict> {
+        let mut directories = vec![(top.clone(), 0)];
         while let Some((directory, depth)) = directories.pop() {
             if depth > MAX_DEPTH {
                 return Ok(Verdict::TooLarge);
+            }
+            let rest = |path: &Path| -> String {
+                let rest = path.strip_prefix(&top).unwrap_or(path);
+                rest.to_string_lossy().into_owned()
+            };
+            if !self.root.denied.programs
+                && is_git_dir(|name| self.entry(&directory.join(name)).map(|entry| entry.is_some()))?
+            {
+                return Ok(Verdict::Denied(rest(&directory), DeniedBy::programs()));
             }
             for name in self.names(&directory)? {
                 self.looked_at += 1;
@@ -171,9 +198,18 @@ impl Tree {
                     tokio::task::yield_now().await;
                 }
                 let path = directory.join(name);
-                match self.entry(&path)? {
-                    Some(Entry::Directory) => directories.push((path, depth + 1)),
-                    Some(Entry::Link(target)) if !target.as_deref().is_some_and(stays_below) => {
+                let Some(entry) = self.entry(&path)? else {
+                    continue;
+                };
+                for site in sites {
+                    let rest = rest(&path);
+                    if let Err(by) = site.check(&rest, entry.id) {
+                        return Ok(Verdict::Denied(rest, by));
+                    }
+                }
+                match entry.kind {
+                    Kind::Directory => directories.push((path, depth + 1)),
+                    Kind::Link(target) if !target.as_deref().is_some_and(stays_below) => {
                         return Ok(Verdict::Climbs);
                     }
                     _ => {}
@@ -184,54 +220,54 @@ impl Tree {
     }
 
     fn entry(&self, path: &Path) -> io::Result<Option<Entry>> {
-        let (dir, path, metadata) = match &self.base {
-            Base::Plain(dir) => match fs::stat(dir, path, FollowSymlinks::No) {
-                Ok(metadata) => (dir, path.to_owned(), metadata),
+        let (dir, path, metadata) = match (&self.plain, &self.root.overlay) {
+            (Some(dir), _) => match fs::stat(dir, path, FollowSymlinks::No) {
+                Ok(metadata) => (&**dir, path.to_owned(), metadata),
                 Err(error) => return nothing(error),
             },
-            Base::Layered(root, base) => {
-                let Some(overlay) = &root.overlay else {
-                    return Ok(None);
-                };
+            (None, Some(overlay)) => {
                 let Some(path) = path.to_str() else {
                     return Ok(None);
                 };
-                match overlay
-                    .find(base, path, false)
-                    .map(|found| (found.at, found.path))
-                {
-                    Ok((Some((layer, metadata)), path)) => (&*overlay.dir(layer).dir, path.into(), metadata),
-                    Ok((None, _)) => return Ok(None),
+                match overlay.find(&self.below, path, false) {
+                    Ok(Found { at: None, .. }) => return Ok(None),
+                    Ok(Found {
+                        path,
+                        at: Some((layer, metadata)),
+                        ..
+                    }) => (&*overlay.dir(layer).dir, path.into(), metadata),
                     Err(error) => return nothing(error),
                 }
             }
+            (None, None) => return Ok(None),
         };
-        Ok(Some(if metadata.is_dir() {
-            Entry::Directory
+        let kind = if metadata.is_dir() {
+            Kind::Directory
         } else if metadata.is_symlink() {
             let target = fs::read_link_contents(dir, &path)?;
-            Entry::Link(target.to_str().map(str::to_owned))
+            Kind::Link(target.to_str().map(str::to_owned))
         } else {
-            Entry::Other
+            Kind::Other
+        };
+        Ok(Some(Entry {
+            kind,
+            id: (metadata.dev(), metadata.ino()),
         }))
     }
 
     /// Returns the first names in a directory, one more than the limit.
     fn names(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         let most = (MAX_ENTRIES - self.looked_at.min(MAX_ENTRIES)) as usize + 1;
-        match &self.base {
-            Base::Plain(dir) => names_of(dir, path, most),
-            Base::Layered(root, base) => {
-                let Some((overlay, path)) = root.overlay.as_ref().zip(path.to_str()) else {
-                    return Ok(Vec::new());
-                };
-                let path = format!("{base}/{path}");
-                let path = Path::new(path.trim_matches('/'));
+        match (&self.plain, &self.root.overlay) {
+            (Some(dir), _) => names_of(dir, path, most),
+            (None, Some(overlay)) => {
+                let path = Path::new(&self.below).join(path);
                 // Names in both layers are inspected twice, and hidden ones are skipped.
-                let mut names = names_of(&overlay.dir(Layer::Upper).dir, path, most)?;
-                names.extend(names_of(&overlay.dir(Layer::Lower).dir, path, most)?);
+                let mut names = names_of(&overlay.dir(Layer::Upper).dir, &path, most)?;
+                names.extend(names_of(&overlay.dir(Layer::Lower).dir, &path, most)?);
                 Ok(names)
             }
+            (None, None) => Ok(Vec::new()),
         }
     }
 }
@@ -253,12 +289,39 @@ fn names_of(dir: &File, path: &Path, most: usize) -> io::Result<Vec<PathBuf>> {
 }
 
 impl FilesView<'_> {
-    /// Returns the directory in which `path` is the last name, to check links in.
+    /// Returns the directory that holds the entry to which `path` leads, and its name there; `None` if that is not a
+    /// name.
     fn tree(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<Option<(Tree, String)>> {
-        Ok(Tree::above(&*self.dir(fd)?, &self.place(fd)?, path)?)
+        let place = self.place(fd)?;
+        let (plain, below) = match &place.root.overlay {
+            Some(overlay) => {
+                let found = Self::judge(&place.join(path), overlay.find(&place.below, path, false))?;
+                (None, found.path)
+            }
+            None => {
+                let walked = self.walk(fd, path, false)?;
+                if walked.name == "." {
+                    return Ok(None);
+                }
+                let below = walked.below();
+                (Some(walked.parent), below)
+            }
+        };
+        let (above, name) = below.rsplit_once('/').unwrap_or(("", &below));
+        if name.is_empty() || ends_in_dots(path) {
+            return Ok(None);
+        }
+        let tree = Tree {
+            root: place.root,
+            plain,
+            below: above.to_owned(),
+            looked_at: 0,
+        };
+        Ok(Some((tree, name.to_owned())))
     }
 
-    /// Rejects a link that would lead out from its location, now or once its target is created.
+    /// Rejects a link that would lead out from its location, now or once its target is created, or to a directory that
+    /// holds what is protected.
     pub(super) async fn may_make_link(
         &mut self,
         fd: &Resource<Descriptor>,
@@ -266,36 +329,66 @@ impl FilesView<'_> {
         target: &str,
     ) -> FsResult<()> {
         let verdict = match self.tree(fd, path)? {
-            Some((mut tree, _)) => tree.leads(target).await?,
+            Some((mut tree, name)) => tree.leads(&name, target).await?,
             None => Verdict::Climbs,
         };
         match verdict {
-            Verdict::Fine => Ok(()),
-            Verdict::Climbs | Verdict::TooLarge => self.refuse_link(fd, path),
+            Verdict::TooLarge => {
+                self.place(fd)?
+                    .join(path)
+                    .refused(&DeniedBy(TOO_LARGE.to_owned()));
+                Err(ErrorCode::NotPermitted.into())
+            }
+            verdict => self.obey(verdict, (fd, path), (fd, path)),
         }
     }
 
-    /// Rejects moving a link that would lead out from its new location, and a directory that contains a climbing link.
+    /// Rejects moving a link that would lead out from its new location, and a directory with what must not be moved.
     pub(super) async fn may_move(
         &mut self,
         from: (&Resource<Descriptor>, &str),
         to: (&Resource<Descriptor>, &str),
     ) -> FsResult<()> {
-        let (Some((mut old, name)), Some((mut new, _))) =
+        let (Some((mut old, name)), Some((mut new, new_name))) =
             (self.tree(from.0, from.1)?, self.tree(to.0, to.1)?)
         else {
             // Not a name; the operation itself rejects it.
             return Ok(());
         };
         let verdict = match old.target(&name)? {
-            Some(Some(target)) => new.leads(&target).await?,
+            Some(Some(target)) => new.leads(&new_name, &target).await?,
             Some(None) => Verdict::Climbs,
-            None => old.holds(&name).await?,
+            None => {
+                let site = Site {
+                    denied: &new.root.denied,
+                    below: join(&new.below, &new_name),
+                };
+                old.holds(&name, site).await?
+            }
         };
+        self.obey(verdict, from, to)
+    }
+
+    /// Turns a verdict about an entry that is moved into an error, and records it for the user.
+    fn obey(
+        &self,
+        verdict: Verdict,
+        from: (&Resource<Descriptor>, &str),
+        to: (&Resource<Descriptor>, &str),
+    ) -> FsResult<()> {
         match verdict {
             Verdict::Fine => Ok(()),
             Verdict::Climbs => self.refuse_link(to.0, to.1),
-            Verdict::TooLarge => Err(ErrorCode::CrossDevice.into()),
+            Verdict::TooLarge => {
+                let place = self.place(from.0)?.join(from.1);
+                place.refused(&DeniedBy(TOO_LARGE.to_owned()));
+                Err(ErrorCode::CrossDevice.into())
+            }
+            Verdict::Denied(rest, by) => {
+                let place = self.place(from.0)?.join(from.1).join(&rest);
+                place.refused(&by);
+                Err(ErrorCode::NotPermitted.into())
+            }
         }
     }
 
@@ -323,7 +416,7 @@ impl FilesView<'_> {
         else {
             return Ok(());
         };
-        if tree.leads(&target).await? == Verdict::Fine {
+        if tree.leads(&name, &target).await? == Verdict::Fine {
             return Ok(());
         }
         let place = self.place(fd)?;

@@ -70,7 +70,7 @@ impl DeniedPlaces {
             return Ok(());
         }
         if makes_git_dir(name, |name| has(dir, name))? {
-            return Err(refused().into());
+            return Err(DeniedBy::programs().into());
         }
         let mut here = openat(dir, ".", ENTER, Mode::empty())?;
         for _ in 0..MAX_ABOVE {
@@ -79,7 +79,7 @@ impl DeniedPlaces {
                 return Ok(());
             }
             if is_git_dir(|name| has(&here, name))? {
-                return Err(refused().into());
+                return Err(DeniedBy::programs().into());
             }
             let above = openat(&here, "..", ENTER, Mode::empty())?;
             // The root is above itself: the directory was moved out of the granted one.
@@ -88,7 +88,7 @@ impl DeniedPlaces {
             }
             here = above;
         }
-        Err(refused().into())
+        Err(DeniedBy::programs().into())
     }
 
     /// As [`DeniedPlaces::check_git`], of a path without links below the granted directory. `has` tells if a directory
@@ -104,11 +104,11 @@ impl DeniedPlaces {
         }
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         if makes_git_dir(name, |name| has(above, name))? {
-            return Err(refused().into());
+            return Err(DeniedBy::programs().into());
         }
         for (end, _) in path.match_indices('/') {
             if is_git_dir(|name| has(&path[..end], name))? {
-                return Err(refused().into());
+                return Err(DeniedBy::programs().into());
             }
         }
         Ok(())
@@ -116,14 +116,10 @@ impl DeniedPlaces {
 
     fn check_in_git(&self) -> Result<(), DeniedBy> {
         match self.is_in_git && !self.programs {
-            true => Err(refused()),
+            true => Err(DeniedBy::programs()),
             false => Ok(()),
         }
     }
-}
-
-fn refused() -> DeniedBy {
-    DeniedBy(Protection::Programs.rule().to_owned())
 }
 
 fn id(dir: &impl AsFd) -> io::Result<FileId> {

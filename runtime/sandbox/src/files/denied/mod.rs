@@ -3,14 +3,15 @@
 //! A denial names a path of the host. It is resolved when a call opens its directories, and enforced on the real file:
 //! by the path without links that an operation walked, and by the identity of the opened file, so that a hard link to a
 //! denied file, or a second mount of the same directory, is denied as well. Paths that do not exist yet are denied by
-//! name.
+//! name. Symbolic links on the way to a denied path cannot be changed either.
 //!
 //! To keep this valid while calls run concurrently, nothing that contains a denied path, exists in one, or would become
 //! one is moved, linked or replaced by a link. A directory being walked therefore never changes whether it is denied,
-//! wherever another call moves it.
+//! wherever another call moves it. What lies in a directory is inspected before it is moved ([`super::links`]).
 
 mod git;
 
+use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,9 +19,12 @@ use std::path::{Component, Path, PathBuf};
 
 use toolcell_core::Denials;
 use toolcell_core::denial::{DeniedUse, PathDenial};
-use toolcell_core::protected::{fold, may_hold_protected, protection, protection_from_reading};
+use toolcell_core::protected::{Protection, fold, may_hold_protected, protection, protection_from_reading};
 
 use self::git::is_in_git_dir;
+
+/// Maximum number of symbolic links followed in the path of a denial, as on Linux.
+const MAX_LINKS: u32 = 40;
 
 /// Kind of access of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +47,11 @@ impl From<DeniedBy> for io::Error {
 }
 
 impl DeniedBy {
+    /// Refuses what starts programs.
+    pub(super) fn programs() -> Self {
+        Self(Protection::Programs.rule().to_owned())
+    }
+
     /// Returns the denial contained in an error, if any.
     pub(super) fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
@@ -101,15 +110,21 @@ impl DeniedPlaces {
         }
         for denial in &denials.paths {
             let PathDenial { host, uses, by } = denial;
-            for form in forms(host)? {
-                let form = folded(&form);
+            let forms = Forms::of(host)?;
+            for form in &forms.whole {
+                let form = folded(form);
                 if parts.starts_with(&form) {
                     if *uses == DeniedUse::All {
                         return Err(DeniedBy(by.clone()).into());
                     }
-                    places.add(Vec::new(), denial);
+                    places.add(Vec::new(), denial.uses, by);
                 } else if let Some(below) = form.strip_prefix(parts.as_slice()) {
-                    places.add(below.to_vec(), denial);
+                    places.add(below.to_vec(), denial.uses, by);
+                }
+            }
+            for link in &forms.links {
+                if let Some(below) = folded(link).strip_prefix(parts.as_slice()) {
+                    places.add(below.to_vec(), DeniedUse::Change, by);
                 }
             }
             if let Ok(metadata) = host.metadata() {
@@ -123,11 +138,11 @@ impl DeniedPlaces {
         Ok(places)
     }
 
-    fn add(&mut self, below: Vec<String>, denial: &PathDenial) {
+    fn add(&mut self, below: Vec<String>, uses: DeniedUse, by: &str) {
         self.names.push(DeniedName {
             below,
-            uses: denial.uses,
-            by: denial.by.clone(),
+            uses,
+            by: by.to_owned(),
         });
     }
 
@@ -161,10 +176,16 @@ impl DeniedPlaces {
             return Err(DeniedBy(name.by.clone()));
         }
         if !self.programs && may_hold_protected(&self.base, below) {
-            let rule = toolcell_core::protected::Protection::Programs.rule();
-            return Err(DeniedBy(rule.to_owned()));
+            return Err(DeniedBy::programs());
         }
         Ok(())
+    }
+
+    /// Checks an entry of a directory that is moved away, or that appears in another place, without which it would be
+    /// neither.
+    pub(super) fn check_moved(&self, below: &str, id: FileId) -> Result<(), DeniedBy> {
+        self.check(below, Use::Change)?;
+        self.check_identity(id.0, id.1, Use::Change)
     }
 
     /// Rejects a denied file or directory under any name.
@@ -199,37 +220,61 @@ fn ancestors(real: &Path) -> impl Iterator<Item = FileId> {
         .map(|metadata| id(&metadata))
 }
 
-/// Returns the paths by which a denied file can be reached: as written, with the links on the way resolved, and with a
-/// link at its end resolved as well.
-fn forms(host: &Path) -> io::Result<Vec<PathBuf>> {
-    let written = without_dots(&std::path::absolute(host)?);
-    let mut forms = Vec::new();
-    if let (Some(parent), Some(name)) = (written.parent(), written.file_name()) {
-        let place = real(parent).join(name);
-        if place.is_symlink() {
-            forms.push(real(&place));
-        }
-        forms.push(place);
-    }
-    if forms.last() != Some(&written) {
-        forms.push(written);
-    }
-    Ok(forms)
+/// Names of a denied path.
+struct Forms {
+    /// As written; with the links in its directories resolved; and with a link at its end resolved as well.
+    whole: Vec<PathBuf>,
+    /// The other symbolic links on the way, each in a directory without links: to replace one is to replace what the
+    /// path leads to.
+    links: Vec<PathBuf>,
 }
 
-/// Resolves the existing part of a path, and appends the rest as written.
-fn real(path: &Path) -> PathBuf {
-    let existing = path
-        .ancestors()
-        .find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
-    match existing {
-        Some((ancestor, real)) => match path.strip_prefix(ancestor) {
-            Ok(rest) if rest.as_os_str().is_empty() => real,
-            Ok(rest) => real.join(rest),
-            Err(_) => path.to_owned(),
-        },
-        None => path.to_owned(),
+impl Forms {
+    fn of(host: &Path) -> io::Result<Self> {
+        let absolute = std::path::absolute(host)?;
+        let (mut whole, mut links) = (Vec::new(), Vec::new());
+        if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) {
+            let place = resolve(parent, &mut links).join(name);
+            if place.is_symlink() {
+                whole.push(resolve(&place, &mut links));
+            }
+            whole.push(place);
+        } else {
+            whole.push(resolve(&absolute, &mut links));
+        }
+        whole.push(without_dots(&absolute));
+        whole.dedup();
+        links.retain(|link| !whole.contains(link));
+        Ok(Self { whole, links })
     }
+}
+
+/// Resolves an absolute path, and collects the links on its way. What does not exist is kept as written.
+fn resolve(path: &Path, links: &mut Vec<PathBuf>) -> PathBuf {
+    let reversed = |path: &Path| {
+        path.components()
+            .rev()
+            .map(|part| part.as_os_str().to_owned())
+            .collect()
+    };
+    let mut here = PathBuf::new();
+    let mut rest: Vec<OsString> = reversed(path);
+    let mut left = MAX_LINKS;
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            here.pop();
+            continue;
+        }
+        // The first part, and the first of an absolute target, is the root, which replaces what was before.
+        here.push(part);
+        if let (1.., Ok(target)) = (left, here.read_link()) {
+            left -= 1;
+            links.push(here.clone());
+            here.pop();
+            rest.extend::<Vec<OsString>>(reversed(&target));
+        }
+    }
+    here
 }
 
 fn without_dots(path: &Path) -> PathBuf {

@@ -241,6 +241,7 @@ async fn directory_beyond_a_number_of_entries_is_not_moved() {
             Err(ErrorCode::CrossDevice)
         };
         assert_eq!(moved, expected, "{entries}");
+        assert_eq!(guest.refusals().len(), usize::from(!moves), "{entries}");
     }
 }
 

@@ -7,6 +7,7 @@ mod git;
 mod guest;
 mod links;
 mod listing;
+mod moved;
 mod operations;
 mod overlay;
 mod paths;

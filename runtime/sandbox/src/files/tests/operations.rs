@@ -313,9 +313,12 @@ async fn denial_through_a_link_holds_at_its_target() {
     guest.mkdir("not").await.unwrap();
     assert!(guest.write("not/yet", b"x").await.is_err());
     assert!(guest.write("not/other", b"x").await.is_ok());
-    // A directory in the place of the link is denied as it is written.
-    guest.unlink("link").await.unwrap();
-    guest.mkdir("link").await.unwrap();
+    // A directory that another program puts in the place of the link is denied as it is written.
+    assert!(guest.unlink("link").await.is_err());
+    fs::remove_file(tree.host.join("link")).unwrap();
+    assert!(guest.mkdir("link").await.is_err());
+    fs::create_dir(tree.host.join("link")).unwrap();
+    let mut guest = Guest::denied(&tree.host, None, &deny);
     assert!(guest.write("link/private", b"x").await.is_err());
     assert!(guest.write("link/other", b"x").await.is_ok());
 }
