@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toolcell_core::denial::PathDenial;
 use toolcell_core::hook::HookOrder;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool, error_chain};
@@ -20,6 +21,7 @@ use crate::components::keyring::Keyring;
 use crate::components::secrets;
 use crate::components::trust::Trust;
 use crate::config::names::TakenNames;
+use crate::config::own_directories;
 use crate::config::source::PROJECT;
 use crate::config::user_files;
 use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
@@ -38,6 +40,8 @@ pub(crate) struct ComponentLoader<'a> {
     trust: Trust,
     /// Components loaded so far, by name and source: one that is searched for a tool is then called.
     loaded: Mutex<BTreeMap<ComponentKey, Component>>,
+    /// Denials of changes to the components that the command names by their paths, which are in no configuration.
+    named: Mutex<Vec<PathDenial>>,
 }
 
 /// Name of a component, and its file if it is not built in.
@@ -131,6 +135,7 @@ impl<'a> ComponentLoader<'a> {
             secrets: secrets::read(settings, environment)?,
             trust: Trust::new(environment, None),
             loaded: Mutex::default(),
+            named: Mutex::default(),
         })
     }
 
@@ -259,6 +264,11 @@ impl<'a> ComponentLoader<'a> {
             .file_stem()
             .and_then(|stem| stem.to_str())
             .unwrap_or("component");
+        let named = own_directories::component(&path, self.environment);
+        self.named
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(named);
         let mut settings =
             ToolSettings::new(stem, ComponentSource::File(Sourced::flag("TOOL", path.clone())));
         settings.apply(&self.settings.overrides, self.environment);
@@ -373,7 +383,7 @@ impl<'a> ComponentLoader<'a> {
         Ok(Inspected { tools, hook })
     }
 
-    /// Builds the policy of a component. With `--scratch`, its changes are redirected.
+    /// Builds the policy of a component, once all components of the command are found. With `--scratch`, its changes are redirected.
     fn policy(&self, settings: &ToolSettings) -> Result<Arc<Policy>, Failure> {
         let mut policy = settings.policy(self.settings, self.environment)?;
         if let Some(dir) = self.settings.scratch_of(settings) {
@@ -382,6 +392,8 @@ impl<'a> ComponentLoader<'a> {
                 overlay::divert(grant, &dir, self.environment)?;
             }
         }
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        policy.grants.denied.paths.extend(named.iter().cloned());
         if !policy.grants.buckets.is_empty() {
             buckets::check(self.environment)?;
         }
@@ -660,6 +672,7 @@ fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};
+    use toolcell_core::denial::DeniedUse;
 
     fn searched(components: &[String], tool: &str) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
@@ -676,6 +689,31 @@ mod tests {
         let loader = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
         let found = loader.searched(tool);
         found.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn components_named_by_path_are_not_changed_by_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let settings = config::load(&environment, Overrides::default()).unwrap();
+        let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+        let loader = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
+        let named = loader.find("./a.wasm").await.unwrap();
+        loader.find("sub/b.wasm#tool").await.unwrap();
+        // For those and for every other one.
+        for of in [&named.settings, &settings.tools["files"]] {
+            let policy = loader.policy(of).unwrap();
+            for name in ["a.wasm", "sub/b.wasm"] {
+                let path = dir.path().join(name);
+                let is_denied =
+                    |denial: &&PathDenial| denial.host == path && denial.uses == DeniedUse::Change;
+                assert_eq!(
+                    policy.grants.denied.paths.iter().filter(is_denied).count(),
+                    1,
+                    "{name}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -14,13 +14,14 @@ use crate::config::{ComponentSource, Settings};
 use crate::environment::Environment;
 use crate::error::Failure;
 
+/// Origin of the denial of a component.
+const COMPONENT: &str = "the component";
+
 /// Returns the denials for every tool and hook.
 pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
     let mut places = Vec::new();
     let mut add = |path: &Path, uses, what: &str| {
-        let host = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let by = format!("{what} `{}`", environment.shown(&host));
-        let denial = PathDenial { host, uses, by };
+        let denial = denial(path, uses, what, environment);
         if !places.contains(&denial) {
             places.push(denial);
         }
@@ -53,13 +54,27 @@ pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<
     let hooks = settings.hooks.values().map(|hook| &hook.component);
     for component in settings.tools.values().chain(hooks) {
         if let ComponentSource::File(path) = &component.component {
-            add(&path.value, DeniedUse::Change, "the component");
+            add(&path.value, DeniedUse::Change, COMPONENT);
         }
     }
     for scratch in scratch_dirs(settings, environment) {
         add(&scratch, DeniedUse::All, "the scratch directory");
     }
     places
+}
+
+/// Returns the denial of changes to a component.
+pub(crate) fn component(path: &Path, environment: &Environment) -> PathDenial {
+    denial(path, DeniedUse::Change, COMPONENT, environment)
+}
+
+/// Returns the denial of a path as it is written: with the links that lead to it, which are denied as well.
+fn denial(path: &Path, uses: DeniedUse, what: &str, environment: &Environment) -> PathDenial {
+    PathDenial {
+        host: path.to_owned(),
+        uses,
+        by: format!("{what} `{}`", environment.shown(path)),
+    }
 }
 
 /// Returns the denials for every tool: those of the configuration, and [`own_places`].
@@ -82,4 +97,49 @@ fn scratch_dirs(settings: &Settings, environment: &Environment) -> Vec<PathBuf> 
         .filter_map(|tool| settings.scratch_of(tool))
         .map(|dir| environment.path(&dir.value, &environment.cwd))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::{self, Overrides};
+
+    #[test]
+    fn configured_paths_are_denied_as_they_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["v1", "dotfiles"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        std::fs::write(at("v1/t.wasm"), "").unwrap();
+        let text = "[tools.a]\ncomponent = \"link.wasm\"\n[hooks.b]\ncomponent = \"cur/t.wasm\"\n\
+            [log]\ndir = \"logs\"\n[secrets.k]\nfile = \"key\"\n";
+        std::fs::write(at("dotfiles/config"), text).unwrap();
+        for (target, link) in [
+            ("v1/t.wasm", "link.wasm"),
+            ("v1", "cur"),
+            ("v1", "logs"),
+            ("v1/t.wasm", "key"),
+            ("dotfiles/config", "config.toml"),
+            ("dotfiles", "state"),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(at("state"));
+        let overrides = Overrides {
+            config: Some(at("config.toml")),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        let denied = own_places(&settings, &environment);
+        for name in ["link.wasm", "cur/t.wasm", "logs", "key", "config.toml", "state"] {
+            assert!(
+                denied.iter().any(|denial| denial.host == at(name)),
+                "{name}: {denied:?}"
+            );
+        }
+    }
 }
