@@ -138,9 +138,17 @@ impl Scratch {
             let shown = environment.shown(&dir);
             Failure::new(exit, text!("the scratch directory `{}` cannot be used", shown))
         };
-        let overlay::Found { all, foreign } =
-            overlay::read(&dir, environment, options).map_err(|e| fail(Exit::Usage).because(e))?;
+        let found = overlay::read(&dir, environment, options).map_err(|e| fail(Exit::Usage).because(e))?;
+        let overlay::Found {
+            all,
+            foreign,
+            replaced,
+        } = found;
         not_cancelled(options)?;
+        if let Some((directory, overlay)) = replaced.first() {
+            let failure = fail(Exit::Failed);
+            return Err(overlay::replaced(failure, directory, overlay, environment));
+        }
         for directory in foreign {
             console.note(text!(
                 "changes of `{}` are not touched: you did not make them with Toolcell",

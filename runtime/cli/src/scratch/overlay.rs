@@ -4,7 +4,8 @@
 //!
 //! DIR contains an overlay for each granted directory, named by a digest of the directory's path, and next to it a file
 //! with that path. Such files can also come from a cloned repository or a tool, so the state directory has a record of
-//! each overlay; an overlay without a record is neither committed nor removed.
+//! each overlay; an overlay without a record is neither committed nor removed. The overlay holds a random mark, which is
+//! in its record as well: what was moved to the path of another overlay is not taken for it.
 //! No tool can access what has the name of an overlay ([`toolcell_core::protected`]) but the one whose changes go
 //! there.
 
@@ -24,6 +25,7 @@ use toolcell_sandbox::Digest;
 use toolcell_sandbox::overlay::{
     self, Change, ChangeKind, Changes, CommitError, CommitOptions, OnConflict, Skipped,
 };
+use uuid::Uuid;
 
 use crate::config::own_directories::denials_of_all;
 use crate::config::user_files;
@@ -40,6 +42,12 @@ const ENDING: &str = "path";
 
 /// Name of the directory of records, in the state directory.
 const RECORDS: &str = "scratch";
+
+/// Name of the file in an overlay that holds its mark.
+const MARK: &str = "mark";
+
+/// Length of a mark, in bytes: a UUID as text.
+const MARK_BYTES: u64 = 36;
 
 /// Length of an overlay's name, in characters of a digest.
 const NAME_LENGTH: usize = 16;
@@ -119,7 +127,8 @@ fn keep_record(
     environment: &Environment,
     fail: &dyn Fn() -> Failure,
 ) -> Result<(), Failure> {
-    if is_recorded(overlay, directory, environment) {
+    let origin = origin(overlay, directory, environment);
+    if origin == Origin::Own {
         return Ok(());
     }
     let found = read_overlay(
@@ -128,6 +137,9 @@ fn keep_record(
         &CommitOptions::default(),
     );
     if !found.changes.is_empty() || !found.skipped.is_empty() {
+        if origin == Origin::Replaced {
+            return Err(replaced(fail(), directory, overlay, environment));
+        }
         return Err(fail()
             .why(text!(
                 "it contains changes of `{}` that you did not make with Toolcell",
@@ -143,8 +155,27 @@ fn keep_record(
     if let Some(dir) = record.parent() {
         toolcell_fs::private_dir(dir).map_err(|e| user_files::because(fail(), e))?;
     }
-    toolcell_fs::replace(&record, directory.as_os_str().as_bytes(), toolcell_fs::PRIVATE)
+    let mark = Uuid::new_v4().to_string();
+    let content = content(directory, mark.as_bytes());
+    toolcell_fs::replace(&overlay.join(MARK), mark.as_bytes(), toolcell_fs::PRIVATE)
+        .and_then(|()| toolcell_fs::replace(&record, &content, toolcell_fs::PRIVATE))
         .map_err(|e| user_files::because(fail(), e))
+}
+
+/// Adds that the overlay at a path is not the one that was made there.
+pub(crate) fn replaced(
+    failure: Failure,
+    directory: &Path,
+    overlay: &Path,
+    environment: &Environment,
+) -> Failure {
+    failure
+        .why(text!(
+            "`{}` is not the overlay of `{}` that Toolcell made: it was moved or replaced since",
+            environment.shown(overlay),
+            environment.shown(directory)
+        ))
+        .hint("move the directories back to their places, or remove the overlay to give its changes up")
 }
 
 /// Returns the path of the record of an overlay, or `None` without a state directory.
@@ -154,10 +185,33 @@ fn record(overlay: &Path, directory: &Path, environment: &Environment) -> Option
     Some(state.join(RECORDS).join(Digest::of(&name).hex()))
 }
 
-fn is_recorded(overlay: &Path, directory: &Path, environment: &Environment) -> bool {
-    record(overlay, directory, environment)
-        .and_then(|record| toolcell_fs::read(&record, &Rules::own(MAX_PATH)).ok())
-        .is_some_and(|content| content == directory.as_os_str().as_bytes())
+/// Content of the record of an overlay.
+fn content(directory: &Path, mark: &[u8]) -> Vec<u8> {
+    [directory.as_os_str().as_bytes(), mark].join(&0)
+}
+
+/// Origin of the overlay at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Toolcell made it there.
+    Own,
+    /// Toolcell made another one there.
+    Replaced,
+    /// Toolcell made none there.
+    Foreign,
+}
+
+fn origin(overlay: &Path, directory: &Path, environment: &Environment) -> Origin {
+    let recorded = record(overlay, directory, environment)
+        .and_then(|record| toolcell_fs::read(&record, &Rules::own(MAX_PATH + 1 + MARK_BYTES)).ok());
+    let Some(recorded) = recorded else {
+        return Origin::Foreign;
+    };
+    let mark = toolcell_fs::read(&overlay.join(MARK), &Rules::own(MARK_BYTES));
+    match mark {
+        Ok(mark) if !overlay.is_symlink() && recorded == content(directory, &mark) => Origin::Own,
+        _ => Origin::Replaced,
+    }
 }
 
 /// Returns the name of the overlay of a granted directory.
@@ -231,6 +285,8 @@ pub(crate) struct Found {
     pub(crate) all: Vec<Changed>,
     /// Directories with overlays that Toolcell did not make.
     pub(crate) foreign: Vec<PathBuf>,
+    /// Directories with overlays that are not the ones that Toolcell made there, and these overlays.
+    pub(crate) replaced: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Reads all changes in a scratch directory.
@@ -238,7 +294,7 @@ pub(crate) struct Found {
 /// # Errors
 /// Returns an error if they cannot be read.
 pub(crate) fn read(scratch: &Path, environment: &Environment, options: &CommitOptions) -> io::Result<Found> {
-    let (mut all, mut foreign) = (Vec::new(), Vec::new());
+    let (mut all, mut foreign, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(scratch.canonicalize()?)? {
         let path = entry?.path();
         if path.extension().is_none_or(|ending| ending != ENDING) {
@@ -248,15 +304,20 @@ pub(crate) fn read(scratch: &Path, environment: &Environment, options: &CommitOp
             continue;
         };
         let overlay = path.with_extension("");
-        if is_recorded(&overlay, &directory, environment) && !overlay.is_symlink() {
-            all.push(read_overlay(directory, overlay, options));
-        } else {
-            foreign.push(directory);
+        match origin(&overlay, &directory, environment) {
+            Origin::Own => all.push(read_overlay(directory, overlay, options)),
+            Origin::Replaced => replaced.push((directory, overlay)),
+            Origin::Foreign => foreign.push(directory),
         }
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
     foreign.sort();
-    Ok(Found { all, foreign })
+    replaced.sort();
+    Ok(Found {
+        all,
+        foreign,
+        replaced,
+    })
 }
 
 /// Reads one overlay. An unreadable one is skipped as a whole.
@@ -483,5 +544,50 @@ mod tests {
             std::slice::from_ref(&planted)
         );
         std::fs::remove_dir(planted).unwrap();
+    }
+
+    #[test]
+    fn overlay_in_the_place_of_another_is_not_taken_for_it() {
+        let (dir, granted) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(dir.path().join("state"));
+        let grant = || DirGrant {
+            host: granted.path().canonicalize().unwrap(),
+            guest: "/".into(),
+            access: toolcell_core::policy::DirAccess::WRITE,
+            overlay: None,
+        };
+        let at = |name: &str| dir.path().join(name);
+        for name in ["one", "two"] {
+            let mut grant = grant();
+            divert(&mut grant, &at(name), &environment).unwrap();
+            let upper = grant.overlay.unwrap().join("upper");
+            std::fs::create_dir(&upper).unwrap();
+            std::fs::write(upper.join("new"), name).unwrap();
+        }
+        let read = |name: &str| read(&at(name), &environment, &CommitOptions::default());
+        let own = |name: &str| {
+            read(name)
+                .map(|found| (found.all.len(), found.replaced.len()))
+                .unwrap()
+        };
+        assert_eq!((own("one"), own("two")), ((1, 0), (1, 0)));
+        let exchange = || {
+            std::fs::rename(at("one"), at("x")).unwrap();
+            std::fs::rename(at("two"), at("one")).unwrap();
+            std::fs::rename(at("x"), at("two")).unwrap();
+        };
+        exchange();
+        assert_eq!((own("one"), own("two")), ((0, 1), (0, 1)));
+        // Using it does not make it the other one.
+        assert!(divert(&mut grant(), &at("one"), &environment).is_err());
+        assert_eq!(own("one"), (0, 1));
+        exchange();
+        assert_eq!((own("one"), own("two")), ((1, 0), (1, 0)));
+        // An empty one is made anew.
+        let overlay = read("one").unwrap().all.remove(0).overlay;
+        std::fs::remove_dir_all(&overlay).unwrap();
+        divert(&mut grant(), &at("one"), &environment).unwrap();
+        assert_eq!(own("one"), (1, 0));
     }
 }
