@@ -26,21 +26,53 @@ pub enum GrantRisk {
     Programs,
 }
 
-/// Directories of the operating system. A grant of one of them or of anything below is risky.
-const SYSTEM: [&str; 13] = [
+/// Directories of the operating system: its programs, and what it and the services of root run, or read as their
+/// configuration or state. A grant of one of them, of anything below, or of a directory that holds one is risky.
+/// Temporary directories (`/tmp`, `/var/tmp`, `/var/folders`), logs and files that are served (`/var/log`, `/var/www`,
+/// `/srv`) are not among them.
+const SYSTEM: [&str; 41] = [
     "/bin",
     "/boot",
     "/dev",
+    "/efi",
     "/etc",
+    "/gnu",
     "/lib",
-    "/private/etc",
+    "/lib32",
+    "/lib64",
+    "/libexec",
+    "/libx32",
+    "/nix",
+    "/opt",
     "/proc",
+    "/rescue",
     "/root",
     "/sbin",
+    "/snap",
     "/sys",
     "/usr",
     "/System",
     "/Library",
+    "/var/at",
+    "/var/backups",
+    "/var/cache",
+    "/var/cron",
+    "/var/db",
+    "/var/lib",
+    "/var/local",
+    "/var/opt",
+    "/var/root",
+    "/var/snap",
+    "/var/spool",
+    // What `/etc` and `/var` lead to on macOS.
+    "/private/etc",
+    "/private/var/at",
+    "/private/var/backups",
+    "/private/var/cron",
+    "/private/var/db",
+    "/private/var/lib",
+    "/private/var/root",
+    "/private/var/spool",
 ];
 
 /// Directories of sockets and of runtime state of services.
@@ -94,8 +126,8 @@ const PROGRAMS: [&str; 8] = [
 /// Dot directories that contain only data that can be recreated.
 const CACHES: [&str; 1] = [".cache"];
 
-/// Directories from which the system starts programs on a schedule or on events, in addition to [`SYSTEM`].
-const SCHEDULES: [&str; 4] = ["/opt", "/srv/git", "/var/spool/at", "/var/spool/cron"];
+/// Directories from which programs are started by users or by services, in addition to [`SYSTEM`].
+const SHARED: [&str; 2] = ["/Applications", "/srv/git"];
 
 /// Returns the reason why a grant is risky, or `None` if no risk is known.
 ///
@@ -103,14 +135,14 @@ const SCHEDULES: [&str; 4] = ["/opt", "/srv/git", "/var/spool/at", "/var/spool/c
 /// `home` is the home directory of the user, or `None` if unknown.
 pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<GrantRisk> {
     let host = resolve_dots(&grant.host);
+    if host.has_root() && host.parent().is_none() {
+        return Some(GrantRisk::Root);
+    }
     let is_socket = host
         .extension()
         .is_some_and(|extension| extension == "sock" || extension == "socket");
-    if is_socket || SOCKETS.iter().any(|dir| host.starts_with(dir)) {
+    if is_socket || meets(&host, &SOCKETS) {
         return Some(GrantRisk::Socket);
-    }
-    if host.has_root() && host.parent().is_none() {
-        return Some(GrantRisk::Root);
     }
     if let Some(home) = home.map(resolve_dots).filter(|home| home.has_root()) {
         if home.starts_with(&host) {
@@ -136,11 +168,16 @@ pub fn dangerous(grant: &DirGrant, home: Option<&Path>) -> Option<GrantRisk> {
     if is_homes {
         return Some(GrantRisk::Home);
     }
-    if SYSTEM.iter().any(|dir| host.starts_with(dir)) {
+    if meets(&host, &SYSTEM) {
         return Some(GrantRisk::System);
     }
-    let is_schedule = SCHEDULES.iter().any(|dir| host.starts_with(dir));
-    (grant.access.can_change() && (is_schedule || is_protected(&host))).then_some(GrantRisk::Programs)
+    (grant.access.can_change() && (meets(&host, &SHARED) || is_protected(&host)))
+        .then_some(GrantRisk::Programs)
+}
+
+/// Returns `true` if a directory is one of these, is below one, or holds one.
+fn meets(host: &Path, dirs: &[&str]) -> bool {
+    host.has_root() && (dirs.iter().map(Path::new)).any(|dir| host.starts_with(dir) || dir.starts_with(host))
 }
 
 /// Returns `true` if the directory is, or is below, one that starts programs anywhere, such as `.git` and `.vscode`.
@@ -239,6 +276,31 @@ mod tests {
             ("/work", None),
             ("/etcetera", None),
             ("/tmp/x", None),
+            ("/var", Some(GrantRisk::Socket)),
+            ("/var/lib", Some(GrantRisk::Socket)),
+            ("/private/var", Some(GrantRisk::Socket)),
+            ("/private", Some(GrantRisk::Socket)),
+            ("/var/lib/dpkg/info", Some(GrantRisk::System)),
+            ("/var/spool", Some(GrantRisk::System)),
+            ("/var/spool/cron/crontabs", Some(GrantRisk::System)),
+            ("/var/cache/apt", Some(GrantRisk::System)),
+            ("/var/db", Some(GrantRisk::System)),
+            ("/private/var/root", Some(GrantRisk::System)),
+            ("/opt", Some(GrantRisk::System)),
+            ("/opt/x", Some(GrantRisk::System)),
+            ("/root", Some(GrantRisk::System)),
+            ("/boot/efi", Some(GrantRisk::System)),
+            ("/lib64", Some(GrantRisk::System)),
+            ("/usr/local/bin", Some(GrantRisk::System)),
+            ("/var/tmp", None),
+            ("/var/tmp/x", None),
+            ("/var/folders/zz/x/T", None),
+            ("/private/var/folders/zz/x/T", None),
+            ("/private/tmp/x", None),
+            ("/var/log/app", None),
+            ("/var/www/x", None),
+            ("/srv/git", None),
+            ("var", None),
         ] {
             assert_eq!(danger(host, Some("/home/ada")), expected, "{host}");
         }
@@ -266,9 +328,12 @@ mod tests {
             ("/home/ada/work/.github/workflows", true),
             ("/home/ada/work/.github", false),
             ("/work/.VSCode", true),
-            ("/var/spool/cron/crontabs", true),
             ("/usr/local/bin", false), // A system directory, which comes first.
-            ("/opt/x", true),
+            ("/srv/git/x.git", true),
+            ("/srv/git", true),
+            ("/srv", true),
+            ("/srv/www", false),
+            ("/Applications/X.app", true),
             ("/work", false),
         ] {
             let grant = DirGrant {

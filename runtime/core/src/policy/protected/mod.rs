@@ -292,6 +292,15 @@ mod tests {
             "GIT~1/hooks/pre-commit",
             ".git::$INDEX_ALLOCATION/config",
             "_vimrc",
+            "netlify.toml",
+            "site/vercel.json",
+            "amplify.yml",
+            "Wrangler.TOML",
+            "render.yaml",
+            "fly.toml",
+            "Procfile",
+            ".do/app.yaml",
+            "x.gocd.yaml",
         ] {
             assert_eq!(protection("/p", below), Some(Protection::Programs), "{below}");
         }
@@ -325,6 +334,7 @@ mod tests {
             "package.json",
             "conftest.py",
             "Dockerfile",
+            "app.yaml",
             ".env",
             ".gitignore",
             ".editorconfig",

@@ -3,7 +3,9 @@
 //! A file stands here when something reads it because it is there and runs what it says: a shell that starts, a directory
 //! that is entered, a project that is opened in an editor or looked at with Git, a package manager or build tool whatever it
 //! is asked to do, a service that runs for each commit. What runs when the user asks for that very thing does not: makefiles,
-//! build scripts, tests, `package.json`, `Dockerfile`, `.env`, configuration of linters. To change those is what tools are for.
+//! build scripts, tests, `package.json`, `Dockerfile`, `app.yaml`, `.env`, configuration of linters. To change those is what
+//! tools are for. The list ends where a service takes the name of its file from its own settings, and at services that are
+//! not in it: whoever uses one denies its file.
 
 /// Names by the end of their path, in any case; a `*` at the beginning or end of a name stands for anything.
 pub const PROGRAMS: &[&str] = &[
@@ -101,6 +103,50 @@ pub const PROGRAMS: &[&str] = &[
     ".zuul.d",
     "zuul.yaml",
     "zuul.d",
+    ".buddy",
+    "buddy.yml",
+    ".copr",
+    ".evergreen.yml",
+    "evergreen.yml",
+    "*.gocd.yaml",
+    ".harness",
+    ".kokoro",
+    ".launchpad.yaml",
+    ".obs",
+    ".packit.yaml",
+    "packit.yaml",
+    ".rwx",
+    ".tugboat",
+    ".vsts-ci.yml",
+    "bamboo-specs",
+    // Hosting that builds and deploys each commit by a file of its own.
+    ".deployment",
+    ".do",
+    ".ebextensions",
+    ".magento.app.yaml",
+    ".platform",
+    ".platform.app.yaml",
+    ".upsun",
+    "Procfile",
+    "amplify.yaml",
+    "amplify.yml",
+    "apphosting.yaml",
+    "apprunner.yaml",
+    "fly.toml",
+    "heroku.yml",
+    "netlify.toml",
+    "nixpacks.toml",
+    "now.json",
+    "pantheon.yml",
+    "railway.json",
+    "railway.toml",
+    "render.yaml",
+    "render.yml",
+    "vercel.json",
+    "vercel.ts",
+    "wrangler.json",
+    "wrangler.jsonc",
+    "wrangler.toml",
     // Editors and workspaces, which run tasks and extensions when a directory is opened.
     ".vscode",
     "*.code-workspace",
