@@ -297,7 +297,9 @@ impl Carrying {
         let mut is_complete = true;
         for name in names(&below, &self.pace)? {
             let path = path.join(name);
-            if self.skipped.contains(&path) {
+            // A skipped file or link of the upper layer stands in the place of this one all the same.
+            let is_hidden = self.replacement(&path)?.is_some_and(|new| !is_dir(&new));
+            if self.skipped.contains(&path) && !is_hidden {
                 is_complete = false;
             } else if let Err(error) = self.remove_unless_replaced(&below, &path) {
                 is_complete = false;

@@ -262,6 +262,72 @@ fn commit_keeps_holes_and_permissions() {
 }
 
 #[test]
+fn what_is_denied_in_remade_directory_keeps_it_uncarried() {
+    for denied in ["made/locked", "made/sub/locked"] {
+        let mut scratch = Scratch::new(
+            &["made/x", "made/locked", "made/sub/locked", "made/sub/y", "other"],
+            &["made/new", "made/sub/z", "fine"],
+            &["made", "other"],
+        );
+        let denial = PathDenial {
+            host: scratch.host(denied),
+            uses: DeniedUse::Change,
+            by: "deny".into(),
+        };
+        scratch.options.denials.paths = vec![denial];
+        // However often it is tried.
+        for _ in 0..2 {
+            let done = scratch.commit().unwrap();
+            let skipped = paths(&done);
+            assert!(skipped.contains(&"made".to_owned()), "{skipped:?}");
+            assert!(skipped.contains(&denied.to_owned()), "{skipped:?}");
+            let names = tree(&scratch.host(""));
+            assert_eq!(names.get("fine").unwrap(), "upper fine");
+            assert!(!names.contains_key("other"));
+            for carried in ["made/new", "made/sub/z"] {
+                assert!(!names.contains_key(carried), "{denied} {carried}");
+                assert!(scratch.upper(carried).exists(), "{denied} {carried}");
+            }
+            assert_eq!(names[denied], format!("host {denied}"));
+            assert!(scratch.overlay().join("gone/made").is_file(), "{denied}");
+        }
+        scratch.options.denials.paths.clear();
+        assert_eq!(scratch.skipped(), [""; 0]);
+        let expected = [
+            ("fine", "upper fine"),
+            ("made", "/"),
+            ("made/new", "upper made/new"),
+            ("made/sub", "/"),
+            ("made/sub/z", "upper made/sub/z"),
+        ];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(tree(&scratch.host("")), BTreeMap::from(expected), "{denied}");
+    }
+}
+
+#[test]
+fn what_is_skipped_in_its_new_form_does_not_keep_the_rest() {
+    let mut scratch = Scratch::new(
+        &["made/x", "made/locked"],
+        &["made/new", "made/locked"],
+        &["made"],
+    );
+    let denial = PathDenial {
+        host: scratch.host("made/locked"),
+        uses: DeniedUse::Change,
+        by: "deny".into(),
+    };
+    scratch.options.denials.paths = vec![denial];
+    assert_eq!(scratch.skipped(), ["made/locked"]);
+    let names = tree(&scratch.host("made"));
+    assert_eq!(names.keys().collect::<Vec<_>>(), ["locked", "new"]);
+    assert_eq!(names["locked"], "host made/locked");
+    scratch.options.denials.paths.clear();
+    assert_eq!(scratch.skipped(), [""; 0]);
+    assert_eq!(tree(&scratch.host("made"))["locked"], "upper made/locked");
+}
+
+#[test]
 fn commit_can_be_cancelled_at_any_point() {
     let mut pieces = 0;
     loop {
