@@ -232,6 +232,12 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         let policy = self.policy;
         check(&policy)?;
+        for rule in &self.approvals.rules {
+            rule.check().map_err(|reason| BuildError::InvalidRule {
+                rule: Box::new(rule.clone()),
+                reason,
+            })?;
+        }
         let offered = offered(self.tools, self.only)?;
         if let Some(tool) = offered.iter().find(|tool| is_reserved(tool.spec().name.as_str())) {
             let name = tool.spec().name.clone();

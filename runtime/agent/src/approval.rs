@@ -1,7 +1,12 @@
 //! Approval rules: which calls run, which the user decides on, and which are denied. Plain data, written by the user;
 //! no output of a model or tool changes a rule.
 
+mod check;
+mod wildcard;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,6 +14,8 @@ pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::DataFlow;
 use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
 
+pub use self::check::{InvalidRule, MAX_PATTERN};
+use self::wildcard::{MAX_WORK, Work, matches};
 use crate::tools::fingerprint::canonical;
 
 /// All approval rules of a session.
@@ -114,30 +121,103 @@ impl ApprovalRule {
         places: &[ArgumentPlace],
         base: Option<&str>,
     ) -> bool {
-        let fits = |(pointer, pattern): (&String, &String)| {
-            let Some(argument) = arguments.pointer(pointer) else {
-                return false;
-            };
-            let as_written = match argument {
-                Value::String(text) => matches(pattern, text),
-                other => matches(pattern, &canonical(other)),
-            };
-            let below = |place: &&ArgumentPlace| {
-                let rest = place.pointer.strip_prefix(pointer.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            let mut below = places.iter().filter(below).peekable();
-            // Of a list of paths all must be allowed, and one is enough to be asked or denied for.
-            match self.verdict {
-                Verdict::Allow if below.peek().is_some() => {
-                    below.all(|place| is_within(place, pattern, base))
-                }
-                Verdict::Allow => as_written,
-                Verdict::Ask | Verdict::Deny => as_written || below.any(|place| is_met(place, pattern, base)),
-            }
-        };
-        matches(&self.tool, tool) && self.arguments.iter().all(fits)
+        Comparison::new(tool, arguments, places, base).is_judged_by(self)
     }
+}
+
+/// A call that is compared with rules, within a limit of work. Beyond it, every rule that asks or denies matches, and
+/// none that allows.
+struct Comparison<'a> {
+    tool: &'a str,
+    arguments: &'a Value,
+    places: &'a [ArgumentPlace],
+    base: Option<&'a str>,
+    work: Work,
+    /// Arguments as JSON, by pointer.
+    texts: RefCell<BTreeMap<String, Rc<str>>>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(tool: &'a str, arguments: &'a Value, places: &'a [ArgumentPlace], base: Option<&'a str>) -> Self {
+        Self {
+            tool,
+            arguments,
+            places,
+            base,
+            work: Work::new(MAX_WORK),
+            texts: RefCell::default(),
+        }
+    }
+
+    fn is_judged_by(&self, rule: &ApprovalRule) -> bool {
+        let widens = rule.verdict != Verdict::Allow;
+        let tool = self.work.matches(&rule.tool, self.tool).unwrap_or(widens);
+        tool && (rule.arguments.iter())
+            .all(|(pointer, pattern)| self.argument(rule.verdict, pointer, pattern))
+    }
+
+    fn argument(&self, verdict: Verdict, pointer: &str, pattern: &str) -> bool {
+        let Some(argument) = self.arguments.pointer(pointer) else {
+            return false;
+        };
+        let widens = verdict != Verdict::Allow;
+        if self.work.charge(self.places.len()).is_err() {
+            return widens;
+        }
+        let below = |place: &&ArgumentPlace| {
+            let rest = place.pointer.strip_prefix(pointer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut below = self.places.iter().filter(below).peekable();
+        let path = plain(PlaceKind::Path, pattern);
+        let plain = |place: &ArgumentPlace| match place.kind {
+            PlaceKind::Path => path.as_str(),
+            PlaceKind::Url => pattern,
+        };
+        // Of a list of paths all must be allowed, and one is enough to be asked or denied for.
+        if !widens {
+            let fits = |pattern: &str, text: &str| self.work.matches(pattern, text).unwrap_or(false);
+            return match below.peek() {
+                Some(_) => below.all(|place| place.is_within(self.base, |text| fits(plain(place), text))),
+                None => self.is_written(argument, pointer, |text| fits(pattern, text)),
+            };
+        }
+        let meets = |pattern: &str, text: &str| {
+            let is_it = self.work.matches(pattern, text).unwrap_or(true);
+            is_it || directory(pattern).is_some_and(|dir| self.work.matches(dir, text).unwrap_or(true))
+        };
+        self.is_written(argument, pointer, |text| meets(pattern, text))
+            || below.any(|place| {
+                place.is_met_by(self.base, |text| {
+                    meets(plain(place), text) || meets(pattern, text)
+                })
+            })
+    }
+
+    /// True if the argument as the model wrote it satisfies a condition: a string as it is, any other value as JSON.
+    fn is_written(&self, argument: &Value, pointer: &str, fits: impl Fn(&str) -> bool) -> bool {
+        if let Value::String(text) = argument {
+            return fits(text);
+        }
+        let known = self.texts.borrow().get(pointer).cloned();
+        let text = known.unwrap_or_else(|| {
+            let text: Rc<str> = canonical(argument).into();
+            // If no work is left, the comparison says so.
+            let _ = self.work.charge(text.len());
+            self.texts.borrow_mut().insert(pointer.to_owned(), text.clone());
+            text
+        });
+        fits(&text)
+    }
+}
+
+/// The directory of a pattern for everything in it: `private` of `private/*` and `private/**`. Who reads or changes a
+/// directory reaches what is in it.
+fn directory(pattern: &str) -> Option<&str> {
+    let dir = pattern
+        .strip_suffix("/**")
+        .or_else(|| pattern.strip_suffix("/*"))?;
+    (!dir.is_empty()).then_some(dir)
 }
 
 /// Readable form of the rule: `ask for files_write where /path is /etc/*`.
@@ -163,15 +243,32 @@ impl std::fmt::Display for ApprovalRule {
 impl Approvals {
     /// The verdict for a call whose arguments resolve to these places, and the rule that gives it; without a matching
     /// rule, [`Verdict::Allow`].
+    ///
+    /// All comparisons together have a limit; beyond it, the next rule that asks or denies applies.
     pub fn verdict(
         &self,
         tool: &str,
         arguments: &Value,
         places: &[ArgumentPlace],
     ) -> (Verdict, Option<&ApprovalRule>) {
-        let judges = |rule: &&ApprovalRule| rule.judges(tool, arguments, places, self.base.as_deref());
-        let rule = self.rules.iter().rev().find(judges);
-        (rule.map_or(Verdict::Allow, |rule| rule.verdict), rule)
+        let (verdict, rule, _) = self.decide(tool, arguments, places);
+        (verdict, rule)
+    }
+
+    /// The same, and whether the rule applies only because there was too much to compare.
+    fn decide(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        places: &[ArgumentPlace],
+    ) -> (Verdict, Option<&ApprovalRule>, bool) {
+        let call = Comparison::new(tool, arguments, places, self.base.as_deref());
+        let rule = self.rules.iter().rev().find(|rule| call.is_judged_by(rule));
+        (
+            rule.map_or(Verdict::Allow, |rule| rule.verdict),
+            rule,
+            call.work.is_used_up(),
+        )
     }
 
     /// Rules and flow guard combined. `session` is the data flow of the session, `tool_flow` that of the tool;
@@ -184,8 +281,15 @@ impl Approvals {
         tool_flow: DataFlow,
         approved: Option<DataFlow>,
     ) -> Gate {
-        let (verdict, rule) = self.verdict(tool, arguments, places);
-        let named = || rule.map(|rule| format!("the rule `{rule}`")).unwrap_or_default();
+        let (verdict, rule, is_undecided) = self.decide(tool, arguments, places);
+        let why = match is_undecided {
+            true => " (the arguments are too long to compare with all rules)",
+            false => "",
+        };
+        let named = || {
+            rule.map(|rule| format!("the rule `{rule}`{why}"))
+                .unwrap_or_default()
+        };
         if verdict == Verdict::Deny {
             return Gate::Shut(named());
         }
@@ -212,12 +316,6 @@ impl Approvals {
 
 const FLOW_REASON: &str = "with this call the session would have read private data and untrusted content, and be able \
                            to send data outside";
-
-/// True if a place matches a pattern in any spelling.
-fn is_met(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
-    let plain = plain(place.kind, pattern);
-    place.is_met_by(base, |text| matches(&plain, text) || matches(pattern, text))
-}
 
 /// True if the resolved target of an argument matches the pattern, as required by `allow` rules and by approvals saved
 /// for a pattern. Relative patterns start at `base`.
@@ -251,51 +349,10 @@ fn plain(kind: PlaceKind, pattern: &str) -> String {
     }
 }
 
-/// True if the text matches a pattern in which `*` matches any characters. Takes at most time in the product of both
-/// lengths.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        if pattern.get(p) == Some(&b'*') {
-            star = Some((p, t));
-            p += 1;
-        } else if pattern.get(p) == Some(&text[t]) {
-            p += 1;
-            t += 1;
-        } else if let Some((at, from)) = star {
-            p = at + 1;
-            t = from + 1;
-            star = Some((at, from + 1));
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|b| *b == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn only_star_matches_any_characters() {
-        for (pattern, text, yes) in [
-            ("*", "", true),
-            ("files_*", "files_read", true),
-            ("files_*", "file_read", false),
-            ("*.md", "a/b.md", true),
-            ("a*b*c", "aXbYc", true),
-            ("a*b*c", "aXbY", false),
-            ("a?c", "abc", false),
-            ("", "a", false),
-            ("**a", "ba", true),
-        ] {
-            assert_eq!(matches(pattern, text), yes, "{pattern} {text}");
-        }
-    }
 
     #[test]
     fn last_matching_rule_applies() {
@@ -363,6 +420,108 @@ mod tests {
                 "{pattern}"
             );
         }
+    }
+
+    #[test]
+    fn rule_for_a_directory_also_meets_the_directory_itself() {
+        for pattern in [
+            "private/*",
+            "private/**",
+            "./private/*",
+            "/work/private/*",
+            "sub/../private/**",
+        ] {
+            for (path, real, meets) in [
+                ("private", "/work/private", true),
+                ("private/", "/work/private", true),
+                ("./private", "/work/private", true),
+                ("/private", "/work/private", true),
+                ("/work/private", "/work/private", true),
+                ("sub/../private", "/work/private", true),
+                ("link", "/work/private", true),
+                ("private/key", "/work/private/key", true),
+                ("private2", "/work/private2", false),
+                ("notes/private", "/work/notes/private", false),
+                (".", "/work", false),
+            ] {
+                let arguments = json!({ "path": path });
+                let judges = |verdict, places: &[ArgumentPlace]| {
+                    let rule = ApprovalRule::tool("*", verdict).with_argument("/path", pattern);
+                    rule.judges("t", &arguments, places, Some("/work"))
+                };
+                for verdict in [Verdict::Ask, Verdict::Deny] {
+                    assert_eq!(
+                        judges(verdict, &place(path, real)),
+                        meets,
+                        "{verdict:?} {pattern} {path}"
+                    );
+                }
+                // What allows the content of a directory does not allow the directory.
+                let is_below = real.starts_with("/work/private/");
+                assert_eq!(
+                    judges(Verdict::Allow, &place(path, real)),
+                    is_below,
+                    "{pattern} {path}"
+                );
+            }
+        }
+        // Of an argument that is not known as a path, the same holds for the text.
+        for (verdict, judged) in [
+            (Verdict::Deny, true),
+            (Verdict::Ask, true),
+            (Verdict::Allow, false),
+        ] {
+            let rule = ApprovalRule::tool("*", verdict).with_argument("/path", "private/*");
+            assert_eq!(rule.matches("t", &json!({"path": "private"})), judged);
+        }
+    }
+
+    #[test]
+    fn rules_beyond_the_work_of_a_call_ask_or_deny_and_never_allow() {
+        // Each comparison of this argument takes more than a fiftieth of the work.
+        let text = "a".repeat(usize::try_from(MAX_WORK).unwrap() / 50);
+        let arguments = json!({ "text": text });
+        let other = |verdict| ApprovalRule::tool("*", verdict).with_argument("/text", "a*b*a");
+        let short = || ApprovalRule::tool("*", Verdict::Deny).with_argument("/missing", "*");
+        for (rules, verdict, expected) in [
+            (49, Verdict::Allow, Verdict::Allow),
+            (49, Verdict::Ask, Verdict::Allow),
+            (49, Verdict::Deny, Verdict::Allow),
+            (60, Verdict::Allow, Verdict::Allow),
+            (60, Verdict::Ask, Verdict::Ask),
+            (60, Verdict::Deny, Verdict::Deny),
+        ] {
+            let mut all = vec![short()];
+            all.extend((0..rules).map(|_| other(verdict)));
+            let approvals = Approvals {
+                rules: all,
+                ..Approvals::default()
+            };
+            assert_eq!(
+                approvals.verdict("t", &arguments, &[]).0,
+                expected,
+                "{rules} {verdict:?}"
+            );
+        }
+        let denying = Approvals {
+            rules: (0..60).map(|_| other(Verdict::Deny)).collect(),
+            ..Approvals::default()
+        };
+        let Gate::Shut(reason) = denying.gate(
+            "t",
+            (&arguments, &[]),
+            DataFlow::default(),
+            DataFlow::default(),
+            None,
+        ) else {
+            panic!("not denied")
+        };
+        assert!(reason.contains("too long to compare"), "{reason}");
+        // An argument that is not a string is written as JSON once, however many rules there are.
+        let list = json!({ "text": vec!["a"; 1_000] });
+        let call = Comparison::new("t", &list, &[], None);
+        assert!((0..100).all(|_| !call.is_judged_by(&other(Verdict::Deny))));
+        assert_eq!(call.texts.borrow().len(), 1);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use toolcell_core::ToolName;
 use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::InvalidToolName;
 
+use crate::approval::{ApprovalRule, InvalidRule};
+
 /// Reason why an agent cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +48,14 @@ pub enum BuildError {
     Zero {
         /// Name of the setting.
         setting: &'static str,
+    },
+    /// An approval rule could never match, or is too long.
+    #[error("the approval rule `{rule}` cannot be used: {reason}")]
+    InvalidRule {
+        /// The rule.
+        rule: Box<ApprovalRule>,
+        /// Reason.
+        reason: InvalidRule,
     },
     /// A cost budget without prices can never be reached.
     #[error("a cost budget needs token prices")]

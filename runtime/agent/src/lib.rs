@@ -35,8 +35,8 @@ mod tools;
 
 pub use agent::{Agent, AgentBuilder};
 pub use approval::{
-    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
-    is_within,
+    ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, InvalidRule,
+    MAX_PATTERN, Verdict, is_within,
 };
 pub use error::{AgentError, BuildError, FnToolError};
 pub use hook::Hook;

@@ -19,7 +19,7 @@ pub(crate) mod reserve;
 use serde::{Deserialize, Serialize};
 pub use toolcell_core::provider::Prices;
 use toolcell_core::provider::Usage;
-use toolcell_core::{Receipt, RemainingBudget};
+use toolcell_core::{Limit, Receipt, RemainingBudget};
 
 use self::reserve::Amounts;
 
@@ -141,7 +141,7 @@ impl Budget {
         RemainingBudget {
             fuel: minus(self.fuel, spent.fuel),
             wall_ms: minus(self.wall_ms, spent.wall_ms),
-            call_ms: minus(self.call_ms, spent.call_us / 1_000),
+            call_ms: minus(self.call_ms, spent.call_us.div_ceil(1_000)),
             calls: minus(self.calls, spent.calls),
             bytes: minus(self.bytes, spent.bytes),
             tokens: minus(self.tokens, spent.tokens()),
@@ -161,7 +161,7 @@ impl Budget {
         Self {
             fuel: plus(left.fuel, spent.fuel),
             wall_ms: plus(left.wall_ms, spent.wall_ms),
-            call_ms: plus(left.call_ms, spent.call_us / 1_000),
+            call_ms: plus(left.call_ms, spent.call_us.div_ceil(1_000)),
             bytes: plus(left.bytes, spent.bytes),
             calls: plus(left.calls, spent.calls),
             tokens: plus(left.tokens, spent.tokens()),
@@ -209,12 +209,32 @@ impl Budget {
         }
     }
 
+    /// Describes the part of the budget that ended a call: `limit` is the one that it reached, which was the rest of this
+    /// budget; `spent` includes the call, and `used` is its use.
+    pub(crate) fn ended(&self, spent: &Spent, limit: &Limit, used: &Amounts) -> Option<String> {
+        let [fuel, call_ms, _, bytes, ..] = *used;
+        let (rest, total, spent, used, unit) = match *limit {
+            Limit::Fuel(rest) => (rest, self.fuel, spent.fuel, fuel, "units of fuel"),
+            Limit::WallTimeMs(rest) => {
+                let spent = spent.call_us.div_ceil(1_000);
+                (rest, self.call_ms, spent, call_ms, "ms of tool time")
+            }
+            Limit::Output(rest) => (rest, self.bytes, spent.bytes, bytes, "bytes of results"),
+            _ => return None,
+        };
+        let total = total?;
+        let left = total.saturating_sub(spent.saturating_sub(used));
+        (left <= rest).then(|| {
+            format!("the budget of {total} {unit} does not suffice for another call ({spent} were used)")
+        })
+    }
+
     /// Describes the first part of the budget that is used up; `None` if none is.
     pub fn exceeded(&self, spent: &Spent) -> Option<String> {
         let parts = [
             (self.fuel, spent.fuel, "units of fuel"),
             (self.wall_ms, spent.wall_ms, "ms of time"),
-            (self.call_ms, spent.call_us / 1_000, "ms of tool time"),
+            (self.call_ms, spent.call_us.div_ceil(1_000), "ms of tool time"),
             (self.bytes, spent.bytes, "bytes of results"),
             (self.calls, spent.calls, "calls"),
             (self.tokens, spent.tokens(), "tokens"),
@@ -270,6 +290,51 @@ mod tests {
     }
 
     #[test]
+    fn call_ended_by_the_rest_of_a_budget_is_told_from_its_own_limit() {
+        let budget = Budget {
+            fuel: Some(1_000),
+            call_ms: Some(100),
+            bytes: Some(50),
+            ..Budget::default()
+        };
+        let spent = Spent {
+            fuel: 1_000,
+            call_us: 99_001,
+            bytes: 40,
+            ..Spent::default()
+        };
+        let used = [300, 40, 1, 5, 0, 0];
+        let ended = |limit| budget.ended(&spent, &limit, &used);
+        for (limit, unit) in [
+            (
+                Limit::Fuel(300),
+                "1000 units of fuel does not suffice for another call (1000 were used)",
+            ),
+            (
+                Limit::WallTimeMs(40),
+                "100 ms of tool time does not suffice for another call (100 were used)",
+            ),
+            (
+                Limit::Output(15),
+                "50 bytes of results does not suffice for another call (40 were used)",
+            ),
+        ] {
+            let reason = ended(limit).unwrap();
+            assert_eq!(reason, format!("the budget of {unit}"));
+        }
+        // One unit less was the tool's own limit: the budget had more.
+        for limit in [
+            Limit::Fuel(299),
+            Limit::WallTimeMs(39),
+            Limit::Output(14),
+            Limit::Memory(1),
+        ] {
+            assert_eq!(ended(limit), None);
+        }
+        assert_eq!(Budget::default().ended(&spent, &Limit::Fuel(300), &used), None);
+    }
+
+    #[test]
     fn receipts_count_towards_fuel_and_time() {
         let mut spent = Spent::default();
         let receipt = Receipt {
@@ -283,9 +348,9 @@ mod tests {
             call_ms,
             ..Budget::default()
         };
-        assert_eq!(of(Some(501), Some(3)).exceeded(&spent), None);
+        assert_eq!(of(Some(501), Some(4)).exceeded(&spent), None);
         assert!(of(Some(500), None).exceeded(&spent).is_some());
-        assert!(of(None, Some(2)).exceeded(&spent).is_some());
+        assert!(of(None, Some(3)).exceeded(&spent).is_some());
     }
 
     #[test]
@@ -369,21 +434,22 @@ mod tests {
 
     #[test]
     fn time_of_calls_is_counted_in_whole_milliseconds() {
+        // A millisecond counts when it has begun, as in reservations.
         let spent = Spent {
-            call_us: 2_999,
+            call_us: 2_001,
             ..Spent::default()
         };
         let budget = Budget {
             call_ms: Some(10),
             ..Budget::default()
         };
-        assert_eq!(budget.left(&spent).call_ms, Some(8));
+        assert_eq!(budget.left(&spent).call_ms, Some(7));
         let more = RemainingBudget {
             call_ms: Some(5),
             ..RemainingBudget::default()
         };
         let whole = Budget::of_what_others_leave(more, &spent, None);
-        assert_eq!((whole.call_ms, whole.left(&spent).call_ms), (Some(7), Some(5)));
+        assert_eq!((whole.call_ms, whole.left(&spent).call_ms), (Some(8), Some(5)));
     }
 
     #[test]

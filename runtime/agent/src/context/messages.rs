@@ -62,13 +62,13 @@ pub(crate) const SUMMARISER: &str = "You write exact summaries of conversations 
 
 pub(crate) fn declined(reason: Option<&str>) -> String {
     match reason {
-        Some(reason) => format!("the user declined this call: {reason}"),
+        Some(reason) => format!("the call was not approved: {reason}"),
         None => "the user declined this call".into(),
     }
 }
 
 pub(crate) fn no_approver(reason: &str) -> String {
-    format!("no approver is available, and {reason} requires approval")
+    format!("no user can be asked here, and this needs an approval: {reason}")
 }
 
 /// Reason for an approval request from a call inside a call.

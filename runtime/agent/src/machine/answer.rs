@@ -6,7 +6,7 @@ use toolcell_core::event::{NoticeLevel, ReminderKind, TurnOutcome};
 use toolcell_core::provider::{Completion, ProviderError, ProviderErrorKind, StopReason, Usage};
 use toolcell_core::{Event, Message, Part, ToolError, json};
 
-use super::state::Stage;
+use super::state::{Call, Stage};
 use super::{Effect, Step};
 use crate::budget::Spent;
 use crate::context;
@@ -212,8 +212,11 @@ impl Step<'_> {
         self.finish(TurnOutcome::ProviderFailed { error });
     }
 
-    /// Continues, unless the same error occurred too often in a row.
+    /// Continues, unless the budget ended a call or the same error occurred too often in a row.
     pub(super) fn go_on(&mut self) {
+        if let Some(reason) = self.over_budget().or_else(|| self.budget_of_a_call()) {
+            return self.finish(TurnOutcome::Budget { reason });
+        }
         let limit = self.machine.policy.error_breaker;
         if let Some((error, times)) = self.turn().failing.clone()
             && limit > 0
@@ -250,6 +253,26 @@ impl Step<'_> {
     /// The exhausted part of the budget, of the session's own or of the calling session's remaining one.
     fn over_budget(&self) -> Option<String> {
         self.exceeded(&self.state.spent())
+    }
+
+    /// The part of the budget whose rest ended one of the latest calls. Another call would get as little.
+    fn budget_of_a_call(&self) -> Option<String> {
+        let spent = self.state.spent();
+        let budgets = [&self.machine.policy.budget, &self.turn().outside];
+        let prices = self.machine.policy.budget.prices;
+        let finished = self.turn().calls.iter().filter_map(Call::finished);
+        finished
+            .filter_map(|finished| match &finished.result.error {
+                Some(ToolError::Limit { limit }) => Some((limit, &finished.result)),
+                _ => None,
+            })
+            .find_map(|(limit, result)| {
+                let bytes = result.byte_len() as u64;
+                let used = Spent::of_call(bytes, result.receipt.as_ref(), prices.as_ref());
+                budgets
+                    .iter()
+                    .find_map(|budget| budget.ended(&spent, limit, &used))
+            })
     }
 
     /// The same before a call starts: running calls are included in the number of calls.

@@ -118,7 +118,7 @@ async fn declined_call_is_not_run_and_the_reason_is_sent() {
         (report.outcome, report.text.as_str()),
         (TurnOutcome::Completed, "Done.")
     );
-    assert!(text_of(&report.calls[0].result.content).contains("declined this call: wrong folder"));
+    assert!(text_of(&report.calls[0].result.content).contains("the call was not approved: wrong folder"));
     assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
@@ -134,7 +134,7 @@ async fn without_an_approver_the_call_is_refused_with_the_rule() {
     let report = session.ask("Go").await.unwrap();
     let read = text_of(&report.calls[0].result.content);
     assert!(
-        read.contains("no approver is available, and the rule `ask for write` requires approval"),
+        read.contains("the call was not approved: no user can be asked here, and this needs an approval: the rule `ask for write`"),
         "{read}"
     );
     assert_eq!(count.load(Ordering::SeqCst), 0);

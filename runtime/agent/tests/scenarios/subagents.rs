@@ -279,7 +279,7 @@ async fn agent_events_and_approvals_are_forwarded_to_the_caller() {
     );
     assert_eq!(asked[0].reason, "the rule `ask for dig`, inside `researcher`");
     let sent = inner.requests()[1].messages.last().unwrap().text();
-    assert!(sent.contains("the user declined this call: not here"), "{sent}");
+    assert!(sent.contains("the call was not approved: not here"), "{sent}");
     let nested: Vec<String> = recorded
         .all()
         .iter()
