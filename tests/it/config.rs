@@ -41,6 +41,27 @@ fn later_layers_win_and_settings_name_their_source() {
 }
 
 #[test]
+fn config_check_lists_rules_and_absent_denials() {
+    let user = User::new();
+    user.configure(
+        "deny = [\"private\", \"there\"]\n[[approval.rules]]\ntool = \"files_*\"\narguments = { \"/path\" = \"private/*\" }\nverdict = \"deny\"\n",
+    )
+    .file("there/x", "");
+    assert_eq!(
+        setting(&user, "approval.rules[0]"),
+        (
+            "deny files_* where /path is private/*".into(),
+            "~/.config/toolcell/config.toml:3".into()
+        )
+    );
+    assert_eq!(setting(&user, "approval.flow"), ("ask".into(), "default".into()));
+    let seen = user.run(&["config", "check", "--json"]).ended(0);
+    assert_eq!(seen.json()["absent_denials"], serde_json::json!(["deny=private"]));
+    let shown = user.run(&["config", "check"]).ended(0).stderr;
+    assert!(shown.contains("`deny=private` denies a path that does not exist now"), "{shown}");
+}
+
+#[test]
 fn key_in_environment_selects_provider_and_is_never_shown() {
     let mut user = User::new();
     user.var("OPENAI_API_KEY", "sk-planted-key");

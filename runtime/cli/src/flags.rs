@@ -59,8 +59,8 @@ pub(crate) struct AgentFlags {
     #[arg(long, value_name = "ACTION")]
     flow: Option<FlowRule>,
 
-    /// Set a budget of the session, over all its turns (repeatable), such as `calls=20`, `tokens=200k`, `wall=10m`,
-    /// `cost=0.50`.
+    /// Set a budget of the session (repeatable), such as `calls=20`, `tokens=200k`, `wall=10m`, `cost=0.50`. All turns of
+    /// the session count; the budget itself is not stored: repeat it when the session is resumed.
     #[arg(long = "budget", value_name = "NAME=VALUE")]
     budget: Vec<NamedBudget>,
 

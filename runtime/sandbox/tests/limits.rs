@@ -299,6 +299,13 @@ async fn fuel_of_a_loop_that_does_not_return_is_charged() {
 }
 
 #[tokio::test]
+async fn call_without_wall_time_does_not_run() {
+    let (result, observed) = run(&Probe::running(DONE), limited(|l| l.wall_ms = 0)).await;
+    assert_eq!(result, stopped_by(Limit::WallTimeMs(0)));
+    assert_eq!(observed.receipt().fuel, 0);
+}
+
+#[tokio::test]
 async fn dropped_call_ends_at_once_and_leaves_a_receipt() {
     let policy = limited(|l| l.fuel = u64::MAX);
     let component = load(&sandbox(), &Probe::running("(loop br 0) unreachable"))

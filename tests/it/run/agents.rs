@@ -125,7 +125,7 @@ fn subagent_approval_is_refused_without_terminal() {
     let seen = user.run(&ask(&[])).ended(0);
     assert!(
         seen.stderr.contains(
-            "no approver is available, and the rule `ask for text_*`, inside `counter` requires approval"
+            "no user can be asked here, and this needs an approval: the rule `ask for text_*`, inside `counter`"
         ),
         "{}",
         seen.stderr

@@ -16,7 +16,7 @@ use toolcell_core::{BoxFuture, Grant};
 
 use crate::approval::saved_approvals::{self, ArgumentPattern, SavedApproval, Scope};
 use crate::config::Settings;
-use crate::config::file::{FlowRule, VerdictWord};
+use crate::config::file::{FlowRule, RuleTable, VerdictWord};
 use crate::config::settings::GrantLine;
 use crate::environment::Environment;
 use crate::ui::render::Console;
@@ -51,17 +51,7 @@ pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals
         rules: settings
             .rules
             .iter()
-            .map(|rule| ApprovalRule {
-                tool: rule.tool.clone(),
-                arguments: (rule.arguments.iter())
-                    .map(|(pointer, pattern)| (pointer.clone(), from_home(pattern, environment)))
-                    .collect(),
-                verdict: match rule.verdict {
-                    VerdictWord::Allow => Verdict::Allow,
-                    VerdictWord::Ask => Verdict::Ask,
-                    VerdictWord::Deny => Verdict::Deny,
-                },
-            })
+            .map(|rule| rule.value.rule(environment))
             .collect(),
         flow: match settings.flow.value {
             FlowRule::Off => FlowGuard::Off,
@@ -69,6 +59,28 @@ pub(crate) fn rules(settings: &Settings, environment: &Environment) -> Approvals
             FlowRule::Refuse => FlowGuard::Refuse,
         },
         base: environment.cwd.to_str().map(str::to_owned),
+    }
+}
+
+impl RuleTable {
+    /// Returns the rule, with `~/` in its patterns expanded.
+    pub(crate) fn rule(&self, environment: &Environment) -> ApprovalRule {
+        ApprovalRule {
+            tool: self.tool.get_ref().clone(),
+            arguments: (self.arguments.iter())
+                .map(|(pointer, pattern)| {
+                    (
+                        pointer.get_ref().clone(),
+                        from_home(pattern.get_ref(), environment),
+                    )
+                })
+                .collect(),
+            verdict: match self.verdict {
+                VerdictWord::Allow => Verdict::Allow,
+                VerdictWord::Ask => Verdict::Ask,
+                VerdictWord::Deny => Verdict::Deny,
+            },
+        }
     }
 }
 
@@ -292,7 +304,7 @@ impl ApproverState {
         facts.extend(warnings(findings.unwrap_or_default()));
         facts.extend(lookalikes(&request.arguments));
         facts.push(Fact::Plain(
-            text!("asked because of {}", request.reason).excerpt(MAX_REASON),
+            text!("you are asked because: {}", request.reason).excerpt(MAX_REASON),
         ));
         let mut choices = vec![choice('y', "yes", "once")];
         if rule_alone {

@@ -4,6 +4,7 @@ use std::io;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use toolcell_core::Grant;
 
 use crate::agent::model;
 use crate::config::file::schema;
@@ -96,17 +97,39 @@ impl Check {
             hook.component.policy(&settings, environment)?;
         }
         let rows = rows(&settings, environment);
+        let absent = absent_denials(&settings, environment);
         if self.json {
             let settings: serde_json::Map<String, Value> = rows
                 .into_iter()
                 .map(|(key, value, origin)| (key, json!({ "value": value, "from": origin.to_string() })))
                 .collect();
-            print_line(&json!({ "settings": settings }))?;
+            print_line(&json!({ "settings": settings, "absent_denials": absent }))?;
         } else {
             console.write(|s| print(s, &settings, &rows, environment))?;
+            for line in absent {
+                console.note(text!(
+                    "`{}` denies a path that does not exist now, and will deny it when it does",
+                    line
+                ));
+            }
         }
         Ok(Exit::Ok)
     }
+}
+
+/// Returns the denials of paths that do not exist. They hold when the path appears; or they are misspelt.
+fn absent_denials(settings: &Settings, environment: &Environment) -> Vec<String> {
+    let tools = settings.tools.values().flat_map(|tool| &tool.grants);
+    let hooks = settings.hooks.values().flat_map(|hook| &hook.component.grants);
+    let lines = settings.deny.iter().chain(tools).chain(hooks);
+    lines
+        .filter_map(|line| match &line.grant {
+            Grant::Deny { host } => Some((host, line)),
+            _ => None,
+        })
+        .filter(|(host, line)| environment.path(host, &line.base).symlink_metadata().is_err())
+        .map(|(_, line)| line.grant.to_string())
+        .collect()
 }
 
 /// Returns every setting with its value and origin. Defaults of tools are omitted.
@@ -131,6 +154,18 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
     }
     for (i, line) in settings.deny.iter().enumerate() {
         rows.push((format!("deny[{i}]"), line.grant.to_string(), line.origin.clone()));
+    }
+    rows.push((
+        "approval.flow".into(),
+        format!("{:?}", settings.flow.value).to_lowercase(),
+        settings.flow.origin.clone(),
+    ));
+    for (i, rule) in settings.rules.iter().enumerate() {
+        rows.push((
+            format!("approval.rules[{i}]"),
+            rule.value.rule(environment).to_string(),
+            rule.origin.clone(),
+        ));
     }
     if let Some(deadline) = &settings.deadline {
         let value = config::units::Span(deadline.value).to_string();

@@ -116,17 +116,41 @@ pub(crate) fn resolve(
         Grant::Env { name, value } => Ok(ResolvedGrant::Env(name.clone(), value.clone())),
         Grant::Http(http) => Ok(ResolvedGrant::Http(http.clone())),
         Grant::Bucket(bucket) => Ok(ResolvedGrant::Bucket(bucket.clone())),
-        Grant::Deny { host } => Ok(ResolvedGrant::Deny(PathDenial {
-            host: environment.path(host, base),
-            uses: DeniedUse::All,
-            by: grant.to_string(),
-        })),
+        Grant::Deny { host } => {
+            let path = environment.path(host, base);
+            check_denied(grant, host, &path)?;
+            Ok(ResolvedGrant::Deny(PathDenial {
+                host: path,
+                uses: DeniedUse::All,
+                by: grant.to_string(),
+            }))
+        }
         Grant::DenyHttp(denial) => Ok(ResolvedGrant::DenyHttp(denial.clone())),
         Grant::DenyBucket { bucket } => Ok(ResolvedGrant::DenyBucket(BucketDenial {
             bucket: bucket.clone(),
             by: grant.to_string(),
         })),
     }
+}
+
+/// Refuses a denied path in the syntax of something else, unless a file has that name: a list, or a guest path.
+fn check_denied(grant: &Grant, host: &str, path: &Path) -> Result<(), Failure> {
+    // In a Windows path such as `C:/x`, the colon is the second character.
+    let drive = if cfg!(windows) { 2 } else { 0 };
+    let odd = (host.char_indices()).find(|(at, c)| *c == ',' || *c == ':' && *at >= drive);
+    let Some((at, odd)) = odd.filter(|_| path.symlink_metadata().is_err()) else {
+        return Ok(());
+    };
+    Err(Failure::new(Exit::Config, text!("invalid grant `{}`", grant))
+        .why(text!(
+            "`{}` does not exist, and `{}` separates nothing in a denial",
+            host,
+            odd
+        ))
+        .hint(text!(
+            "a denial is one path on this machine, whatever tools see: `deny={}`",
+            &host[..at]
+        )))
 }
 
 /// Combines all grants of one tool into a policy. A directory or bucket granted twice at one guest path has the rights
@@ -292,6 +316,31 @@ mod tests {
 
     fn resolved(line: &str, base: &Path) -> ResolvedGrant {
         resolve(&line.parse().unwrap(), base, &Environment::for_tests(base, &[])).unwrap()
+    }
+
+    #[test]
+    fn denied_path_with_a_separator_must_exist() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        let environment = Environment::for_tests(base, &[]);
+        let deny = |line: &str| resolve(&line.parse().unwrap(), base, &environment);
+        for (line, meant) in [
+            ("deny=private:/x", "`deny=private`"),
+            ("deny=private,docs", "`deny=private`"),
+        ] {
+            let refused = deny(line).unwrap_err().to_string();
+            assert!(refused.contains("invalid grant"), "{line}: {refused}");
+            let mut out = Vec::new();
+            let mut screen =
+                crate::ui::terminal::Screen::new(&mut out, false, crate::ui::terminal::Size::NONE);
+            deny(line).unwrap_err().print(&mut screen).unwrap();
+            let shown = String::from_utf8(out).unwrap();
+            assert!(shown.contains(meant), "{shown}");
+        }
+        std::fs::write(base.join("a,b:c"), "").unwrap();
+        for line in ["deny=a,b:c", "deny=absent"] {
+            assert!(deny(line).is_ok(), "{line}");
+        }
     }
 
     #[test]

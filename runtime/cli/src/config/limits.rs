@@ -26,6 +26,13 @@ pub(crate) const NAMES: [&str; 12] = [
     "keyvalue_bytes",
 ];
 
+/// Limits without which no call can run.
+const NEEDED: [&str; 3] = ["memory", "wall", "fuel"];
+
+fn no_zero(name: &str) -> String {
+    format!("the limit `{name}` must be more than 0, because no call runs without it")
+}
+
 /// A limit and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamedLimit {
@@ -70,6 +77,9 @@ impl std::str::FromStr for FlagLimit {
             });
         };
         let value = unit_of(name).read(value)?;
+        if value == 0 && NEEDED.contains(&name) {
+            return Err(no_zero(name));
+        }
         Ok(Self {
             component,
             limit: NamedLimit { name, value },
@@ -180,6 +190,17 @@ pub(crate) fn of_table(table: &LimitsTable, source: &std::sync::Arc<Source>) -> 
     .collect()
 }
 
+/// Returns the place of the first limit that is 0 and cannot be, and the reason.
+pub(crate) fn zero_in(table: &LimitsTable) -> Option<(std::ops::Range<usize>, String)> {
+    let zero = |name, span: Option<std::ops::Range<usize>>| span.map(|span| (span, no_zero(name)));
+    let memory = table.memory.as_ref().filter(|limit| limit.get_ref().0 == 0);
+    let wall = table.wall.as_ref().filter(|limit| millis(*limit.get_ref()) == 0);
+    let fuel = table.fuel.as_ref().filter(|limit| limit.get_ref().0 == 0);
+    zero("memory", memory.map(toml::Spanned::span))
+        .or_else(|| zero("wall", wall.map(toml::Spanned::span)))
+        .or_else(|| zero("fuel", fuel.map(toml::Spanned::span)))
+}
+
 /// Limits, and the origin of each that is not a default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourcedLimits {
@@ -249,6 +270,14 @@ mod tests {
             parse("memroy=1").unwrap_err(),
             "there is no limit `memroy`; did you mean `memory`?"
         );
+        for name in NAMES {
+            for (value, is_zero) in [(0, true), (1, false)] {
+                let written = exactly(name, value);
+                let is_refused = parse(&format!("{name}={written}")).is_err();
+                assert_eq!(is_refused, is_zero && NEEDED.contains(&name), "{name}={written}");
+            }
+        }
+        assert!(parse("wall=0 ms").unwrap_err().contains("more than 0"));
         assert!(parse("wall=60").unwrap_err().contains("not a duration"));
         assert!(parse("wall").unwrap_err().contains("NAME=VALUE"));
     }

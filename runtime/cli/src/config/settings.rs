@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     /// Preset of the loop.
     pub(crate) preset: Option<Sourced<String>>,
     /// Approval rules, the project's first.
-    pub(crate) rules: Vec<RuleTable>,
+    pub(crate) rules: Vec<Sourced<RuleTable>>,
     /// Action of the data-flow guard.
     pub(crate) flow: Sourced<FlowRule>,
     /// Sources of the values of secrets.

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use toolcell_agent::budget::{Prices, Spent};
 use toolcell_core::policy::DirAccess;
 use toolcell_core::receipt::Denial;
-use toolcell_core::{Grant, Limit, Receipt, ToolError};
+use toolcell_core::{Grant, Limit, Limits, Receipt, ToolError};
 use toolcell_sandbox::Ability;
 
 use crate::components::loader::Loaded;
 use crate::config::budget::{NamedBudget, SourcedBudget};
+use crate::config::limits;
 use crate::config::source::PROJECT;
 use crate::config::{ComponentSource, Origin, Settings};
 use crate::environment::Environment;
@@ -193,7 +194,7 @@ impl BudgetHints {
     }
 }
 
-/// Returns the setting behind a limit, and twice its value.
+/// Returns the setting behind a limit, and twice its value, or the default of a limit of 0.
 fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
     let (name, value) = match *limit {
         Limit::Fuel(n) => ("fuel", n),
@@ -204,12 +205,29 @@ fn limit_setting(limit: &Limit) -> Option<(&'static str, String)> {
         Limit::Output(n) => ("output", n),
         _ => return None,
     };
-    Some((name, crate::config::limits::shown(name, value.saturating_mul(2))))
+    let more = match value {
+        0 => limits::get(&Limits::default(), name),
+        value => value.saturating_mul(2),
+    };
+    Some((name, limits::shown(name, more)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hint_for_a_limit_is_above_it() {
+        let setting = |limit| limit_setting(&limit);
+        for (limit, expected) in [
+            (Limit::Memory(0), ("memory", "256 MiB")),
+            (Limit::Output(0), ("output", "4 MiB")),
+            (Limit::Output(1), ("output", "2 B")),
+            (Limit::WallTimeMs(2_000), ("wall", "4 s")),
+        ] {
+            assert_eq!(setting(limit), Some((expected.0, expected.1.to_owned())));
+        }
+    }
 
     #[test]
     fn denial_claimed_by_tool_makes_no_hint() {

@@ -134,9 +134,7 @@ impl FromStr for Grant {
             "http-private" => parse_http(rest, true).map(Self::Http).map_err(fail),
             "keyvalue" => parse_bucket(rest, true).map(Self::Bucket).map_err(fail),
             "keyvalue-read" => parse_bucket(rest, false).map(Self::Bucket).map_err(fail),
-            "deny" => Ok(Self::Deny {
-                host: rest.to_owned(),
-            }),
+            "deny" => parse_denied_path(rest).map_err(fail),
             "deny-http" => {
                 let grant = parse_http(rest, false).map_err(fail)?;
                 Ok(Self::DenyHttp(deny_http(grant)))
@@ -215,6 +213,27 @@ fn parse_dir(kind: &str, rest: &str) -> Result<Grant, String> {
     })
 }
 
+/// A denied path is taken as it is written. What other programs expand, and we do not, would deny nothing.
+fn parse_denied_path(rest: &str) -> Result<Grant, String> {
+    if let Some(bad) = rest.chars().find(|c| "*?[]$\"".contains(*c)) {
+        // The parts before the first one with such a character hold everything that was meant.
+        let parts = rest.trim_start_matches('"').split('/');
+        let plain: Vec<&str> = parts
+            .take_while(|part| !part.contains(['*', '?', '[', ']', '$', '"']))
+            .collect();
+        let how = match plain.join("/") {
+            dir if dir.is_empty() => {
+                "name a file, or a directory, which includes everything below it".to_owned()
+            }
+            dir => format!("`deny={}` includes everything below it", dir.escape_debug()),
+        };
+        return Err(format!("`{bad}` is not expanded in a denied path: {how}"));
+    }
+    Ok(Grant::Deny {
+        host: rest.to_owned(),
+    })
+}
+
 fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
     let (methods, pattern) = match rest.split_once(char::is_whitespace) {
         Some((methods, pattern)) => (methods, pattern.trim()),
@@ -257,6 +276,13 @@ fn parse_http(rest: &str, private: bool) -> Result<HttpGrant, String> {
     let (host, port) = split_port(authority)?;
     let host = host.to_ascii_lowercase();
     check_host_pattern(&host)?;
+    let is_address = bracketless(&host).parse::<IpAddr>().is_ok();
+    if is_address && path.len() > 1 && path[1..].bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!(
+            "`{}` is not an address: ranges of addresses are not supported; name each address or a host name",
+            after.escape_debug()
+        ));
+    }
     let named_private = host == "localhost" || bracketless(&host).parse::<IpAddr>().is_ok();
     Ok(HttpGrant {
         host,
@@ -465,6 +491,36 @@ mod tests {
 
     fn grant(line: &str) -> Grant {
         line.parse().unwrap()
+    }
+
+    #[test]
+    fn denial_that_would_deny_nothing_is_refused() {
+        for (line, hint) in [
+            ("deny=private/*", "`deny=private` includes everything below it"),
+            ("deny=/a/b/**/key", "`deny=/a/b` includes everything below it"),
+            ("deny=pri*", "name a file, or a directory"),
+            ("deny=**/key", "name a file, or a directory"),
+            ("deny=a?", "name a file, or a directory"),
+            ("deny=a/[bc]", "`deny=a` includes everything below it"),
+            ("deny=$HOME/x", "name a file, or a directory"),
+            ("deny=\"private\"", "name a file, or a directory"),
+            ("deny-http=10.0.0.0/8", "ranges of addresses are not supported"),
+            ("deny-http=[fd00::]/8", "ranges of addresses are not supported"),
+            ("http=192.168.0.1/32", "ranges of addresses are not supported"),
+        ] {
+            let refused = line.parse::<Grant>().unwrap_err();
+            assert!(refused.reason.contains(hint), "{line}: {}", refused.reason);
+        }
+        for line in [
+            "deny=private",
+            "deny=./a b/c",
+            "deny=~/x",
+            "deny-http=10.0.0.1/a",
+            "deny-http=10.0.0.1",
+            "deny-http=10.0.0.1/8a",
+        ] {
+            line.parse::<Grant>().unwrap();
+        }
     }
 
     #[test]

@@ -162,6 +162,12 @@ impl CellRunner {
         guard: &mut ReceiptGuard,
         wall: Duration,
     ) -> Result<J::Done, ToolError> {
+        // A timeout of nothing would still poll once, which is enough for a short call.
+        if wall.is_zero() {
+            return Err(ToolError::Limit {
+                limit: Limit::WallTimeMs(0),
+            });
+        }
         let slot = self.slots.clone().acquire_many_owned(request.footprint.slots);
         let Ok(Ok(slot)) = tokio::time::timeout(wall, slot).await else {
             return Err(failure::busy());

@@ -135,12 +135,14 @@ pub(crate) enum FlowRule {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RuleTable {
     /// Name of the tool, such as `files_write`; `*` matches any characters.
-    pub(crate) tool: String,
+    #[schemars(with = "String")]
+    pub(crate) tool: Spanned<String>,
     /// Argument patterns by JSON Pointer, such as `"/path" = "/etc/*"`; all must match. In a rule that asks or denies,
     /// a path matches in every spelling and by its real target, both relative to the working directory and absolute; in
     /// a rule that allows, only by its real target. To keep tools from opening a path at all, use `deny`.
     #[serde(default)]
-    pub(crate) arguments: BTreeMap<String, String>,
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) arguments: BTreeMap<Spanned<String>, Spanned<String>>,
     /// Action for a matching call.
     pub(crate) verdict: VerdictWord,
 }

@@ -1,15 +1,18 @@
 //! Parser of one configuration file: size, encoding, TOML, unknown keys, types.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
+use toolcell_agent::{ApprovalRule, InvalidRule};
 use toolcell_core::suggest::nearest;
 use toolcell_fs::Rules;
 
-use super::File;
+use super::{File, RuleTable};
+use crate::config::limits;
 use crate::config::source::{Layer, Source};
 use crate::config::user_files;
 use crate::environment::Environment;
@@ -118,6 +121,14 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             .hint("name a directory or a pattern that covers several of them"));
     }
     let file = toml::from_str::<File>(&source.text).map_err(because)?;
+    if let Some((span, why)) = invalid_rule(&file.approval.rules) {
+        return Err(fail().why(text!("{}\n{}", why, source.point_at(&span))));
+    }
+    let limits = file.tools.values().map(|tool| &tool.limits);
+    let limits = limits.chain(file.hooks.values().map(|hook| &hook.limits));
+    if let Some((span, why)) = limits.into_iter().find_map(limits::zero_in) {
+        return Err(fail().why(text!("{}\n{}", why, source.point_at(&span))));
+    }
     Ok(Parsed {
         source: Arc::new(source),
         file,
@@ -134,6 +145,21 @@ fn long_list<'a, 'b>(table: &'b DeTable<'a>) -> Option<(&'b Spanned<DeString<'a>
             _ => None,
         }),
         _ => None,
+    })
+}
+
+/// Returns the place of the first approval rule that could never match, and the reason.
+fn invalid_rule(rules: &[RuleTable]) -> Option<(Range<usize>, String)> {
+    let refused = |part: &Spanned<String>, checked: Result<(), InvalidRule>| {
+        checked.err().map(|why| (part.span(), why.to_string()))
+    };
+    rules.iter().find_map(|rule| {
+        refused(&rule.tool, ApprovalRule::check_tool(rule.tool.get_ref())).or_else(|| {
+            rule.arguments.iter().find_map(|(pointer, pattern)| {
+                refused(pointer, ApprovalRule::check_pointer(pointer.get_ref()))
+                    .or_else(|| refused(pattern, ApprovalRule::check_pattern(pattern.get_ref())))
+            })
+        })
     })
 }
 
@@ -200,6 +226,17 @@ fn list(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    fn parsed(text: &str) -> bool {
+        let source = Source {
+            layer: Layer::Project,
+            path: "/c.toml".into(),
+            shown: "c.toml".into(),
+            text: text.into(),
+            line_starts: OnceLock::new(),
+        };
+        parse(source).is_ok()
+    }
+
     fn failure(text: &str) -> String {
         let source = Source {
             layer: Layer::User,
@@ -242,6 +279,73 @@ mod tests {
                 .unwrap_err()
                 .contains("`rules` has 1001")
         );
+    }
+
+    #[test]
+    fn rule_that_never_matches_is_refused_with_its_place() {
+        insta::assert_snapshot!(
+            failure("[[approval.rules]]\ntool = \"files_*\"\narguments = { \"path\" = \"private/*\" }\nverdict = \"deny\"\n"),
+            @r#"
+        "#
+        );
+        for (tool, pointer) in [
+            ("files.read", "/path"),
+            ("*", "$.path"),
+            ("*", "#/path"),
+            ("*", "/path/"),
+            ("*", "*"),
+        ] {
+            let text = format!(
+                "[[approval.rules]]\ntool = \"{tool}\"\narguments = {{ \"{pointer}\" = \"private/*\" }}\nverdict = \"deny\"\n"
+            );
+            let failure = failure(&text);
+            let line = if tool == "*" { "line 3" } else { "line 2" };
+            assert!(failure.contains(line), "{failure}");
+        }
+    }
+
+    #[test]
+    fn limit_of_zero_without_which_no_call_runs_is_refused() {
+        for (limit, is_refused) in [
+            ("wall = \"0s\"", true),
+            ("wall = \"1ms\"", false),
+            ("memory = 0", true),
+            ("memory = 1", false),
+            ("fuel = 0", true),
+            ("fuel = 1", false),
+            ("http_requests = 0", false),
+            ("log = 0", false),
+        ] {
+            for table in ["tools.files", "hooks.h"] {
+                let component = if table == "hooks.h" {
+                    "component = \"h.wasm\"\n"
+                } else {
+                    ""
+                };
+                let text = format!("[{table}]\n{component}[{table}.limits]\n{limit}\n");
+                assert_eq!(parsed(&text), !is_refused, "{text}");
+            }
+        }
+        let failure = failure("[tools.files.limits]\nwall = \"0s\"\n");
+        assert!(
+            failure.contains("more than 0") && failure.contains("line 2"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn pattern_of_rule_beyond_4096_bytes_is_refused() {
+        let rule = |pattern: &str| {
+            format!(
+                "[[approval.rules]]\ntool = \"*\"\narguments = {{ \"/path\" = \"{pattern}\" }}\nverdict = \"ask\"\n"
+            )
+        };
+        for (length, is_valid) in [
+            (toolcell_agent::MAX_PATTERN, true),
+            (toolcell_agent::MAX_PATTERN + 1, false),
+        ] {
+            assert_eq!(parsed(&rule(&"*".repeat(length))), is_valid, "{length}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use self::tool_table::{bindings, declare, deny_lines, grant_lines, only, origin}
 use crate::components::builtin;
 use crate::config::budget::{self, SourcedBudget};
 use crate::config::file::parse::{self, Parsed};
-use crate::config::file::{File, FlowRule, LogTable};
+use crate::config::file::{ApprovalTable, File, FlowRule, LogTable, RuleTable};
 use crate::config::limits;
 use crate::config::names::TakenNames;
 use crate::config::provider::ProviderSettings;
@@ -140,6 +140,17 @@ fn read_project_file(environment: &Environment) -> Result<Option<Parsed>, Failur
     Ok(None)
 }
 
+/// Returns the approval rules of a file with their places.
+fn rules(table: &ApprovalTable, source: &Arc<Source>) -> Vec<Sourced<RuleTable>> {
+    let rules = table.rules.iter();
+    rules
+        .map(|rule| Sourced {
+            value: rule.clone(),
+            origin: origin(source, &rule.tool),
+        })
+        .collect()
+}
+
 fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment) -> Result<(), Failure> {
     let Parsed { source, file } = user;
     settings.files.push(source.clone());
@@ -162,7 +173,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     settings.log = log_settings(log, source, environment);
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
     set(&mut settings.preset, turn.preset.as_ref(), source);
-    settings.rules.clone_from(&approval.rules);
+    settings.rules = rules(approval, source);
     if let Some(flow) = &approval.flow {
         settings.flow = Sourced {
             value: *flow.get_ref(),

@@ -125,10 +125,10 @@ fn narrow_approval(
     table: &ApprovalTable,
     source: &Arc<Source>,
 ) -> Result<(), Failure> {
-    let ApprovalTable { flow, rules } = table;
+    let ApprovalTable { flow, rules: _ } = table;
     // The user's rules come last, and the last matching rule applies: a project can ask or deny where the user has no
     // rule, and never allow what the user does not.
-    settings.rules.splice(0..0, rules.iter().cloned());
+    settings.rules.splice(0..0, super::rules(table, source));
     let Some(flow) = flow else { return Ok(()) };
     let narrowed = Sourced {
         value: *flow.get_ref(),
@@ -522,7 +522,11 @@ mod tests {
         assert_eq!(settings.flow.value, FlowRule::Refuse);
         assert_eq!(settings.budget.get("calls").unwrap().value, 4);
         // The user's rules come last, and the last one that matches applies.
-        let rules: Vec<&str> = settings.rules.iter().map(|rule| rule.tool.as_str()).collect();
+        let rules: Vec<&str> = settings
+            .rules
+            .iter()
+            .map(|rule| rule.value.tool.get_ref().as_str())
+            .collect();
         assert_eq!(rules, ["b", "a"]);
         let text = &settings.tools["text"];
         assert!(!text.offers("text_count") && text.is_usable());
