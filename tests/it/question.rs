@@ -288,6 +288,23 @@ fn answer_after_paste_needs_digits_of_prompt() {
 }
 
 #[test]
+fn fifth_invalid_answer_denies_call() {
+    for (invalid, is_allowed) in [(4, true), (5, false)] {
+        let user = hello();
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);
+        for _ in 0..invalid {
+            terminal.answer("x").wait_for("not one of the answers");
+        }
+        if is_allowed {
+            terminal.answer("y");
+        }
+        terminal.wait_for("1 call");
+        assert_eq!(terminal.end(), Some(0));
+        assert_eq!(wrote(&user), is_allowed, "{invalid}: {}", terminal.seen);
+    }
+}
+
+#[test]
 fn always_is_confirmed_after_delay() {
     let user = hello();
     let mut terminal = Terminal::start(&user, &RUN, "xterm", 100, 40);

@@ -73,3 +73,30 @@ pub(crate) fn because(failure: Failure, error: FileError) -> Failure {
         _ => failure,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_list_is_empty_and_unusable_one_is_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = dir.path().join("list");
+        let read = || read_list::<String>(&list);
+        assert_eq!(read().unwrap(), [] as [String; 0]);
+        let entries = ["a".to_owned(), "b".to_owned()];
+        write_list(&list, &entries).unwrap();
+        assert_eq!(read().unwrap(), entries);
+        std::fs::write(&list, "[\"a\"").unwrap();
+        assert!(read().is_err());
+        std::fs::remove_file(&list).unwrap();
+        std::fs::create_dir(&list).unwrap();
+        assert!(read().is_err());
+        #[cfg(unix)]
+        {
+            std::fs::remove_dir(&list).unwrap();
+            std::os::unix::fs::symlink("none", &list).unwrap();
+            assert!(read().is_err());
+        }
+    }
+}

@@ -425,4 +425,26 @@ mod tests {
                │     | ^^^^^^^^^
         ");
     }
+
+    #[test]
+    fn unusable_file_is_error_and_never_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let file = dir.path().join("toolcell.toml");
+        let read = || read(&file, Layer::Project, Rules::found(MAX_BYTES), &environment);
+        assert!(read().unwrap().is_none());
+        std::fs::create_dir(&file).unwrap();
+        assert!(read().is_err());
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, b"deny = [\"\xff\"]").unwrap();
+        assert!(read().is_err());
+        std::fs::write(&file, "deny = [\"a\"]").unwrap();
+        assert_eq!(read().unwrap().unwrap().file.deny.len(), 1);
+        #[cfg(unix)]
+        {
+            std::fs::rename(&file, dir.path().join("other.toml")).unwrap();
+            std::os::unix::fs::symlink("other.toml", &file).unwrap();
+            assert!(read().is_err());
+        }
+    }
 }

@@ -142,7 +142,7 @@ fn directories_beyond_a_depth_are_skipped() {
 }
 
 #[test]
-fn overlay_that_cannot_be_read_is_an_error_and_not_without_changes() {
+fn unreadable_overlay_is_an_error_and_not_without_changes() {
     let (scratch, options) = (Scratch::new(), CommitOptions::default());
     let (host, none, file) = (
         scratch.host(),
