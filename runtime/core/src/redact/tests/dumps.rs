@@ -134,4 +134,34 @@ fn ordinary_dumps_and_encodings_stay() {
     }
     let twice = STANDARD.encode(STANDARD.encode(&other));
     assert_eq!(redactor.text(&twice), twice);
+    // An address is followed by a blank.
+    let [(_, dump), ..] = dumped(3, "tok-?>0123~456789abc");
+    let glued = dump.replace("\n00000010: ", "\n00000010:");
+    assert_ne!(glued, dump);
+    assert_ne!(redactor.text(&dump), dump);
+    assert_eq!(redactor.text(&glued), glued);
+}
+
+#[test]
+fn stream_waits_for_a_limited_part_of_a_dump() {
+    let value = "tok-0123456789abcdefghijklmnopqrstuvwx";
+    let redactor = Redactor::new([("t", value)]);
+    let [(_, dump), ..] = dumped(0, value);
+    // After the last byte, its line may go on with the column of text.
+    let whole = &dump[..dump.find("7778").unwrap() + 4];
+    for (more, is_decided) in [(127, false), (128, true)] {
+        let mut stream = redactor.stream(Replacement::Name);
+        let out = stream
+            .push(format!("{whole}{}", ".".repeat(more)).as_bytes())
+            .into_owned();
+        let out = String::from_utf8_lossy(&out);
+        assert_eq!(out.contains("[redacted:t]"), is_decided, "{more}: {out}");
+        assert_eq!(stream.held() == 0, is_decided, "{more}");
+    }
+    // After a part of it, the next line may go on with the rest.
+    for (more, is_decided) in [(57, false), (58, true)] {
+        let mut stream = redactor.stream(Replacement::Name);
+        stream.push(format!("{}  {}", &dump[..dump.find("  ").unwrap()], ".".repeat(more)).as_bytes());
+        assert_eq!(stream.held() == 0, is_decided, "{more}: {}", stream.held());
+    }
 }

@@ -96,3 +96,23 @@ fn tag_between_characters_is_passed_over_in_any_pieces() {
         }
     }
 }
+
+#[test]
+fn encoded_secret_is_found_with_separators_up_to_a_number() {
+    let value = "s3cretvalue-0123";
+    let redactor = Redactor::new([("token", value)]);
+    let encoded = STANDARD.encode(value);
+    let (one, other) = encoded.split_at(10);
+    for (spaces, is_found) in [(1, true), (MAX_SPACES, true), (MAX_SPACES + 1, false)] {
+        let text = format!("{one}{}{other}", " ".repeat(spaces));
+        assert_eq!(redactor.text(&text).contains("[redacted"), is_found, "{spaces}");
+    }
+    // Short encodings are common words when their separators do not count.
+    for (value, is_found) in [("s3cretv9a", true), ("s3cretv9", false)] {
+        let encoded = STANDARD.encode(value);
+        let redactor = Redactor::new([("token", value)]);
+        assert!(redactor.text(&encoded).contains("[redacted"), "{encoded}");
+        let text = format!("{} {}", &encoded[..5], &encoded[5..]);
+        assert_eq!(redactor.text(&text).contains("[redacted"), is_found, "{text}");
+    }
+}
