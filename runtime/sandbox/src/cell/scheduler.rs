@@ -161,7 +161,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             tokio::time::sleep(Duration::from_millis(30)).await;
             // That of earlier polls and of the running one.
+            let before = inner.cpu();
             std::thread::sleep(Duration::from_millis(5));
+            assert!(inner.cpu() >= before + Duration::from_millis(5));
             Ok(inner.cpu())
         };
         let seen_inside = Scheduled::new(call, meter.clone(), FairScheduler::of_this_runtime())

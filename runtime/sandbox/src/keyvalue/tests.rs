@@ -337,6 +337,15 @@ async fn call_beyond_its_byte_limit_is_refused() {
     assert_eq!(reading.get("b", "k").await.unwrap(), Some(vec![0; 19]));
     assert_eq!(message(reading.get("b", "x").await), why);
 
+    // A value that is longer than what is left after its key.
+    let mut short = Call::with(&["keyvalue=b"], 19, Some(store.clone()));
+    assert_eq!(
+        message(short.get("b", "k").await),
+        why.replace("20", "19"),
+        "nothing of it is read"
+    );
+    assert_eq!(short.denials(), [denial("more than 19 bytes in one call", None)]);
+
     let mut listing = call();
     for _ in 0..20 {
         let b = listing.open("b").await.unwrap();
