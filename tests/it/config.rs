@@ -58,7 +58,10 @@ fn config_check_lists_rules_and_absent_denials() {
     let seen = user.run(&["config", "check", "--json"]).ended(0);
     assert_eq!(seen.json()["absent_denials"], serde_json::json!(["deny=private"]));
     let shown = user.run(&["config", "check"]).ended(0).stderr;
-    assert!(shown.contains("`deny=private` denies a path that does not exist now"), "{shown}");
+    assert!(
+        shown.contains("`deny=private` denies a path that does not exist now"),
+        "{shown}"
+    );
 }
 
 #[test]
