@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn call_ended_by_the_rest_of_a_budget_is_told_from_its_own_limit() {
+    fn rest_of_a_budget_and_own_limit_of_a_call_are_distinguished() {
         let budget = Budget {
             fuel: Some(1_000),
             call_ms: Some(100),

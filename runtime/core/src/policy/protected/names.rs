@@ -5,7 +5,7 @@
 //! is asked to do, a service that runs for each commit. What runs when the user asks for that very thing does not: makefiles,
 //! build scripts, tests, `package.json`, `Dockerfile`, `app.yaml`, `.env`, configuration of linters. To change those is what
 //! tools are for. The list ends where a service takes the name of its file from its own settings, and at services that are
-//! not in it: whoever uses one denies its file.
+//! not in it: for those, deny the file in the configuration.
 
 /// Names by the end of their path, in any case; a `*` at the beginning or end of a name stands for anything.
 pub const PROGRAMS: &[&str] = &[
