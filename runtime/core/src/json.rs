@@ -57,13 +57,20 @@ pub fn parse_value(text: &str) -> Result<Value, JsonError> {
     if text.len() > MAX_ARGUMENT_BYTES {
         return Err(JsonError::TooLong(text.len()));
     }
+    parse_nested(text, MAX_ARGUMENT_DEPTH)
+}
+
+/// Parses a JSON value of at most `depth` nested objects and arrays as strictly as [`parse_value`]. The caller limits the
+/// length of the text.
+///
+/// # Errors
+/// [`JsonError`], with line and column if the text is invalid JSON.
+pub fn parse_nested(text: &str, depth: usize) -> Result<Value, JsonError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict {
-        depth: MAX_ARGUMENT_DEPTH,
-    }
-    .deserialize(&mut reader)
-    .and_then(|value| reader.end().map(|()| value))
-    .map_err(|error| JsonError::Syntax(Arc::new(error)))?;
+    let value = Strict { depth }
+        .deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| JsonError::Syntax(Arc::new(error)))?;
     match inexact_number(text) {
         None => Ok(value),
         Some(number) => {

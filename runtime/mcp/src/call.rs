@@ -1,0 +1,243 @@
+//! One call: waits for its turn, runs, and is answered once.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+use toolcell_core::json::{MAX_ARGUMENT_DEPTH, depth_of};
+use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
+use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError};
+
+use crate::in_flight::Ticket;
+use crate::message::{self, RpcError};
+use crate::outbox::{Outbox, Reply};
+use crate::result::CallToolResult;
+use crate::server::Inner;
+use crate::version::Version;
+
+/// Maximum number of calls of a client that run at a time; further ones wait.
+pub const MAX_RUNNING: usize = 32;
+
+/// Severities of log messages of the protocol (RFC 5424), least severe first.
+const SEVERITIES: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// Minimum severity of the log messages that a client wants, as an index of [`SEVERITIES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Severity(usize);
+
+impl Severity {
+    pub(crate) fn named(name: &Value) -> Result<Self, RpcError> {
+        let index = SEVERITIES
+            .iter()
+            .position(|severity| Some(*severity) == name.as_str());
+        let unknown = || RpcError::invalid_params(format!("the level is one of {}", SEVERITIES.join(", ")));
+        index.map(Self).ok_or_else(unknown)
+    }
+
+    fn of(level: LogLevel) -> Self {
+        Self(match level {
+            LogLevel::Trace | LogLevel::Debug => 0,
+            LogLevel::Info => 1,
+            LogLevel::Warn => 3,
+            LogLevel::Error => 4,
+        })
+    }
+}
+
+/// What a request asks for beside its method.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    pub(crate) version: Version,
+    /// Minimum severity of log messages; `None` for none at all.
+    pub(crate) log: Option<Severity>,
+    /// Token of progress notifications, if the client wants them.
+    pub(crate) progress: Option<Value>,
+}
+
+/// A call that has begun.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Inner>,
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) arguments: Map<String, Value>,
+    pub(crate) scope: Scope,
+    pub(crate) ticket: Ticket,
+    pub(crate) outbox: Outbox,
+    pub(crate) reply: Reply,
+}
+
+impl Call {
+    /// Runs the call to its end and sends its result. If it is cancelled, its cell is dropped, and no response is sent.
+    pub(crate) async fn complete(self, running: Arc<Semaphore>) {
+        let Self {
+            server,
+            tool,
+            arguments,
+            scope,
+            ticket,
+            outbox,
+            reply,
+        } = self;
+        let call = ToolCall {
+            id: server.next_call(),
+            name: tool.spec().name.clone(),
+            arguments,
+        };
+        server.observer.started(&call);
+        let (id, name) = (call.id.clone(), call.name.clone());
+        let watch = Arc::new(Watch {
+            server: server.clone(),
+            call: id.clone(),
+            tool: name.to_string(),
+            scope: scope.clone(),
+            outbox,
+            state: Mutex::default(),
+        });
+        let permit = tokio::select! {
+            permit = running.acquire() => permit.ok(),
+            () = ticket.cancel.cancelled() => None,
+        };
+        let mut result = match permit {
+            None => CallResult::refused(ToolError::Cancelled),
+            Some(_) => {
+                let cx = CallContext {
+                    values: std::collections::BTreeMap::new(),
+                    observer: watch.clone(),
+                };
+                tokio::select! {
+                    // The call first: one that was cancelled before it began would leave no receipt.
+                    biased;
+                    result = run(tool.as_ref(), call, cx) => result,
+                    () = ticket.cancel.cancelled() => CallResult::failed(ToolError::Cancelled),
+                }
+            }
+        };
+        let dropped = watch.close();
+        result.receipt = result.receipt.or(dropped);
+        server.observer.finished(&id, &name, &result);
+        if ticket.is_answered() {
+            let message = match &result.error {
+                Some(ToolError::Host { .. }) => message::error(Some(ticket.id()), &RpcError::internal()),
+                _ => message::response(
+                    ticket.id(),
+                    &CallToolResult::new(&result, &server.info, scope.version),
+                ),
+            };
+            // The result is a part of the call until the client reads: it waits with its permit.
+            drop(result);
+            reply.send(message).await;
+        }
+        drop(permit);
+    }
+}
+
+/// Runs the tool. A panic is an error of this call only.
+async fn run(tool: &dyn Tool, call: ToolCall, cx: CallContext) -> CallResult {
+    if call
+        .arguments
+        .values()
+        .any(|value| depth_of(value) >= MAX_ARGUMENT_DEPTH)
+    {
+        let reason = format!("nesting exceeds the limit of {MAX_ARGUMENT_DEPTH} levels");
+        return CallResult::refused(ToolError::invalid(reason));
+    }
+    let called = AssertUnwindSafe(async { tool.call(call, cx).await });
+    called.catch_unwind().await.unwrap_or_else(|_| {
+        CallResult::failed(ToolError::Crashed {
+            cause: "the tool panicked".into(),
+        })
+    })
+}
+
+/// Observer of a call: sends notifications that the client asked for, and keeps the receipt of a dropped call.
+struct Watch {
+    server: Arc<Inner>,
+    call: String,
+    tool: String,
+    scope: Scope,
+    outbox: Outbox,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// True once the call has ended: nothing about it follows its response.
+    is_closed: bool,
+    progress: Option<u64>,
+    receipt: Option<Receipt>,
+}
+
+impl Watch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all notifications, and returns the receipts that no result carries.
+    fn close(&self) -> Option<Receipt> {
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.receipt.take()
+    }
+}
+
+impl CallObserver for Watch {
+    fn log(&self, line: LogLine) {
+        self.server.observer.log(&self.call, &line);
+        let severity = Severity::of(line.level);
+        if self.scope.log.is_none_or(|minimum| severity < minimum) {
+            return;
+        }
+        let state = self.lock();
+        if !state.is_closed {
+            let params = json!({
+                "level": SEVERITIES[severity.0],
+                "logger": self.tool,
+                "data": line.message,
+            });
+            self.outbox
+                .offer(message::notification("notifications/message", &params));
+        }
+    }
+
+    fn progress(&self, progress: Progress) {
+        let Some(token) = &self.scope.progress else {
+            return;
+        };
+        let mut state = self.lock();
+        // The protocol wants it to increase with each notification.
+        if state.is_closed || state.progress.is_some_and(|last| progress.done <= last) {
+            return;
+        }
+        state.progress = Some(progress.done);
+        let mut params = json!({ "progressToken": token, "progress": progress.done });
+        if let Some(total) = progress.total {
+            params["total"] = total.into();
+        }
+        if let Some(text) = progress
+            .message
+            .filter(|_| self.scope.version >= Version::V2025_03_26)
+        {
+            params["message"] = text.into();
+        }
+        self.outbox
+            .offer(message::notification("notifications/progress", &params));
+    }
+
+    fn receipt(&self, receipt: Receipt) {
+        let mut state = self.lock();
+        match &mut state.receipt {
+            Some(sum) => sum.merge(receipt),
+            None => state.receipt = Some(receipt),
+        }
+    }
+}
