@@ -289,8 +289,8 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":1e400}}"#,
-                None,
-                -32700,
+                one.clone(),
+                -32600,
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":18446744073709551616}}"#,

@@ -171,12 +171,7 @@ impl Client {
 
     pub(crate) fn with(tools: Vec<Arc<dyn Tool>>, gate: Arc<Semaphore>) -> Self {
         let seen = Arc::new(Seen::default());
-        let identity = Identity {
-            name: "test".into(),
-            version: "1".into(),
-            instructions: None,
-        };
-        let server = Server::new(tools, identity, seen.clone()).unwrap();
+        let server = server_of(tools, &seen);
         let (here, there) = tokio::io::duplex(64 << 10);
         let stop = CancellationToken::new();
         let served = tokio::spawn({
@@ -260,6 +255,20 @@ impl Client {
         self.served.await.unwrap().unwrap();
         (rest, self.seen)
     }
+}
+
+fn server_of(tools: Vec<Arc<dyn Tool>>, seen: &Arc<Seen>) -> Server {
+    let identity = Identity {
+        name: "test".into(),
+        version: "1".into(),
+        instructions: None,
+    };
+    Server::new(tools, identity, seen.clone()).unwrap()
+}
+
+/// A server without tools.
+pub(crate) fn server() -> Server {
+    server_of(Vec::new(), &Arc::default())
 }
 
 /// Parameters of a request of version 2026-07-28.

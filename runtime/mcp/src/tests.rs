@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use toolcell_core::ToolError;
 
 use crate::testing::{Client, Does, stateless, tool};
@@ -464,4 +466,32 @@ async fn arguments_are_nested_up_to_their_limit() {
         client.call(1, "echo", json!({"a": value})).await;
         assert_eq!(client.next().await["result"]["isError"], is_error, "{depth}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_does_not_read_cannot_keep_the_server() {
+    let (_client, server) = tokio::io::duplex(16);
+    let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    let input = ping.repeat(10);
+    crate::testing::server()
+        .serve(input.as_bytes(), server, &CancellationToken::new())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn closed_output_ends_the_server() {
+    let (client, server) = tokio::io::duplex(16);
+    let (mut writer, input) = tokio::io::duplex(1024);
+    drop(client);
+    let served = tokio::spawn(async move {
+        crate::testing::server()
+            .serve(input, server, &CancellationToken::new())
+            .await
+    });
+    writer
+        .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n")
+        .await
+        .unwrap();
+    served.await.unwrap().unwrap();
 }

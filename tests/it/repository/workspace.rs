@@ -21,6 +21,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["toolcell-core", "toolcell-fs", "toolcell-tls"],
     ),
     ("toolcell-store", &["toolcell-core", "toolcell-fs"]),
+    ("toolcell-mcp", &["toolcell-core"]),
     (
         "toolcell",
         &[
@@ -30,6 +31,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "toolcell-agent",
             "toolcell-providers",
             "toolcell-store",
+            "toolcell-mcp",
             "toolcell-tls",
         ],
     ),
@@ -205,7 +207,16 @@ fn libraries_read_no_environment_and_never_print() {
         "eprintln!",
         "print!(",
     ];
-    for library in ["core", "fs", "tls", "sandbox", "agent", "providers", "store"] {
+    for library in [
+        "core",
+        "fs",
+        "tls",
+        "sandbox",
+        "agent",
+        "providers",
+        "store",
+        "mcp",
+    ] {
         for path in rust_files(&root().join("runtime").join(library).join("src")) {
             let text = std::fs::read_to_string(&path).expect("a source file");
             let is_test = path.components().any(|c| c.as_os_str() == "tests") || path.ends_with("tests.rs");
@@ -242,6 +253,8 @@ fn json_is_printed_in_one_place() {
         "ui/terminal/size.rs",
         "environment.rs",
         "commands/completions.rs",
+        // Messages of a protocol, for a program: never on a terminal.
+        "commands/mcp.rs",
         "commands/session.rs",
     ];
     let source = root().join("runtime/cli/src");

@@ -3,6 +3,7 @@
 pub(crate) mod control;
 pub(crate) mod dispatch;
 pub(crate) mod fingerprint;
+pub(crate) mod guarded;
 pub(crate) mod native;
 pub(crate) mod registry;
 pub(crate) mod results;

@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod doctor;
 mod lock;
+mod mcp;
 mod policy;
 mod run;
 mod scratch;
@@ -73,6 +74,9 @@ enum Command {
     /// List and revoke saved approvals.
     #[command(subcommand)]
     Approval(approval::Approval),
+    /// Serve tools to clients of the Model Context Protocol.
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Store and delete values in the system keyring.
     #[command(subcommand)]
     Secret(secret::Secret),
@@ -129,6 +133,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Tool(command) => command.run(overrides, environment, console).await,
         Command::Scratch(command) => command.run(overrides, environment, console),
         Command::Approval(command) => command.run(environment, console),
+        Command::Mcp(command) => command.run(overrides, environment, console).await,
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,
         Command::Lock(command) => command.run(overrides, environment, console).await,

@@ -1,0 +1,213 @@
+//! Tools for clients that run a loop of their own, such as clients of the Model Context Protocol. Each call is checked by
+//! the same functions as a call of the loop: arguments, approval rules, flow guard, and containment of panics.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use toolcell_core::event::Flow;
+use toolcell_core::{
+    ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, RemainingBudget, Tool, ToolCall,
+    ToolError, ToolSpec,
+};
+
+use crate::approval::{Approvals, Gate};
+use crate::context::messages;
+use crate::policy::ToolRetry;
+use crate::tools::dispatch::{self, Invocation};
+
+/// Makes a hint for the user from the name of a tool and the cause for which a call of it needs approval.
+pub type ApprovalHint = dyn Fn(&str, ApprovalCause) -> String + Send + Sync;
+
+/// Wraps the tools of one client. `flows` has the data-flow labels of each tool; a tool without an entry has none. The data
+/// flow of all calls of the returned tools counts together, as that of a session does.
+///
+/// No user can be asked: a call that needs approval is refused, and `hint` tells the user how to allow it. There are no
+/// hooks and no budget. A caller whose user configured some must not use this.
+pub fn guarded(
+    tools: impl IntoIterator<Item = Arc<dyn Tool>>,
+    approvals: Approvals,
+    flows: impl IntoIterator<Item = (String, Flow)>,
+    hint: Arc<ApprovalHint>,
+) -> Vec<Arc<dyn Tool>> {
+    let flows: BTreeMap<String, Flow> = flows.into_iter().collect();
+    let client = Arc::new(Client {
+        approvals,
+        flow: Mutex::default(),
+        hint,
+    });
+    let guard = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
+        Arc::new(Guarded {
+            flow: flows.get(tool.spec().name.as_str()).copied().unwrap_or_default(),
+            tool,
+            client: client.clone(),
+        })
+    };
+    tools.into_iter().map(guard).collect()
+}
+
+/// State that the tools of a client share.
+struct Client {
+    approvals: Approvals,
+    /// Data flow of the calls so far.
+    flow: Mutex<Flow>,
+    hint: Arc<ApprovalHint>,
+}
+
+struct Guarded {
+    tool: Arc<dyn Tool>,
+    flow: Flow,
+    client: Arc<Client>,
+}
+
+impl Guarded {
+    /// Checks a call, and counts its data flow if it may run.
+    fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
+        let name = self.tool.spec().name.as_str();
+        dispatch::fits(&self.tool.spec().input, arguments)?;
+        let places = self.tool.places(arguments);
+        // Held over the decision, so that of two calls at once the second sees the flow of the first.
+        let mut flow = self.client.flow.lock().unwrap_or_else(PoisonError::into_inner);
+        let gate = self
+            .client
+            .approvals
+            .gate(name, (arguments, &places), *flow, self.flow, None);
+        match gate {
+            Gate::Open => {
+                *flow = flow.union(self.flow);
+                Ok(())
+            }
+            Gate::Shut(rule) => Err(ToolError::denied(
+                messages::not_allowed(name),
+                Some(format!("refused by {rule}")),
+            )),
+            Gate::Ask(cause, reason) => Err(ToolError::denied(
+                messages::no_approver(&reason),
+                Some((self.client.hint)(name, cause)),
+            )),
+        }
+    }
+}
+
+impl Tool for Guarded {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    fn call(&self, call: ToolCall, cx: CallContext) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move {
+            let arguments = Value::Object(call.arguments);
+            if let Err(error) = self.admit(&arguments) {
+                return CallResult::refused(error);
+            }
+            let Value::Object(arguments) = arguments else {
+                unreachable!("it was made from an object");
+            };
+            let invocation = Invocation {
+                tool: self.tool.clone(),
+                call: ToolCall { arguments, ..call },
+                context: cx,
+                timeout: None,
+                retry: ToolRetry::default(),
+            };
+            dispatch::invoke_with_retry(invocation, |_, _, _| {}).await
+        })
+    }
+
+    fn max_use(&self) -> RemainingBudget {
+        self.tool.max_use()
+    }
+
+    fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
+        self.tool.places(arguments)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approval::{ApprovalRule, FlowGuard, Verdict};
+    use crate::testing::{tool, tool_with};
+    use serde_json::json;
+    use toolcell_core::tool::Hints;
+
+    fn flow(reads_private: bool, untrusted_content: bool, can_send_out: bool) -> Flow {
+        Flow {
+            reads_private,
+            untrusted_content,
+            can_send_out,
+        }
+    }
+
+    fn two(approvals: Approvals) -> Vec<Arc<dyn Tool>> {
+        let tools = ["files", "web"].map(|name| tool(name, |_| Ok("ran".into())));
+        let flows = [
+            ("files".to_owned(), flow(true, false, false)),
+            ("web".to_owned(), flow(false, true, true)),
+        ];
+        let hint = |tool: &str, cause: ApprovalCause| format!("{tool} {cause:?}");
+        guarded(tools, approvals, flows, Arc::new(hint))
+    }
+
+    async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> CallResult {
+        let call = ToolCall {
+            id: "1".into(),
+            name: tool.spec().name.clone(),
+            arguments: arguments.as_object().unwrap().clone(),
+        };
+        tool.call(call, CallContext::unobserved()).await
+    }
+
+    #[tokio::test]
+    async fn rules_refuse_what_they_deny_or_nobody_can_be_asked_for() {
+        for (verdict, hint) in [
+            (Verdict::Allow, None),
+            (Verdict::Ask, Some("files Rule")),
+            (Verdict::Deny, Some("refused by the rule `deny files`")),
+        ] {
+            let approvals = Approvals {
+                rules: vec![ApprovalRule::tool("files", verdict)],
+                ..Approvals::default()
+            };
+            let result = call(&two(approvals)[0], json!({})).await;
+            let error = result.error.as_ref();
+            assert_eq!(error.and_then(ToolError::hint), hint);
+            assert_eq!(result.not_run, hint.is_some());
+            let text = serde_json::to_string(&result.content).unwrap();
+            assert!(!text.contains("files Rule"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn flow_of_all_calls_of_a_client_counts_together() {
+        for (guard, is_refused) in [
+            (FlowGuard::Ask, true),
+            (FlowGuard::Refuse, true),
+            (FlowGuard::Off, false),
+        ] {
+            let approvals = Approvals {
+                flow: guard,
+                ..Approvals::default()
+            };
+            let client = two(approvals.clone());
+            assert_eq!(call(&client[0], json!({})).await.error, None);
+            assert_eq!(call(&client[1], json!({})).await.not_run, is_refused, "{guard:?}");
+            // A refused call adds nothing, and another client has a flow of its own.
+            assert_eq!(call(&client[0], json!({})).await.error, None);
+            assert_eq!(call(&two(approvals)[1], json!({})).await.error, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn guarded_arguments_fit_the_schema_and_panics_are_contained() {
+        let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
+        let tools = [tool_with("t", schema, Hints::default(), |_| {
+            panic!("out of luck")
+        })];
+        let tools = guarded(tools, Approvals::default(), [], Arc::new(|_, _| String::new()));
+        let error = call(&tools[0], json!({"n": "x"})).await.error.unwrap();
+        assert_eq!(error.kind(), "invalid_arguments");
+        let error = call(&tools[0], json!({"n": 1})).await.error.unwrap();
+        assert_eq!(error.kind(), "crashed");
+    }
+}

@@ -1,0 +1,271 @@
+//! `toolcell mcp`: serves tools to clients of the Model Context Protocol.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Args, Subcommand};
+use tokio_util::sync::CancellationToken;
+use toolcell_agent::{ApprovalCause, ApprovalHint, guarded};
+use toolcell_core::event::{Event, EventSink as _, Flow};
+use toolcell_core::tool::LogLine;
+use toolcell_core::{CallResult, Tool, ToolCall, ToolName};
+use toolcell_mcp::{Identity, Server, ServerObserver};
+use toolcell_store::LogFiles;
+
+use crate::approval::{project_rules, terminal};
+use crate::components::loader::{ComponentLoader, Loaded};
+use crate::components::{data_flow, lock, selection, tool_lint};
+use crate::config::file::FlowRule;
+use crate::config::user_files::user_file_shown;
+use crate::config::{self, Overrides, Settings};
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::flags::PolicyFlags;
+use crate::telemetry::log_files::Logs;
+use crate::ui::hints::AllowHints;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::render::Console;
+use crate::ui::terminal::text;
+
+/// Serve tools to clients of the Model Context Protocol.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Mcp {
+    Serve(Serve),
+}
+
+/// Serve tools to one MCP client over standard input and output.
+///
+/// The client starts this command. Grants come from these flags and your configuration; the client cannot change them.
+/// Messages for you go to standard error, which most clients keep as the log of the server.
+#[derive(Debug, Args)]
+#[command(after_help = format!("\
+Example of a client's configuration:
+  {{\"mcpServers\": {{\"toolcell\": {{\"command\": \"toolcell\",
+    \"args\": [\"mcp\", \"serve\", \"--tool\", \"files\", \"--grant\", \"files:read=/home/me/notes\"]}}}}}}
+
+{}", crate::exit::TABLE))]
+pub(crate) struct Serve {
+    /// Serve only this component: a name or a `.wasm` file (repeatable). Defaults to all built-in and configured ones.
+    #[arg(long = "tool", value_name = "NAME|FILE")]
+    tools: Vec<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// What to do with a call that would combine private data, untrusted content and network egress [default: ask].
+    #[arg(long, value_name = "ACTION")]
+    flow: Option<FlowRule>,
+
+    /// Refuse tools that differ from `toolcell.lock`.
+    #[arg(long)]
+    locked: bool,
+}
+
+impl Mcp {
+    pub(crate) async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        match self {
+            Self::Serve(command) => command.run(overrides, environment, console).await,
+        }
+    }
+}
+
+impl Serve {
+    async fn run(
+        self,
+        mut overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let terminals = environment.terminals;
+        if terminals.stdin || terminals.stdout {
+            return Err(
+                Failure::new(Exit::Usage, "there is no MCP client to serve")
+                    .why("standard input or output is a terminal")
+                    .hint("add `toolcell mcp serve` to the configuration of an MCP client, which starts it; `toolcell call` calls a tool by hand"),
+            );
+        }
+        self.policy.apply(&mut overrides);
+        overrides.flow = self.flow;
+        let settings = config::load(environment, overrides)?;
+        check_enforced(&settings)?;
+        let loader = ComponentLoader::open(environment, &settings, console)?;
+        let loaded = selection::load(&loader, &self.tools, console).await?;
+        if self.locked {
+            lock::check(&loaded, Some(&[]), environment)?;
+        } else {
+            for finding in tool_lint::among(&loaded).values().flatten() {
+                console.note(text!("warning: {}", finding));
+            }
+        }
+        let observer = CallLog::open(&loaded, &settings, environment, console)?;
+        let identity = Identity {
+            name: "toolcell".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            instructions: None,
+        };
+        let server = Server::new(tools(&loaded, &settings, environment), identity, observer.clone());
+        let server = server.map_err(|error| {
+            Failure::new(Exit::Config, "the tools cannot be served together")
+                .because(error)
+                .hint("choose among them with --tool")
+        })?;
+        let stop = CancellationToken::new();
+        let interrupts = Interrupts::watch(console.clone());
+        let served = {
+            let _guard = interrupts.cancel_next(stop.clone());
+            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            server.serve(input, output, &stop).await
+        };
+        observer.end();
+        served.map_err(|error| {
+            Failure::new(Exit::Internal, "the connection to the MCP client failed").because(error)
+        })?;
+        Ok(if stop.is_cancelled() {
+            Exit::Cancelled
+        } else {
+            Exit::Ok
+        })
+    }
+}
+
+/// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
+fn check_enforced(settings: &Settings) -> Result<(), Failure> {
+    let unusable = |what| {
+        Failure::new(Exit::Config, what)
+            .hint("serve with a configuration of its own, without them: toolcell --config FILE mcp serve")
+    };
+    let mut hooks = settings.hooks.values();
+    if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
+        return Err(unusable("hooks do not run for MCP clients yet").why(text!(
+            "the hook `{}` is enabled, and the calls of a client would bypass it",
+            hook.component.name
+        )));
+    }
+    if let Some((budget, origin)) = settings.budget.all().next() {
+        return Err(unusable("budgets do not apply to MCP clients yet")
+            .why(text!("the budget `{}` would not be enforced", budget.name))
+            .why(origin.point_at()));
+    }
+    Ok(())
+}
+
+/// Returns the tools under the approval rules and the flow guard.
+fn tools(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> Vec<Arc<dyn Tool>> {
+    let mut approvals = terminal::rules(settings, environment);
+    let of_projects = project_rules::of(loaded, &approvals.rules);
+    approvals.rules.extend(of_projects);
+    let flows = data_flow::of_tools(loaded, Flow::default());
+    let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
+    guarded(tools, approvals, flows, approval_hint(environment))
+}
+
+/// Returns the hint for a call that needs approval, which this command cannot ask for.
+fn approval_hint(environment: &Environment) -> Arc<ApprovalHint> {
+    let file = user_file_shown(environment);
+    Arc::new(move |tool, cause| {
+        let rule = || format!("end the rules with {{ tool = \"{tool}\", verdict = \"allow\" }}");
+        let flow = "add flow = \"off\", or --flow off";
+        let change = match cause {
+            ApprovalCause::Rule => rule(),
+            ApprovalCause::Flow => flow.to_owned(),
+            ApprovalCause::RuleAndFlow => format!("{}, and {flow}", rule()),
+        };
+        format!("MCP clients cannot be asked for approval yet; to allow it, in {file}, [approval]: {change}")
+    })
+}
+
+/// Maximum number of hints that are printed. Each is printed once: a client that does not read standard error must not
+/// block calls when the pipe is full.
+const MAX_HINTS: usize = 64;
+
+/// Files the calls of the client, and tells the user on standard error how to allow what was denied.
+struct CallLog {
+    console: Console,
+    hints: AllowHints,
+    told: Mutex<BTreeSet<String>>,
+    log: Option<Arc<LogFiles>>,
+}
+
+impl CallLog {
+    fn open(
+        loaded: &[Loaded],
+        settings: &Settings,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Arc<Self>, Failure> {
+        let session = format!("mcp-{}", uuid::Uuid::now_v7());
+        let log = match Logs::open(settings.log.as_ref(), environment)? {
+            Some(mut logs) => Some(logs.of(&session)?),
+            None => None,
+        };
+        Ok(Arc::new(Self {
+            console: console.clone(),
+            hints: AllowHints::new(loaded, environment),
+            told: Mutex::default(),
+            log,
+        }))
+    }
+
+    fn file(&self, event: &Event) {
+        if let Some(log) = &self.log {
+            log.event(event);
+        }
+    }
+
+    fn tell(&self, tool: &ToolName, hint: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = format!("{tool}: {hint}");
+        if told.len() < MAX_HINTS && told.insert(line) {
+            self.console
+                .note(text!("an access of `{}` was denied; {}", tool, hint));
+        }
+    }
+
+    /// Reports a log that could not be written.
+    fn end(&self) {
+        if let Some(error) = self.log.as_ref().and_then(|log| log.error()) {
+            self.console.note(text!("the log is incomplete: {}", error));
+        }
+    }
+}
+
+impl ServerObserver for CallLog {
+    fn started(&self, call: &ToolCall) {
+        tracing::debug!(tool = %call.name, id = call.id, "the call starts");
+        self.file(&Event::CallStarted {
+            id: call.id.clone(),
+            tool: call.name.to_string(),
+            arguments: call.arguments.clone().into(),
+        });
+    }
+
+    fn log(&self, call: &str, line: &LogLine) {
+        self.file(&Event::CallLog {
+            id: call.to_owned(),
+            line: line.clone(),
+        });
+    }
+
+    fn finished(&self, call: &str, tool: &ToolName, result: &CallResult) {
+        let error = result.error.as_ref();
+        tracing::debug!(%tool, id = call, error = error.map(|error| error.kind()), "the call ended");
+        self.file(&Event::CallFinished {
+            id: call.to_owned(),
+            tool: tool.to_string(),
+            result: result.clone(),
+        });
+        let receipt = result.receipt.clone().unwrap_or_default();
+        let of_error = error.and_then(|error| error.hint()).map(str::to_owned);
+        for hint in of_error
+            .into_iter()
+            .chain(self.hints.of(tool.as_str(), &receipt, error))
+        {
+            self.tell(tool, hint);
+        }
+    }
+}
