@@ -12,6 +12,7 @@ mod config;
 mod denials;
 mod hooks;
 mod keyring;
+mod mcp;
 mod memory;
 #[cfg(feature = "otel")]
 mod otel;

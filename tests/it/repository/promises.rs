@@ -102,6 +102,8 @@ fn every_threat_is_listed_once_with_existing_tests() {
         ('G', 86..=100),
         ('H', 101..=108),
         ('I', 109..=111),
+        ('J', 112..=121),
+        ('J', 144..=145),
         ('K', 122..=130),
     ];
     let expected: Vec<String> = rows

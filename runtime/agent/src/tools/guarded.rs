@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolcell_core::event::Flow;
+use toolcell_core::event::DataFlow;
 use toolcell_core::{
     ApprovalCause, ArgumentPlace, BoxFuture, CallContext, CallResult, RemainingBudget, Tool, ToolCall,
     ToolError, ToolSpec,
@@ -27,10 +27,10 @@ pub type ApprovalHint = dyn Fn(&str, ApprovalCause) -> String + Send + Sync;
 pub fn guarded(
     tools: impl IntoIterator<Item = Arc<dyn Tool>>,
     approvals: Approvals,
-    flows: impl IntoIterator<Item = (String, Flow)>,
+    flows: impl IntoIterator<Item = (String, DataFlow)>,
     hint: Arc<ApprovalHint>,
 ) -> Vec<Arc<dyn Tool>> {
-    let flows: BTreeMap<String, Flow> = flows.into_iter().collect();
+    let flows: BTreeMap<String, DataFlow> = flows.into_iter().collect();
     let client = Arc::new(Client {
         approvals,
         flow: Mutex::default(),
@@ -50,13 +50,13 @@ pub fn guarded(
 struct Client {
     approvals: Approvals,
     /// Data flow of the calls so far.
-    flow: Mutex<Flow>,
+    flow: Mutex<DataFlow>,
     hint: Arc<ApprovalHint>,
 }
 
 struct Guarded {
     tool: Arc<dyn Tool>,
-    flow: Flow,
+    flow: DataFlow,
     client: Arc<Client>,
 }
 
@@ -131,8 +131,8 @@ mod tests {
     use serde_json::json;
     use toolcell_core::tool::Hints;
 
-    fn flow(reads_private: bool, untrusted_content: bool, can_send_out: bool) -> Flow {
-        Flow {
+    fn flow(reads_private: bool, untrusted_content: bool, can_send_out: bool) -> DataFlow {
+        DataFlow {
             reads_private,
             untrusted_content,
             can_send_out,

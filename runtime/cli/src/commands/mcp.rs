@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::{Args, Subcommand};
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::{ApprovalCause, ApprovalHint, guarded};
-use toolcell_core::event::{Event, EventSink as _, Flow};
+use toolcell_core::event::{DataFlow, Event, EventSink as _};
 use toolcell_core::tool::LogLine;
 use toolcell_core::{CallResult, Tool, ToolCall, ToolName};
 use toolcell_mcp::{Identity, Server, ServerObserver};
@@ -159,7 +159,7 @@ fn tools(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> V
     let mut approvals = terminal::rules(settings, environment);
     let of_projects = project_rules::of(loaded, &approvals.rules);
     approvals.rules.extend(of_projects);
-    let flows = data_flow::of_tools(loaded, Flow::default());
+    let flows = data_flow::of_tools(loaded, DataFlow::default());
     let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
     guarded(tools, approvals, flows, approval_hint(environment))
 }
