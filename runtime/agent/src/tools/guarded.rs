@@ -64,7 +64,7 @@ impl Guarded {
     /// Checks a call, and counts its data flow if it may run.
     fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
         let name = self.tool.spec().name.as_str();
-        dispatch::fits(&self.tool.spec().input, arguments)?;
+        self.tool.spec().input.check_arguments(arguments)?;
         let places = self.tool.places(arguments);
         // Held over the decision, so that of two calls at once the second sees the flow of the first.
         let mut flow = self.client.flow.lock().unwrap_or_else(PoisonError::into_inner);
