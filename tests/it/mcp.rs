@@ -181,7 +181,7 @@ fn grants_come_from_flags_and_hints_go_to_the_user() {
     let mut client = Client::session(&user, &["--tool", "text"]);
     let refused = client.call(1, "text_count", arguments());
     assert_eq!(refused["isError"], true);
-    assert!(!refused.to_string().contains("grant"), "{refused}");
+    assert!(!refused.to_string().contains("read=."), "{refused}");
     client.call(2, "text_count", arguments());
     let seen = client.finish();
     assert_eq!(
@@ -254,7 +254,14 @@ fn settings_that_would_not_be_enforced_are_refused() {
     user.configure("[budget]\ncalls = 5\n");
     let seen = user.run(&["mcp", "serve"]).ended(3);
     assert_eq!(seen.stdout, "");
-    insta::assert_snapshot!(user.plain(&seen.stderr), @"");
+    insta::assert_snapshot!(seen.stderr, @r"
+    error: budgets do not apply to MCP clients yet
+      why: the budget `calls` would not be enforced
+         - in ~/.config/toolcell/config.toml, line 2, column 9
+           │   2 | calls = 5
+           │     |         ^
+     hint: serve with a configuration of its own, without them: toolcell --config FILE mcp serve
+    ");
     user.file("hook.wasm", Probe::default().build());
     let component = user.work().join("hook.wasm");
     user.configure(&format!("[hooks.h]\ncomponent = {component:?}\n"));

@@ -96,20 +96,15 @@ impl Connection {
 
     /// Handles the messages of a batch, and answers them together.
     async fn batch(&mut self, items: Vec<Value>, bytes: usize) {
-        let refusal = match self.session {
-            Some(Session {
-                version: Version::V2025_03_26,
-                ..
-            }) if items.is_empty() => Some("the batch is empty".to_owned()),
-            Some(Session {
-                version: Version::V2025_03_26,
-                ..
-            }) if items.len() > MAX_BATCH => Some(format!("the batch has more than {MAX_BATCH} messages")),
-            Some(Session {
-                version: Version::V2025_03_26,
-                ..
-            }) => None,
-            _ => Some("a batch is possible only in sessions of protocol version 2025-03-26".to_owned()),
+        let version = self.session.map(|session| session.version);
+        let refusal = if version != Some(Version::V2025_03_26) {
+            Some("a batch is possible only in sessions of protocol version 2025-03-26".to_owned())
+        } else if items.is_empty() {
+            Some("the batch is empty".to_owned())
+        } else if items.len() > MAX_BATCH {
+            Some(format!("the batch has more than {MAX_BATCH} messages"))
+        } else {
+            None
         };
         if let Some(reason) = refusal {
             let error = RpcError::invalid_request(reason);

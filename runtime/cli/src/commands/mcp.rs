@@ -217,12 +217,11 @@ impl CallLog {
         }
     }
 
-    fn tell(&self, tool: &ToolName, hint: String) {
+    /// Tells the user something once.
+    fn tell(&self, message: String) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = format!("{tool}: {hint}");
-        if told.len() < MAX_HINTS && told.insert(line) {
-            self.console
-                .note(text!("an access of `{}` was denied; {}", tool, hint));
+        if told.len() < MAX_HINTS && told.insert(message.clone()) {
+            self.console.note(message);
         }
     }
 
@@ -260,12 +259,11 @@ impl ServerObserver for CallLog {
             result: result.clone(),
         });
         let receipt = result.receipt.clone().unwrap_or_default();
-        let of_error = error.and_then(|error| error.hint()).map(str::to_owned);
-        for hint in of_error
-            .into_iter()
-            .chain(self.hints.of(tool.as_str(), &receipt, error))
-        {
-            self.tell(tool, hint);
+        if let Some(hint) = error.and_then(|error| error.hint()) {
+            self.tell(format!("a call of `{tool}` was refused; {hint}"));
+        }
+        for hint in self.hints.of(tool.as_str(), &receipt, error) {
+            self.tell(format!("an access of `{tool}` was denied; {hint}"));
         }
     }
 }
