@@ -49,8 +49,14 @@ fn fuzz_approval_rules_match_their_patterns() {
             let (tool_pattern, tool, pattern, argument) = (next(), next(), next(), next());
             let rule = ApprovalRule::tool(tool_pattern, Verdict::Deny).with_argument("/path", pattern);
             let arguments = json!({ "path": argument });
+            // A rule that asks or denies for everything below a directory also meets the directory.
+            let directory = pattern
+                .strip_suffix("/**")
+                .or_else(|| pattern.strip_suffix("/*"))
+                .filter(|directory| !directory.is_empty());
+            let meets = |pattern: &str| matches(pattern.as_bytes(), argument.as_bytes());
             let expected = matches(tool_pattern.as_bytes(), tool.as_bytes())
-                && matches(pattern.as_bytes(), argument.as_bytes());
+                && (meets(pattern) || directory.is_some_and(meets));
             assert_eq!(rule.matches(tool, &arguments), expected, "{text:?}");
             // Without the argument it never matches.
             assert!(!rule.matches(tool, &json!({})));

@@ -36,7 +36,7 @@ fn without_terminal_ask_is_denied_and_rule_is_named() {
     let seen = user.run(&RUN).ended(0);
     assert!(
         seen.stderr
-            .contains("the rule `ask for files_write` requires approval"),
+            .contains("this needs an approval: the rule `ask for files_write`"),
         "{}",
         seen.stderr
     );

@@ -4,6 +4,7 @@
 //! other sessions. These paths are denials in every policy, so that a grant of a parent directory does not include
 //! them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use toolcell_core::denial::{Denials, DeniedUse, PathDenial};
@@ -20,10 +21,11 @@ const COMPONENT: &str = "the component";
 /// Returns the denials for every tool and hook.
 pub(crate) fn own_places(settings: &Settings, environment: &Environment) -> Vec<PathDenial> {
     let mut places = Vec::new();
-    let mut add = |path: &Path, uses, what: &str| {
-        let denial = denial(path, uses, what, environment);
-        if !places.contains(&denial) {
-            places.push(denial);
+    // A configuration can name one file for thousands of components.
+    let mut known = BTreeSet::new();
+    let mut add = |path: &Path, uses, what: &'static str| {
+        if known.insert((path.to_owned(), uses == DeniedUse::All, what)) {
+            places.push(denial(path, uses, what, environment));
         }
     };
     let directories = [

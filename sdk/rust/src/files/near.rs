@@ -143,6 +143,9 @@ mod tests {
             "{said}"
         );
         let said = missing(Path::new(&format!("{root}/files/no-such-thing")));
-        assert!(said.ends_with("has decode.rs, near.rs, text.rs"), "{said}");
+        assert!(
+            said.ends_with("has decode.rs, mod.rs, near.rs, text.rs"),
+            "{said}"
+        );
     }
 }
