@@ -55,7 +55,7 @@ impl Severity {
     }
 }
 
-/// What a request asks for beside its method.
+/// Protocol version and notifications that a request asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) version: Version,

@@ -13,7 +13,7 @@ use crate::version::Version;
 /// Maximum number of tools on a page of `tools/list`. A definition can have over 128 KiB of schemas.
 pub const PAGE_TOOLS: usize = 100;
 
-/// How long a client may keep a list, in milliseconds. The tools change only with the process.
+/// Time for which a client may keep a list, in milliseconds. The tools change only with the process.
 const TTL_MS: u64 = 60_000;
 
 /// Two tools have the same name.

@@ -39,7 +39,7 @@ pub(crate) struct Connection {
     ended: CancellationToken,
 }
 
-/// What a client of a version before 2026-07-28 negotiated.
+/// Result of the negotiation with a client of a version before 2026-07-28.
 #[derive(Clone, Copy)]
 struct Session {
     version: Version,

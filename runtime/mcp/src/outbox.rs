@@ -12,7 +12,7 @@ const QUEUE: usize = 64;
 #[derive(Clone)]
 pub(crate) struct Outbox(mpsc::Sender<Vec<u8>>);
 
-/// Where the response to a request goes.
+/// Destination of the response to a request.
 pub(crate) enum Reply {
     /// On a line of its own.
     Alone(Outbox),

@@ -26,7 +26,7 @@ pub struct Identity {
     pub name: String,
     /// Version of the program.
     pub version: String,
-    /// How to use the tools together, for the model; `None` if their descriptions suffice.
+    /// Instructions for the use of the tools together, for the model; `None` if their descriptions suffice.
     pub instructions: Option<String>,
 }
 

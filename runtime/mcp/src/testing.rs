@@ -127,7 +127,7 @@ impl Tool for TestTool {
     }
 }
 
-/// What the server told its embedder.
+/// Observer that records everything the server reports.
 #[derive(Default)]
 pub(crate) struct Seen(Mutex<Vec<(String, CallResult)>>);
 

@@ -21,17 +21,17 @@ const EXCERPT: usize = 600;
 /// Bytes of an excerpt before the first matching word.
 const BEFORE: usize = 100;
 
-/// What was found.
+/// Result of a search.
 #[output]
 pub(crate) struct Discovered {
-    /// How many memories match, shown or not.
+    /// Number of matching memories, shown or not.
     total: usize,
     /// The best first.
     matches: Vec<Match>,
-    /// What is linked to the matches, the nearest first; only with `depth`.
+    /// Memories linked to the matches, the nearest first; only with `depth`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<Neighbour>,
-    /// What the order of the matches comes from.
+    /// Basis of the order of the matches.
     ranked_by: &'static str,
 }
 

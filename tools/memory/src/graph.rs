@@ -18,12 +18,12 @@ pub(crate) struct Link {
 /// Link for the model, seen from one of its ends.
 #[output]
 pub(crate) struct Edge {
-    /// How the two are related.
+    /// Relation of the two.
     pub(crate) relation: String,
-    /// Where it leads to, if it starts here.
+    /// Target, if it starts here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
-    /// Where it comes from, if it leads here.
+    /// Source, if it leads here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
     /// From 0 to 1.

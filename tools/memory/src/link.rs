@@ -14,7 +14,7 @@ pub(crate) struct Linked {
     to: String,
     /// From 0 to 1.
     strength: f64,
-    /// Whether the link is new, changed, unchanged, removed, or was not there to be removed.
+    /// State of the link: new, changed, unchanged, removed, or missing when it was to be removed.
     result: &'static str,
 }
 
@@ -25,9 +25,9 @@ pub(crate) fn memory_link(
     from: String,
     /// Id of the memory or task where it leads to.
     to: String,
-    /// How they relate, read from `from` to `to`: `because_of`, `part_of`, `contradicts`.
+    /// Relation, read from `from` to `to`: `because_of`, `part_of`, `contradicts`.
     relation: String,
-    /// How strongly, from 0 to 1.
+    /// Strength, from 0 to 1.
     #[default(1.0)]
     strength: f64,
     /// Remove this link instead.

@@ -16,7 +16,7 @@ const MAX_LIMIT: u32 = 100;
 pub(crate) struct Listed {
     /// Active ones first, then those that can start, then the blocked ones; within that, those that matter most.
     tasks: Vec<TaskView>,
-    /// How many match, shown or not.
+    /// Number of matching tasks, shown or not.
     total: usize,
     /// All tasks that there are, by how far they are.
     counts: Counts,

@@ -19,7 +19,7 @@ const MAX_LIMIT: u32 = 100;
 pub(crate) struct Recalled {
     /// The newest first, or in the order of `ids`.
     memories: Vec<MemoryView>,
-    /// How many more there are; ask for fewer, or narrow it by `kind`, `tags` and time.
+    /// Number of further memories; ask for fewer, or narrow it by `kind`, `tags` and time.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }

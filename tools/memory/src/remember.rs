@@ -9,12 +9,12 @@ use crate::memory::Memory;
 use crate::moment;
 use crate::storage::Storage;
 
-/// What was stored.
+/// Result of storing a memory.
 #[output]
 pub(crate) struct Stored {
     /// Its id, for `memory_recall` and `memory_link`.
     id: String,
-    /// Whether it replaced what was there under this id.
+    /// True if it replaced the memory with this id.
     replaced: bool,
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Stored {
 /// One memory, one matter. Look with `memory_discover` first whether it is known already, and replace what is out of date.
 #[tool(title = "Store a memory", destructive)]
 pub(crate) fn memory_store(
-    /// What to remember, in words that make sense on their own later.
+    /// Text to remember, in words that make sense on their own later.
     content: String,
-    /// What it is about, in a few words.
+    /// Subject, in a few words.
     title: Option<String>,
-    /// What kind of thing it is, in one word, such as `fact`, `decision`, `preference`.
+    /// Kind, in one word, such as `fact`, `decision`, `preference`.
     kind: Option<String>,
     /// Words to find it by.
     #[default(Vec::new())]

@@ -17,7 +17,7 @@ use crate::storage::{Keys, Storage};
 /// Maximum dependencies of one task.
 const MAX_DEPENDENCIES: usize = 32;
 
-/// What to do with a task.
+/// Operation on a task.
 #[input]
 #[derive(Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
@@ -28,7 +28,7 @@ pub(crate) enum Action {
     Delete,
 }
 
-/// How far a task is.
+/// Progress of a task.
 #[input]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
@@ -39,7 +39,7 @@ pub(crate) enum Status {
     Cancelled,
 }
 
-/// How much a task matters.
+/// Priority of a task.
 #[input]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
@@ -50,7 +50,7 @@ pub(crate) enum Priority {
     Critical,
 }
 
-/// What changed in a task.
+/// Change of a task.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(crate = "toolcell_sdk::serde", default)]
 struct Change {
@@ -109,7 +109,7 @@ pub(crate) struct TaskView {
     pub(crate) updated: String,
 }
 
-/// What was done.
+/// Result of an operation.
 #[output]
 pub(crate) struct Done {
     /// The task as it is now; after `delete`, as it was.
@@ -120,7 +120,7 @@ pub(crate) struct Done {
 }
 
 impl Status {
-    /// Whether there is still something to do.
+    /// True if there is still something to do.
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Active)
     }
@@ -217,13 +217,13 @@ pub(crate) fn memory_task(
     action: Action,
     /// Id of the task, such as `t18`.
     id: Option<String>,
-    /// What is to be done, in one line.
+    /// Work to be done, in one line.
     title: Option<String>,
-    /// What has to be known about it.
+    /// Details needed for it.
     description: Option<String>,
-    /// How far it is; a new task is `pending`.
+    /// Progress; a new task is `pending`.
     status: Option<Status>,
-    /// How much it matters; a new task is `medium`.
+    /// Priority; a new task is `medium`.
     priority: Option<Priority>,
     /// Words to find it by.
     tags: Option<Vec<String>>,
