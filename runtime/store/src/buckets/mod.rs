@@ -1,6 +1,6 @@
 //! Key-value store in SQLite for data that tools keep between calls.
 //!
-//! Writes of many calls are committed together ([`crate::threads`]). Other processes may use the same file; the store
+//! Writes of many calls are committed together (`threads.rs`). Other processes may use the same file; the store
 //! waits for their writes.
 
 mod read;

@@ -1,6 +1,6 @@
 //! Session store in SQLite: an append-only journal.
 //!
-//! Writes of many sessions are committed together ([`crate::threads`]). The database is in WAL mode with `synchronous =
+//! Writes of many sessions are committed together (`threads.rs`). The database is in WAL mode with `synchronous =
 //! FULL`: acknowledged data survives a loss of power (<https://www.sqlite.org/pragma.html#pragma_synchronous>).
 //!
 //! Forks share the entries of their parent session; nothing is copied.
