@@ -172,7 +172,7 @@ async fn two_tools_of_one_name_are_refused() {
 }
 
 #[tokio::test]
-async fn errors_of_tools_are_results_and_errors_of_the_protocol_are_errors() {
+async fn tool_errors_are_results_and_protocol_errors_are_errors() {
     let mut client = Client::start();
     client.initialize("2025-11-25").await;
     client.call(1, "fail", json!({})).await;
@@ -209,7 +209,7 @@ async fn responses_are_sent_as_calls_end() {
 }
 
 #[tokio::test]
-async fn cancelled_call_is_dropped_without_a_response_and_files_its_receipt() {
+async fn cancelled_call_has_no_response_and_files_its_receipt() {
     let mut client = Client::start();
     client.initialize("2025-11-25").await;
     client.call(7, "wait", json!({})).await;

@@ -1,4 +1,4 @@
-//! What is denied or protected neither moves away nor appears in another place with a directory that holds it.
+//! Moves of directories that hold denied or protected files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
