@@ -12,6 +12,7 @@ use toolcell_core::{CallResult, Tool, ToolError};
 use crate::components::call;
 use crate::components::loader::ComponentLoader;
 use crate::components::lock;
+use crate::components::selection;
 use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -94,7 +95,7 @@ impl Call {
         let settings = config::load(environment, overrides)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let wanted = loader.find(&self.tool).await?;
-        loader.check_flags([&wanted.settings])?;
+        selection::check_flags(&settings, [&wanted.settings])?;
         let loaded = loader.load(&wanted.settings).await?;
         if self.locked {
             lock::check(std::slice::from_ref(&loaded), None, environment)?;

@@ -11,7 +11,8 @@ use toolcell_sandbox::{Protection, Sandbox};
 
 use crate::agent::model;
 use crate::components::builtin;
-use crate::components::loader::{self, ComponentLoader, LoadedHook};
+use crate::components::loader::{ComponentLoader, LoadedHook};
+use crate::components::sandbox;
 use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -71,7 +72,7 @@ impl Doctor {
                 return Ok(worst);
             }
         };
-        match loader::sandbox(environment, console) {
+        match sandbox::start(environment, console) {
             Ok(sandbox) => {
                 show("engine", engine(&sandbox))?;
                 show("compiler", compiler(&sandbox).await)?;

@@ -1,31 +1,26 @@
-//! Component loader: resolves a name to bytes, sandbox and policy, and returns callable tools.
+//! Component loader: reads a component, applies its policy, and returns its callable tools or its hook.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use toolcell_core::denial::PathDenial;
 use toolcell_core::hook::HookOrder;
 use toolcell_core::suggest::nearest;
-use toolcell_core::{Hook, Policy, Secrets, Tool, error_chain};
+use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
-use toolcell_sandbox::{
-    CompileCommand, CompileEvent, Compiler, Component, Digest, HookComponent, Identity, InvalidBinding,
-    LoadError, Sandbox, SandboxOptions,
-};
+use toolcell_sandbox::{Component, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox};
 
-use crate::components::buckets::{self, Buckets};
-use crate::components::builtin;
+use crate::components::buckets;
 use crate::components::keyring::Keyring;
+use crate::components::sandbox::{self, MAX_COMPONENT_BYTES};
 use crate::components::secrets;
 use crate::components::trust::Trust;
 use crate::config::names::TakenNames;
-use crate::config::own_directories;
-use crate::config::source::PROJECT;
 use crate::config::user_files;
 use crate::config::{ComponentSource, HookSettings, Origin, Settings, Sourced, ToolSettings};
-use crate::environment::{COMPILE_CHILD, Environment};
+use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay;
 use crate::ui::render::Console;
@@ -86,24 +81,6 @@ impl Inspected {
     }
 }
 
-/// Component and tool that the user named.
-pub(crate) struct NamedTool {
-    /// The component.
-    pub(crate) settings: ToolSettings,
-    /// Name of the tool; `None` means its only tool.
-    pub(crate) tool: Option<String>,
-}
-
-/// Maximum size of a component file, in bytes; same as the limit of the sandbox.
-const MAX_COMPONENT_BYTES: u64 = 32 << 20;
-
-/// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
-/// compiled.
-const MAX_SEARCHED: usize = 100;
-
-/// Maximum number of concurrent cells. One user does not run more, and reserving few speeds up startup.
-const SLOTS: u32 = 64;
-
 impl<'a> ComponentLoader<'a> {
     /// Starts the sandbox.
     ///
@@ -114,7 +91,7 @@ impl<'a> ComponentLoader<'a> {
         settings: &'a Settings,
         console: &Console,
     ) -> Result<Self, Failure> {
-        let mut loader = Self::with(environment, settings, sandbox(environment, console)?)?;
+        let mut loader = Self::with(environment, settings, sandbox::start(environment, console)?)?;
         loader.trust = Trust::new(environment, Some(console));
         Ok(loader)
     }
@@ -139,140 +116,12 @@ impl<'a> ComponentLoader<'a> {
         })
     }
 
-    /// Finds a tool by `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. Components of a
-    /// project are found only as `project:NAME`.
-    ///
-    /// # Errors
-    /// Returns an error with the nearest names if there is no such tool.
-    pub(crate) async fn find(&self, text: &str) -> Result<NamedTool, Failure> {
-        let (component, tool) = match text.rsplit_once('#') {
-            Some((component, tool)) => (component, Some(tool.to_owned())),
-            None => (text, None),
-        };
-        if let Some(settings) = self.settings.tools.get(component) {
-            return Ok(NamedTool {
-                settings: settings.clone(),
-                tool,
-            });
-        }
-        if is_path(component) && !component.starts_with(PROJECT) {
-            return Ok(NamedTool {
-                settings: self.file(component),
-                tool,
-            });
-        }
-        if tool.is_none()
-            && let Some(settings) = self.component_with_tool(text).await?
-        {
-            return Ok(NamedTool {
-                settings,
-                tool: Some(text.to_owned()),
-            });
-        }
-        Err(self.unknown(component).await)
-    }
-
-    /// Returns the component that defines a tool of this name.
-    async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
-        let built_in = builtin::component_with_tool(tool).and_then(|name| self.settings.tools.get(name));
-        if let Some(settings) = built_in
-            && settings.is_usable()
-            && matches!(settings.component, ComponentSource::Shipped(_))
-        {
-            return Ok(Some(settings.clone()));
-        }
-        for candidate in self.searched(tool) {
-            let component = self.component(candidate).await?;
-            if component
-                .definitions()
-                .iter()
-                .any(|spec| spec.name.as_str() == tool)
-            {
-                return Ok(Some(candidate.clone()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling
-    /// it: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
-    /// then the rest by name.
-    fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
-        let tools = &self.settings.tools;
-        let shipped = builtin::component_with_tool(tool).and_then(|name| tools.get(name));
-        let begins = |(at, _): (usize, char)| tools.get(&tool[..at]);
-        let named = tool.char_indices().chain([(tool.len(), ' ')]).filter_map(begins);
-        let mut searched: Vec<&ToolSettings> = Vec::new();
-        for candidate in shipped.into_iter().chain(named).chain(tools.values()) {
-            let is_new = || !searched.iter().any(|known| known.name == candidate.name);
-            if candidate.is_usable() && !candidate.is_of_project() && is_new() {
-                searched.push(candidate);
-            }
-            if searched.len() == MAX_SEARCHED {
-                break;
-            }
-        }
-        searched
-    }
-
-    /// Returns the names of all offered tools. Components that cannot be loaded, and those beyond [`MAX_SEARCHED`],
-    /// contribute none.
-    pub(crate) async fn tool_names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for candidate in self.searched("") {
-            if let Ok(component) = self.component(candidate).await {
-                names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
-            }
-        }
-        names
-    }
-
-    async fn unknown(&self, name: &str) -> Failure {
-        let of_project = format!("{PROJECT}{name}");
-        if self.settings.tools.contains_key(&of_project) {
-            return Failure::new(Exit::Usage, text!("there is no tool `{}`", name))
-                .why("the project defines a component of that name, which needs the prefix `project:`")
-                .hint(text!("use its full name: {}", of_project));
-        }
-        let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
-        names.extend(self.tool_names().await);
-        names.dedup();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let near = nearest(name, &names);
-        let mut failure = Failure::new(Exit::Usage, text!("there is no tool `{}`", name));
-        if self.settings.tools.len() > MAX_SEARCHED {
-            failure = failure
-                .why(text!(
-                    "{} components are configured, of which {} were searched",
-                    self.settings.tools.len(),
-                    MAX_SEARCHED
-                ))
-                .hint(text!("name its component: COMPONENT#{}", name));
-        }
-        if near.is_empty() {
-            failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
-        } else {
-            let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
-            failure.hint(text!("did you mean {}?", quoted.join(" or ")))
-        }
-    }
-
-    /// Returns the settings of a component named by its path.
-    fn file(&self, written: &str) -> ToolSettings {
-        let path = self.environment.path(written, &self.environment.cwd);
-        let stem = path
-            .file_stem()
-            .and_then(|stem| stem.to_str())
-            .unwrap_or("component");
-        let named = own_directories::component(&path, self.environment);
+    /// Denies changes to a component that the command names by its path.
+    pub(super) fn deny_changes(&self, named: PathDenial) {
         self.named
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(named);
-        let mut settings =
-            ToolSettings::new(stem, ComponentSource::File(Sourced::flag("TOOL", path.clone())));
-        settings.apply(&self.settings.overrides, self.environment);
-        settings
     }
 
     /// Loads a component and applies its policy.
@@ -498,42 +347,6 @@ impl<'a> ComponentLoader<'a> {
     fn bytes(&self, settings: &ToolSettings) -> Result<(String, Cow<'static, [u8]>), Failure> {
         bytes(settings, self.environment)
     }
-
-    /// Refuses `--grant` and `--limit` flags for a component that is not in use.
-    ///
-    /// # Errors
-    /// Returns an error with the flag and the nearest name.
-    pub(crate) fn check_flags<'b>(
-        &self,
-        taking_part: impl IntoIterator<Item = &'b ToolSettings>,
-    ) -> Result<(), Failure> {
-        let names: Vec<&str> = taking_part
-            .into_iter()
-            .map(|settings| settings.name.as_str())
-            .collect();
-        let overrides = &self.settings.overrides;
-        let flags = overrides
-            .grants
-            .iter()
-            .map(|flag| ("--grant", &flag.component))
-            .chain(overrides.limits.iter().map(|flag| ("--limit", &flag.component)));
-        for (flag, component) in flags {
-            if let Some(component) = component
-                && !names.contains(&component.as_str())
-            {
-                let failure = Failure::new(
-                    Exit::Usage,
-                    text!("`{} {}:…` names a component that is not in use", flag, component),
-                )
-                .why(text!("components in use: {}", names.join(", ")));
-                return Err(match nearest(component, &names).first() {
-                    Some(near) => failure.hint(text!("did you mean `{}:`?", near)),
-                    None => failure.hint("without a name in front it applies to every component"),
-                });
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Returns the label of a component and its bytes.
@@ -549,49 +362,6 @@ fn bytes(
             (label, bytes.into())
         }
     })
-}
-
-/// Starts the sandbox with the user's compile cache.
-pub(crate) fn sandbox(environment: &Environment, console: &Console) -> Result<Sandbox, Failure> {
-    let activities = Mutex::new(BTreeMap::new());
-    let shown = console.clone();
-    let compiler = match &environment.program {
-        // Components are untrusted: the compiler runs in its own process, with limits.
-        Some(program) => Compiler::Child(CompileCommand {
-            program: program.clone(),
-            args: vec![COMPILE_CHILD.into()],
-        }),
-        None => Compiler::InProcess,
-    };
-    let options = SandboxOptions {
-        compiler,
-        cache_dir: environment.cache_dir.clone(),
-        slots: SLOTS,
-        buckets: Some(Arc::new(Buckets::new(environment))),
-        max_component_bytes: MAX_COMPONENT_BYTES,
-        on_compile: Some(Arc::new(move |event| {
-            let mut activities = activities.lock().unwrap_or_else(PoisonError::into_inner);
-            match event {
-                CompileEvent::Started { label, .. } => {
-                    activities.insert(label.to_owned(), shown.activity(text!("compiling {}", label)));
-                }
-                CompileEvent::Finished { label, .. } => {
-                    activities.remove(label);
-                }
-                _ => {}
-            }
-        })),
-        ..SandboxOptions::default()
-    };
-    let sandbox = Sandbox::new(options).map_err(|e| {
-        Failure::new(Exit::Internal, "the sandbox could not be started")
-            .because(e)
-            .hint("`toolcell doctor` shows what is missing")
-    })?;
-    if let Some(error) = sandbox.cache_error() {
-        console.note(text!("compiled code is not cached: {}", error_chain(error)));
-    }
-    Ok(sandbox)
 }
 
 /// Refuses an `only` list that names a tool the component does not have.
@@ -625,14 +395,6 @@ fn check_only(settings: &ToolSettings, component: &Component) -> Result<(), Fail
 fn quoted(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(", ")
-}
-
-/// True if the text is a path rather than a name.
-fn is_path(text: &str) -> bool {
-    text.contains(['/', '\\'])
-        || Path::new(text)
-            .extension()
-            .is_some_and(|ext| ext.eq_ignore_ascii_case("wasm"))
 }
 
 fn read_component(path: &Sourced<std::path::PathBuf>, label: &str) -> Result<Vec<u8>, Failure> {
@@ -670,26 +432,11 @@ fn unusable_secrets(name: &str, error: InvalidBinding) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use toolcell_core::denial::DeniedUse;
+    use toolcell_sandbox::SandboxOptions;
+
     use super::*;
     use crate::config::{self, Overrides};
-    use toolcell_core::denial::DeniedUse;
-
-    fn searched(components: &[String], tool: &str) -> Vec<String> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config.toml");
-        let table = |name: &String| format!("[tools.{name}]\ncomponent = \"x\"\n");
-        std::fs::write(&path, components.iter().map(table).collect::<String>()).unwrap();
-        let environment = Environment::for_tests(dir.path(), &[]);
-        let overrides = Overrides {
-            config: Some(path),
-            ..Overrides::default()
-        };
-        let settings = config::load(&environment, overrides).unwrap();
-        let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
-        let loader = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
-        let found = loader.searched(tool);
-        found.iter().map(|tool| tool.name.clone()).collect()
-    }
 
     #[tokio::test]
     async fn components_named_by_path_are_not_changed_by_tools() {
@@ -714,19 +461,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn tool_is_searched_in_at_most_100_components() {
-        let many: Vec<String> = (0..25_000).map(|i| format!("t{i}")).collect();
-        let all = searched(&many, "t20000_x");
-        assert_eq!(all.len(), MAX_SEARCHED);
-        assert_eq!(all[..3], ["t2", "t20", "t200"]);
-        assert!(all.contains(&"t20000".to_owned()));
-        assert_eq!(searched(&many, "text_count")[0], "text");
-        // All of them if there are few: five built-in components are enabled, and `memory` can be named.
-        let few: Vec<String> = (0..MAX_SEARCHED - 6).map(|i| format!("t{i}")).collect();
-        assert_eq!(searched(&few, "x").len(), MAX_SEARCHED);
-        assert_eq!(searched(&few[1..], "x").len(), MAX_SEARCHED - 1);
     }
 }

@@ -7,6 +7,8 @@ pub(crate) mod data_flow;
 pub(crate) mod keyring;
 pub(crate) mod loader;
 pub(crate) mod lock;
+pub(crate) mod lookup;
+pub(crate) mod sandbox;
 pub(crate) mod secrets;
 pub(crate) mod selection;
 pub(crate) mod tool_lint;

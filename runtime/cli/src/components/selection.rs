@@ -1,7 +1,10 @@
-//! Selection of the components that a command offers: those named by flags, or all enabled ones.
+//! Selection of the components that a command offers: those named by flags, or all enabled ones; and the check that its
+//! other flags name one of them.
+
+use toolcell_core::suggest::nearest;
 
 use crate::components::loader::{ComponentLoader, Loaded};
-use crate::config::{ComponentSource, ToolSettings};
+use crate::config::{ComponentSource, Settings, ToolSettings};
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::render::Console;
@@ -66,12 +69,48 @@ pub(crate) async fn load_with(
             wanted.push(tool.clone());
         }
     }
-    loader.check_flags(&wanted)?;
+    check_flags(loader.settings, &wanted)?;
     let mut loaded = Vec::new();
     for settings in &wanted {
         loaded.push(loader.load(settings).await?);
     }
     Ok((loaded, mains))
+}
+
+/// Refuses `--grant` and `--limit` flags for a component that is not in use.
+///
+/// # Errors
+/// Returns an error with the flag and the nearest name.
+pub(crate) fn check_flags<'a>(
+    settings: &Settings,
+    taking_part: impl IntoIterator<Item = &'a ToolSettings>,
+) -> Result<(), Failure> {
+    let names: Vec<&str> = taking_part
+        .into_iter()
+        .map(|settings| settings.name.as_str())
+        .collect();
+    let overrides = &settings.overrides;
+    let flags = overrides
+        .grants
+        .iter()
+        .map(|flag| ("--grant", &flag.component))
+        .chain(overrides.limits.iter().map(|flag| ("--limit", &flag.component)));
+    for (flag, component) in flags {
+        if let Some(component) = component
+            && !names.contains(&component.as_str())
+        {
+            let failure = Failure::new(
+                Exit::Usage,
+                text!("`{} {}:…` names a component that is not in use", flag, component),
+            )
+            .why(text!("components in use: {}", names.join(", ")));
+            return Err(match nearest(component, &names).first() {
+                Some(near) => failure.hint(text!("did you mean `{}:`?", near)),
+                None => failure.hint("without a name in front it applies to every component"),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn component_of(settings: &ToolSettings, written: &str) -> String {

@@ -12,6 +12,7 @@ use toolcell_fs::Rules;
 
 use crate::components::call;
 use crate::components::loader::ComponentLoader;
+use crate::components::selection;
 use crate::config::source::PROJECT;
 use crate::config::user_files;
 use crate::config::{self, Overrides, limits};
@@ -127,7 +128,7 @@ impl Calibrate {
         let samples = read_samples(&environment.path(&self.samples.to_string_lossy(), &environment.cwd))?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let wanted = loader.find(&self.tool).await?;
-        loader.check_flags([&wanted.settings])?;
+        selection::check_flags(&settings, [&wanted.settings])?;
         let loaded = loader.load(&wanted.settings).await?;
         let tool = call::pick(&loaded, wanted.tool.as_deref())?;
         let cancel = CancellationToken::new();

@@ -10,6 +10,7 @@ use toolcell_core::{Grant, HookPoint, HookSpec};
 use toolcell_sandbox::{Ability, Component, HookComponent, Identity};
 
 use crate::components::loader::{ComponentLoader, Inspected};
+use crate::components::selection;
 use crate::components::tool_lint;
 use crate::config::units::Bytes;
 use crate::config::{self, ComponentSource, Overrides, ToolSettings};
@@ -60,7 +61,7 @@ impl Inspect {
             (Some(hook), None) => hook.component.clone(),
             _ => loader.find(&self.tool).await?.settings,
         };
-        loader.check_flags([&wanted])?;
+        selection::check_flags(&settings, [&wanted])?;
         let wanted = wanted.denying(&settings.deny);
         let inspected = loader.inspect(&wanted).await?;
         let others = match &wanted.component {

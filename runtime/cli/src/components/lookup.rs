@@ -1,0 +1,206 @@
+//! Look-up of tools by the names that the user writes.
+
+use std::path::Path;
+
+use toolcell_core::suggest::nearest;
+
+use crate::components::builtin;
+use crate::components::loader::ComponentLoader;
+use crate::config::source::PROJECT;
+use crate::config::{ComponentSource, Sourced, ToolSettings, own_directories};
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
+
+/// Maximum number of components searched for a tool named without its component. Each is read, hashed, and possibly
+/// compiled.
+const MAX_SEARCHED: usize = 100;
+
+/// Component and tool that the user named.
+pub(crate) struct NamedTool {
+    /// The component.
+    pub(crate) settings: ToolSettings,
+    /// Name of the tool; `None` means its only tool.
+    pub(crate) tool: Option<String>,
+}
+
+impl ComponentLoader<'_> {
+    /// Finds a tool by `NAME`, `NAME#TOOL`, `FILE.wasm`, `FILE.wasm#TOOL`, or the name of a tool. Components of a
+    /// project are found only as `project:NAME`.
+    ///
+    /// # Errors
+    /// Returns an error with the nearest names if there is no such tool.
+    pub(crate) async fn find(&self, text: &str) -> Result<NamedTool, Failure> {
+        let (component, tool) = match text.rsplit_once('#') {
+            Some((component, tool)) => (component, Some(tool.to_owned())),
+            None => (text, None),
+        };
+        if let Some(settings) = self.settings.tools.get(component) {
+            return Ok(NamedTool {
+                settings: settings.clone(),
+                tool,
+            });
+        }
+        if is_path(component) && !component.starts_with(PROJECT) {
+            return Ok(NamedTool {
+                settings: self.file(component),
+                tool,
+            });
+        }
+        if tool.is_none()
+            && let Some(settings) = self.component_with_tool(text).await?
+        {
+            return Ok(NamedTool {
+                settings,
+                tool: Some(text.to_owned()),
+            });
+        }
+        Err(self.unknown(component).await)
+    }
+
+    /// Returns the component that defines a tool of this name.
+    async fn component_with_tool(&self, tool: &str) -> Result<Option<ToolSettings>, Failure> {
+        let built_in = builtin::component_with_tool(tool).and_then(|name| self.settings.tools.get(name));
+        if let Some(settings) = built_in
+            && settings.is_usable()
+            && matches!(settings.component, ComponentSource::Shipped(_))
+        {
+            return Ok(Some(settings.clone()));
+        }
+        for candidate in self.searched(tool) {
+            let component = self.component(candidate).await?;
+            if component
+                .definitions()
+                .iter()
+                .any(|spec| spec.name.as_str() == tool)
+            {
+                return Ok(Some(candidate.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the components to search for a tool, at most [`MAX_SEARCHED`], because loading one can mean compiling
+    /// it: first the built-in component with a tool of this name, then those whose name is a prefix of the tool's name,
+    /// then the rest by name.
+    fn searched(&self, tool: &str) -> Vec<&ToolSettings> {
+        let tools = &self.settings.tools;
+        let shipped = builtin::component_with_tool(tool).and_then(|name| tools.get(name));
+        let begins = |(at, _): (usize, char)| tools.get(&tool[..at]);
+        let named = tool.char_indices().chain([(tool.len(), ' ')]).filter_map(begins);
+        let mut searched: Vec<&ToolSettings> = Vec::new();
+        for candidate in shipped.into_iter().chain(named).chain(tools.values()) {
+            let is_new = || !searched.iter().any(|known| known.name == candidate.name);
+            if candidate.is_usable() && !candidate.is_of_project() && is_new() {
+                searched.push(candidate);
+            }
+            if searched.len() == MAX_SEARCHED {
+                break;
+            }
+        }
+        searched
+    }
+
+    /// Returns the names of all offered tools. Components that cannot be loaded, and those beyond [`MAX_SEARCHED`],
+    /// contribute none.
+    pub(crate) async fn tool_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for candidate in self.searched("") {
+            if let Ok(component) = self.component(candidate).await {
+                names.extend(component.definitions().iter().map(|spec| spec.name.to_string()));
+            }
+        }
+        names
+    }
+
+    async fn unknown(&self, name: &str) -> Failure {
+        let of_project = format!("{PROJECT}{name}");
+        if self.settings.tools.contains_key(&of_project) {
+            return Failure::new(Exit::Usage, text!("there is no tool `{}`", name))
+                .why("the project defines a component of that name, which needs the prefix `project:`")
+                .hint(text!("use its full name: {}", of_project));
+        }
+        let mut names: Vec<String> = self.settings.tools.keys().cloned().collect();
+        names.extend(self.tool_names().await);
+        names.dedup();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let near = nearest(name, &names);
+        let mut failure = Failure::new(Exit::Usage, text!("there is no tool `{}`", name));
+        if self.settings.tools.len() > MAX_SEARCHED {
+            failure = failure
+                .why(text!(
+                    "{} components are configured, of which {} were searched",
+                    self.settings.tools.len(),
+                    MAX_SEARCHED
+                ))
+                .hint(text!("name its component: COMPONENT#{}", name));
+        }
+        if near.is_empty() {
+            failure.hint("`toolcell tool list` shows all tools; a component in a file is named by its path, such as `./my.wasm`")
+        } else {
+            let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+            failure.hint(text!("did you mean {}?", quoted.join(" or ")))
+        }
+    }
+
+    /// Returns the settings of a component named by its path.
+    fn file(&self, written: &str) -> ToolSettings {
+        let path = self.environment.path(written, &self.environment.cwd);
+        let stem = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or("component");
+        self.deny_changes(own_directories::component(&path, self.environment));
+        let mut settings =
+            ToolSettings::new(stem, ComponentSource::File(Sourced::flag("TOOL", path.clone())));
+        settings.apply(&self.settings.overrides, self.environment);
+        settings
+    }
+}
+
+/// True if the text is a path rather than a name.
+fn is_path(text: &str) -> bool {
+    text.contains(['/', '\\'])
+        || Path::new(text)
+            .extension()
+            .is_some_and(|ext| ext.eq_ignore_ascii_case("wasm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcell_sandbox::{Sandbox, SandboxOptions};
+
+    use super::*;
+    use crate::config::{self, Overrides};
+    use crate::environment::Environment;
+
+    fn searched(components: &[String], tool: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let table = |name: &String| format!("[tools.{name}]\ncomponent = \"x\"\n");
+        std::fs::write(&path, components.iter().map(table).collect::<String>()).unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        let sandbox = Sandbox::new(SandboxOptions::default()).unwrap();
+        let loader = ComponentLoader::with(&environment, &settings, sandbox).unwrap();
+        let found = loader.searched(tool);
+        found.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    #[test]
+    fn tool_is_searched_in_at_most_100_components() {
+        let many: Vec<String> = (0..25_000).map(|i| format!("t{i}")).collect();
+        let all = searched(&many, "t20000_x");
+        assert_eq!(all.len(), MAX_SEARCHED);
+        assert_eq!(all[..3], ["t2", "t20", "t200"]);
+        assert!(all.contains(&"t20000".to_owned()));
+        assert_eq!(searched(&many, "text_count")[0], "text");
+        // All of them if there are few: five built-in components are enabled, and `memory` can be named.
+        let few: Vec<String> = (0..MAX_SEARCHED - 6).map(|i| format!("t{i}")).collect();
+        assert_eq!(searched(&few, "x").len(), MAX_SEARCHED);
+        assert_eq!(searched(&few[1..], "x").len(), MAX_SEARCHED - 1);
+    }
+}
