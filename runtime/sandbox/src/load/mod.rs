@@ -4,5 +4,6 @@ pub(crate) mod cache;
 pub(crate) mod compile;
 pub(crate) mod complexity;
 pub(crate) mod definitions;
+mod header;
 pub(crate) mod imports;
 pub(crate) mod preflight;

@@ -11,6 +11,7 @@ use wasmparser::{
 
 use crate::error::LoadError;
 use crate::load::complexity::ComplexityLimit;
+use crate::load::header;
 
 /// Host memory of one core instance for each of its parts, in bytes; upper bounds of the engine's use (48.0.8).
 mod bytes {
@@ -42,10 +43,7 @@ pub(crate) struct Shape {
 
 /// Scans `bytes`.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Shape, LoadError> {
-    check_header(bytes)?;
-    if is_cut_short(bytes) {
-        return Err(LoadError::Truncated);
-    }
+    header::check(bytes)?;
     let mut scan = Scan::default();
     for payload in Parser::new(0).parse_all(bytes) {
         scan.payload(payload.map_err(malformed)?)?;
@@ -57,58 +55,6 @@ fn malformed(error: wasmparser::BinaryReaderError) -> LoadError {
     LoadError::Malformed {
         reason: format!("{} (at byte {})", error.message(), error.offset()),
     }
-}
-
-/// Distinguishes a component from files commonly mistaken for one.
-fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
-    const MAGIC: &[u8] = b"\0asm";
-    match bytes {
-        [] => Err(LoadError::NotWasm),
-        _ if bytes.len() < 8 && MAGIC.starts_with(&bytes[..bytes.len().min(4)]) => Err(LoadError::Truncated),
-        [0, b'a', b's', b'm', _, _, 1, 0, ..] => Ok(()),
-        [0, b'a', b's', b'm', _, _, 0, 0, ..] => Err(LoadError::CoreModule),
-        [0, b'a', b's', b'm', ..] => Err(LoadError::Malformed {
-            reason: "unknown version in the header".into(),
-        }),
-        _ if looks_like_text(bytes) => Err(LoadError::Text),
-        _ => Err(LoadError::NotWasm),
-    }
-}
-
-/// Detects WebAssembly text: a parenthesis or a comment after white space.
-fn looks_like_text(bytes: &[u8]) -> bool {
-    let start = bytes.trim_ascii_start();
-    start.starts_with(b"(component")
-        || start.starts_with(b"(module")
-        || start.starts_with(b";;")
-        || start.starts_with(b"(;")
-}
-
-/// Returns `true` if the last top-level section declares more bytes than there are.
-fn is_cut_short(bytes: &[u8]) -> bool {
-    let mut rest = &bytes[8..];
-    while let Some((_, after_id)) = rest.split_first() {
-        let Some((size, body)) = leb128(after_id) else {
-            return after_id.len() < 5;
-        };
-        let Some(next) = body.get(size as usize..) else {
-            return true;
-        };
-        rest = next;
-    }
-    false
-}
-
-/// Decodes an unsigned 32-bit LEB128 number and returns the remaining bytes.
-fn leb128(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let mut value = 0u32;
-    for (i, byte) in bytes.iter().take(5).enumerate() {
-        value |= u32::from(byte & 0x7f) << (7 * i);
-        if byte & 0x80 == 0 {
-            return Some((value, &bytes[i + 1..]));
-        }
-    }
-    None
 }
 
 /// Instances and memory created by one instantiation.

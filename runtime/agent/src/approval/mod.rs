@@ -2,21 +2,20 @@
 //! no output of a model or tool changes a rule.
 
 mod check;
+mod comparison;
 mod wildcard;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::DataFlow;
-use toolcell_core::{ArgumentPlace, BoxFuture, PlaceKind};
+use toolcell_core::{ArgumentPlace, BoxFuture};
 
 pub use self::check::{InvalidRule, MAX_PATTERN};
-use self::wildcard::{MAX_WORK, Work, matches};
-use crate::tools::fingerprint::canonical;
+use self::comparison::Comparison;
+pub use self::comparison::is_within;
 
 /// All approval rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,101 +124,6 @@ impl ApprovalRule {
     }
 }
 
-/// A call that is compared with rules, within a limit of work. Beyond it, every rule that asks or denies matches, and
-/// none that allows.
-struct Comparison<'a> {
-    tool: &'a str,
-    arguments: &'a Value,
-    places: &'a [ArgumentPlace],
-    base: Option<&'a str>,
-    work: Work,
-    /// Arguments as JSON, by pointer.
-    texts: RefCell<BTreeMap<String, Rc<str>>>,
-}
-
-impl<'a> Comparison<'a> {
-    fn new(tool: &'a str, arguments: &'a Value, places: &'a [ArgumentPlace], base: Option<&'a str>) -> Self {
-        Self {
-            tool,
-            arguments,
-            places,
-            base,
-            work: Work::new(MAX_WORK),
-            texts: RefCell::default(),
-        }
-    }
-
-    fn is_judged_by(&self, rule: &ApprovalRule) -> bool {
-        let widens = rule.verdict != Verdict::Allow;
-        let tool = self.work.matches(&rule.tool, self.tool).unwrap_or(widens);
-        tool && (rule.arguments.iter())
-            .all(|(pointer, pattern)| self.argument(rule.verdict, pointer, pattern))
-    }
-
-    fn argument(&self, verdict: Verdict, pointer: &str, pattern: &str) -> bool {
-        let Some(argument) = self.arguments.pointer(pointer) else {
-            return false;
-        };
-        let widens = verdict != Verdict::Allow;
-        if self.work.charge(self.places.len()).is_err() {
-            return widens;
-        }
-        let below = |place: &&ArgumentPlace| {
-            let rest = place.pointer.strip_prefix(pointer);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let mut below = self.places.iter().filter(below).peekable();
-        let path = plain(PlaceKind::Path, pattern);
-        let plain = |place: &ArgumentPlace| match place.kind {
-            PlaceKind::Path => path.as_str(),
-            PlaceKind::Url => pattern,
-        };
-        // Of a list of paths all must be allowed, and one is enough to be asked or denied for.
-        if !widens {
-            let fits = |pattern: &str, text: &str| self.work.matches(pattern, text).unwrap_or(false);
-            return match below.peek() {
-                Some(_) => below.all(|place| place.is_within(self.base, |text| fits(plain(place), text))),
-                None => self.is_written(argument, pointer, |text| fits(pattern, text)),
-            };
-        }
-        let meets = |pattern: &str, text: &str| {
-            let is_it = self.work.matches(pattern, text).unwrap_or(true);
-            is_it || directory(pattern).is_some_and(|dir| self.work.matches(dir, text).unwrap_or(true))
-        };
-        self.is_written(argument, pointer, |text| meets(pattern, text))
-            || below.any(|place| {
-                place.is_met_by(self.base, |text| {
-                    meets(plain(place), text) || meets(pattern, text)
-                })
-            })
-    }
-
-    /// True if the argument as the model wrote it satisfies a condition: a string as it is, any other value as JSON.
-    fn is_written(&self, argument: &Value, pointer: &str, fits: impl Fn(&str) -> bool) -> bool {
-        if let Value::String(text) = argument {
-            return fits(text);
-        }
-        let known = self.texts.borrow().get(pointer).cloned();
-        let text = known.unwrap_or_else(|| {
-            let text: Rc<str> = canonical(argument).into();
-            // If no work is left, the comparison says so.
-            let _ = self.work.charge(text.len());
-            self.texts.borrow_mut().insert(pointer.to_owned(), text.clone());
-            text
-        });
-        fits(&text)
-    }
-}
-
-/// The directory of a pattern for everything in it: `private` of `private/*` and `private/**`. Who reads or changes a
-/// directory reaches what is in it.
-fn directory(pattern: &str) -> Option<&str> {
-    let dir = pattern
-        .strip_suffix("/**")
-        .or_else(|| pattern.strip_suffix("/*"))?;
-    (!dir.is_empty()).then_some(dir)
-}
-
 /// Readable form of the rule: `ask for files_write where /path is /etc/*`.
 impl std::fmt::Display for ApprovalRule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -267,7 +171,7 @@ impl Approvals {
         (
             rule.map_or(Verdict::Allow, |rule| rule.verdict),
             rule,
-            call.work.is_used_up(),
+            call.is_undecided(),
         )
     }
 
@@ -317,42 +221,13 @@ impl Approvals {
 const FLOW_REASON: &str = "with this call the session would have read private data and untrusted content, and be able \
                            to send data outside";
 
-/// True if the resolved target of an argument matches the pattern, as required by `allow` rules and by approvals saved
-/// for a pattern. Relative patterns start at `base`.
-pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
-    let plain = plain(place.kind, pattern);
-    place.is_within(base, |text| matches(&plain, text))
-}
-
-/// Removes `.`, empty parts, and `..` after plain names from a path pattern.
-fn plain(kind: PlaceKind, pattern: &str) -> String {
-    if kind == PlaceKind::Url {
-        return pattern.to_owned();
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    for part in pattern.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts
-                .last()
-                .is_some_and(|last| *last != ".." && !last.contains('*')) =>
-            {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    let root = if pattern.starts_with('/') { "/" } else { "" };
-    match format!("{root}{}", parts.join("/")) {
-        plain if plain.is_empty() && !pattern.is_empty() => ".".into(),
-        plain => plain,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+    use toolcell_core::PlaceKind;
+
+    use super::wildcard::MAX_WORK;
+    use super::*;
 
     #[test]
     fn last_matching_rule_applies() {
@@ -517,11 +392,6 @@ mod tests {
             panic!("not denied")
         };
         assert!(reason.contains("too long to compare"), "{reason}");
-        // An argument that is not a string is written as JSON once, however many rules there are.
-        let list = json!({ "text": vec!["a"; 1_000] });
-        let call = Comparison::new("t", &list, &[], None);
-        assert!((0..100).all(|_| !call.is_judged_by(&other(Verdict::Deny))));
-        assert_eq!(call.texts.borrow().len(), 1);
     }
 
     #[test]
@@ -654,25 +524,5 @@ mod tests {
             refusing.gate("t", (&json!({}), &[]), web, private, Some(web)),
             Gate::Shut(_)
         ));
-    }
-
-    #[test]
-    fn path_pattern_is_normalised_without_changing_its_meaning() {
-        for (pattern, expected) in [
-            ("./a//b/", "a/b"),
-            ("/a/../b", "/b"),
-            ("a/b/../../c", "c"),
-            ("../a", "../a"),
-            ("../../a", "../../a"),
-            ("*/../a", "*/../a"),
-            ("a*/../b", "a*/../b"),
-            ("a/..", "."),
-            (".", "."),
-            ("", ""),
-            ("/", "/"),
-        ] {
-            assert_eq!(plain(PlaceKind::Path, pattern), expected, "{pattern}");
-            assert_eq!(plain(PlaceKind::Url, pattern), pattern);
-        }
     }
 }

@@ -1,0 +1,186 @@
+//! Comparison of a call with rules.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value;
+use toolcell_core::{ArgumentPlace, PlaceKind};
+
+use super::wildcard::{MAX_WORK, Work, matches};
+use super::{ApprovalRule, Verdict};
+use crate::tools::fingerprint::canonical;
+
+/// A call that is compared with rules, within a limit of work. Beyond it, every rule that asks or denies matches, and
+/// none that allows.
+pub(super) struct Comparison<'a> {
+    tool: &'a str,
+    arguments: &'a Value,
+    places: &'a [ArgumentPlace],
+    base: Option<&'a str>,
+    work: Work,
+    /// Arguments as JSON, by pointer.
+    texts: RefCell<BTreeMap<String, Rc<str>>>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(
+        tool: &'a str,
+        arguments: &'a Value,
+        places: &'a [ArgumentPlace],
+        base: Option<&'a str>,
+    ) -> Self {
+        Self {
+            tool,
+            arguments,
+            places,
+            base,
+            work: Work::new(MAX_WORK),
+            texts: RefCell::default(),
+        }
+    }
+
+    /// Returns `true` if the rule applies to the call.
+    pub(super) fn is_judged_by(&self, rule: &ApprovalRule) -> bool {
+        let widens = rule.verdict != Verdict::Allow;
+        let tool = self.work.matches(&rule.tool, self.tool).unwrap_or(widens);
+        tool && (rule.arguments.iter())
+            .all(|(pointer, pattern)| self.argument(rule.verdict, pointer, pattern))
+    }
+
+    /// Returns `true` if a limit of work was reached, so that a rule may apply only because of it.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.work.is_used_up()
+    }
+
+    fn argument(&self, verdict: Verdict, pointer: &str, pattern: &str) -> bool {
+        let Some(argument) = self.arguments.pointer(pointer) else {
+            return false;
+        };
+        let widens = verdict != Verdict::Allow;
+        if self.work.charge(self.places.len()).is_err() {
+            return widens;
+        }
+        let below = |place: &&ArgumentPlace| {
+            let rest = place.pointer.strip_prefix(pointer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut below = self.places.iter().filter(below).peekable();
+        let path = plain(PlaceKind::Path, pattern);
+        let plain = |place: &ArgumentPlace| match place.kind {
+            PlaceKind::Path => path.as_str(),
+            PlaceKind::Url => pattern,
+        };
+        // Of a list of paths all must be allowed, and one is enough to be asked or denied for.
+        if !widens {
+            let fits = |pattern: &str, text: &str| self.work.matches(pattern, text).unwrap_or(false);
+            return match below.peek() {
+                Some(_) => below.all(|place| place.is_within(self.base, |text| fits(plain(place), text))),
+                None => self.is_written(argument, pointer, |text| fits(pattern, text)),
+            };
+        }
+        let meets = |pattern: &str, text: &str| {
+            let is_it = self.work.matches(pattern, text).unwrap_or(true);
+            is_it || directory(pattern).is_some_and(|dir| self.work.matches(dir, text).unwrap_or(true))
+        };
+        self.is_written(argument, pointer, |text| meets(pattern, text))
+            || below.any(|place| {
+                place.is_met_by(self.base, |text| {
+                    meets(plain(place), text) || meets(pattern, text)
+                })
+            })
+    }
+
+    /// True if the argument as the model wrote it satisfies a condition: a string as it is, any other value as JSON.
+    fn is_written(&self, argument: &Value, pointer: &str, fits: impl Fn(&str) -> bool) -> bool {
+        if let Value::String(text) = argument {
+            return fits(text);
+        }
+        let known = self.texts.borrow().get(pointer).cloned();
+        let text = known.unwrap_or_else(|| {
+            let text: Rc<str> = canonical(argument).into();
+            // If no work is left, the comparison says so.
+            let _ = self.work.charge(text.len());
+            self.texts.borrow_mut().insert(pointer.to_owned(), text.clone());
+            text
+        });
+        fits(&text)
+    }
+}
+
+/// The directory of a pattern for everything in it: `private` of `private/*` and `private/**`. Who reads or changes a
+/// directory reaches what is in it.
+fn directory(pattern: &str) -> Option<&str> {
+    let dir = pattern
+        .strip_suffix("/**")
+        .or_else(|| pattern.strip_suffix("/*"))?;
+    (!dir.is_empty()).then_some(dir)
+}
+
+/// True if the resolved target of an argument matches the pattern, as required by `allow` rules and by approvals saved
+/// for a pattern. Relative patterns start at `base`.
+pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
+    let plain = plain(place.kind, pattern);
+    place.is_within(base, |text| matches(&plain, text))
+}
+
+/// Removes `.`, empty parts, and `..` after plain names from a path pattern.
+fn plain(kind: PlaceKind, pattern: &str) -> String {
+    if kind == PlaceKind::Url {
+        return pattern.to_owned();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in pattern.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts
+                .last()
+                .is_some_and(|last| *last != ".." && !last.contains('*')) =>
+            {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    match format!("{root}{}", parts.join("/")) {
+        plain if plain.is_empty() && !pattern.is_empty() => ".".into(),
+        plain => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn argument_is_written_as_json_once_for_all_rules() {
+        let list = json!({ "text": vec!["a"; 1_000] });
+        let call = Comparison::new("t", &list, &[], None);
+        let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/text", "a*b*a");
+        assert!((0..100).all(|_| !call.is_judged_by(&rule)));
+        assert_eq!(call.texts.borrow().len(), 1);
+    }
+
+    #[test]
+    fn path_pattern_is_normalised_without_changing_its_meaning() {
+        for (pattern, expected) in [
+            ("./a//b/", "a/b"),
+            ("/a/../b", "/b"),
+            ("a/b/../../c", "c"),
+            ("../a", "../a"),
+            ("../../a", "../../a"),
+            ("*/../a", "*/../a"),
+            ("a*/../b", "a*/../b"),
+            ("a/..", "."),
+            (".", "."),
+            ("", ""),
+            ("/", "/"),
+        ] {
+            assert_eq!(plain(PlaceKind::Path, pattern), expected, "{pattern}");
+            assert_eq!(plain(PlaceKind::Url, pattern), pattern);
+        }
+    }
+}
