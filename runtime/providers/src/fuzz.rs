@@ -10,7 +10,7 @@ use toolcell_core::provider::{Completion, Delta, Request};
 use crate::anthropic::MessagesDecoder;
 use crate::framing::{Framing, Reader};
 use crate::gemini::GeminiDecoder;
-use crate::http::{Decoder, Progress};
+use crate::http::{Decoder, DecoderState};
 use crate::ollama::OllamaDecoder;
 use crate::openai::ChatDecoder;
 use crate::response_builder::ResponseBuilder;
@@ -39,13 +39,13 @@ fn read(mut decoder: Box<dyn Decoder>, framing: Framing, bytes: &[u8], piece: us
     let mut answer = ResponseBuilder::to(&Request::default(), "p");
     let mut deltas = Vec::new();
     let end = (|| {
-        let mut progress = Progress::Open;
+        let mut progress = DecoderState::Open;
         for chunk in bytes.chunks(piece).map(Some).chain([None]) {
             match chunk {
                 Some(chunk) => reader.push(chunk),
                 None => reader.end(),
             }
-            while progress != Progress::Done
+            while progress != DecoderState::Done
                 && let Some(event) = reader.next().map_err(|error| error.to_string())?
             {
                 let next = decoder.event(event, &mut answer);

@@ -12,7 +12,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, Request, Sto
 use toolcell_core::redact::Redaction;
 use toolcell_core::{Message, Part, ProviderError, Redactor};
 
-use crate::http::Failure;
+use crate::http::FailedAttempt;
 use crate::schema::Strict;
 
 /// Maximum size of an answer, in bytes of text, reasoning, arguments and opaque provider data. The longest answers of
@@ -298,9 +298,9 @@ impl ResponseBuilder {
     }
 
     /// Checks that the answer is within the size limits.
-    pub(crate) fn check_size(&self) -> Result<(), Failure> {
+    pub(crate) fn check_size(&self) -> Result<(), FailedAttempt> {
         let refused = |what: String| {
-            Err(Failure::fatal(ProviderError::new(
+            Err(FailedAttempt::fatal(ProviderError::new(
                 &self.provider,
                 ProviderErrorKind::Protocol,
                 what,

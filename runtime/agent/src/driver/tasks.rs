@@ -15,7 +15,7 @@ use crate::context::normalise;
 use crate::definition::AgentDefinition;
 use crate::driver::spans;
 use crate::hook::{FailurePhase, FailureReport, HookTurn, PendingCall, PromptDraft, Ruling};
-use crate::machine::{Input, Refusal};
+use crate::machine::{Input, RefusedCall};
 use crate::tools::dispatch;
 
 /// Result of a task.
@@ -239,7 +239,7 @@ async fn prepare(
     id: &str,
     tool: &str,
     arguments: &str,
-) -> Result<Result<Value, Refusal>, (String, String)> {
+) -> Result<Result<Value, RefusedCall>, (String, String)> {
     let (found, checked) = match dispatch::check(&inner.registry, tool, arguments) {
         Ok(found) => found,
         Err(refusal) => {
@@ -260,7 +260,7 @@ async fn prepare(
     match inner.hooks.before_call(&mut pending, places, turn).await {
         Ruling::Proceed => {}
         Ruling::Cancel { reason, .. } => {
-            return Ok(Err(Refusal {
+            return Ok(Err(RefusedCall {
                 arguments: checked,
                 error: ToolError::denied(messages::cancelled_by_hook(&reason), None),
             }));
@@ -275,7 +275,7 @@ async fn prepare(
         Ok(()) => Ok(changed),
         Err(error) => {
             report_arguments(inner, turn, tool, &error).await;
-            Err(Refusal {
+            Err(RefusedCall {
                 arguments: changed,
                 error,
             })

@@ -7,7 +7,7 @@ use toolcell_core::message::CallRequest;
 use toolcell_core::{CallResult, Content, Event, Plan, ToolError};
 
 use super::state::{Call, Finished, Stage};
-use super::{Effect, Refusal, Step, ToolFacts};
+use super::{Effect, RefusedCall, Step, ToolFacts};
 use crate::approval::{ApprovalRequest, Decision, Gate};
 use crate::context::messages;
 use crate::policy::{Control, Repeats};
@@ -33,7 +33,7 @@ pub(super) fn arguments_of(stage: Stage) -> Value {
 }
 
 impl Step<'_> {
-    pub(super) fn prepared(&mut self, id: &str, arguments: Result<Value, Refusal>) {
+    pub(super) fn prepared(&mut self, id: &str, arguments: Result<Value, RefusedCall>) {
         if !self.is_at(id, |stage| matches!(stage, Stage::Accepted)) {
             return;
         }
@@ -47,7 +47,7 @@ impl Step<'_> {
                 }
                 self.start_ready();
             }
-            Err(Refusal { arguments, error }) => {
+            Err(RefusedCall { arguments, error }) => {
                 self.refuse_call(id, arguments, error);
                 self.start_ready();
             }

@@ -149,7 +149,7 @@ pub enum Input {
         /// Identifier of the call.
         id: String,
         /// Arguments to execute, or the refusal.
-        arguments: Result<Value, Refusal>,
+        arguments: Result<Value, RefusedCall>,
     },
     /// Decision of the user on a call.
     Decided {
@@ -181,7 +181,7 @@ pub enum Input {
 
 /// Reason why a call is not executed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal {
+pub struct RefusedCall {
     /// Parsed arguments; the model's text if they are not JSON.
     pub arguments: Value,
     /// Error for the model.

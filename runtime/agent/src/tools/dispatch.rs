@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use toolcell_core::{CallContext, CallResult, Content, Limit, Tool, ToolCall, ToolError, json};
 
-use crate::machine::Refusal;
+use crate::machine::RefusedCall;
 use crate::policy::ToolRetry;
 use crate::tools::registry::Registry;
 use crate::tools::truncate::MAX_STRUCTURED_BYTES;
@@ -22,8 +22,8 @@ pub(crate) fn check(
     registry: &Registry,
     tool: &str,
     arguments: &str,
-) -> Result<(Arc<dyn Tool>, Value), Refusal> {
-    let refuse = |arguments: Value, error| Refusal { arguments, error };
+) -> Result<(Arc<dyn Tool>, Value), RefusedCall> {
+    let refuse = |arguments: Value, error| RefusedCall { arguments, error };
     let parsed = json::parse_object(arguments);
     let shown = || match &parsed {
         Ok(map) => Value::Object(map.clone()),
@@ -145,7 +145,7 @@ mod tests {
         Registry::new([tool_with("count", schema, Hints::default(), |_| Ok("ok".into()))]).unwrap()
     }
 
-    fn refused(tool: &str, arguments: &str) -> Refusal {
+    fn refused(tool: &str, arguments: &str) -> RefusedCall {
         check(&registry(), tool, arguments).map(|_| ()).unwrap_err()
     }
 

@@ -7,7 +7,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
 use crate::framing::Event;
-use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
@@ -140,7 +140,7 @@ impl MessagesDecoder {
 }
 
 impl Decoder for MessagesDecoder {
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -174,10 +174,10 @@ impl Decoder for MessagesDecoder {
                     self.count(usage);
                 }
             }
-            Some("message_stop") => return Ok(Progress::Done),
+            Some("message_stop") => return Ok(DecoderState::Done),
             Some("message") => {
                 self.whole(&data, answer);
-                return Ok(Progress::Done);
+                return Ok(DecoderState::Done);
             }
             Some("error") => return Err(error_in_stream(&self.provider, &data)),
             // `ping`, and events of later API versions.
@@ -185,12 +185,12 @@ impl Decoder for MessagesDecoder {
             None => return Err(malformed(&self.provider, "an event has no `type`", &event.data)),
         }
         Ok(match self.stop {
-            Some(_) => Progress::Settled,
-            None => Progress::Open,
+            Some(_) => DecoderState::Settled,
+            None => DecoderState::Open,
         })
     }
 
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt> {
         let stop = match self.stop.as_deref() {
             None | Some("end_turn" | "tool_use" | "stop_sequence") => StopReason::Complete,
             Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,

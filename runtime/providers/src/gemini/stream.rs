@@ -6,7 +6,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 use super::WIRE;
 use crate::arguments;
 use crate::framing::Event;
-use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
@@ -108,7 +108,7 @@ fn part_of(part: &Value, text: &str, answer: &mut ResponseBuilder) {
 }
 
 impl Decoder for GeminiDecoder {
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -142,12 +142,12 @@ impl Decoder for GeminiDecoder {
             self.response(response, &event.data, answer);
         }
         Ok(match self.finish {
-            Some(_) => Progress::Settled,
-            None => Progress::Open,
+            Some(_) => DecoderState::Settled,
+            None => DecoderState::Open,
         })
     }
 
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt> {
         let stop = match self.finish.as_deref() {
             None | Some("STOP") => StopReason::Complete,
             Some("MAX_TOKENS") => StopReason::MaxTokens,

@@ -15,9 +15,9 @@ use toolcell_core::{ProviderError, Redactor, error_chain};
 
 use super::client::{Header, client, refuses_tls};
 use super::failure::{bounded, of_response};
-use super::protocol::{Decoder, Progress, Protocol};
+use super::protocol::{Decoder, DecoderState, Protocol};
 use super::provider::Exchange;
-use super::retry::Failure;
+use super::retry::FailedAttempt;
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
@@ -125,10 +125,10 @@ impl Http {
         redactor: &Redactor,
         deadline: Option<Instant>,
         out: &mut Emitter,
-    ) -> Result<Completion, Failure> {
-        let Outgoing { url, headers, body } = exchange.outgoing().map_err(Failure::fatal)?;
+    ) -> Result<Completion, FailedAttempt> {
+        let Outgoing { url, headers, body } = exchange.outgoing().map_err(FailedAttempt::fatal)?;
         let body = serde_json::to_vec(&body).map_err(|e| {
-            Failure::fatal(self.error(
+            FailedAttempt::fatal(self.error(
                 ProviderErrorKind::InvalidRequest,
                 format!("the request is not valid JSON: {e}"),
             ))
@@ -155,7 +155,7 @@ impl Http {
             .to_ascii_lowercase();
         if media_type.starts_with("text/html") {
             let page = self.start_of(response, deadline).await;
-            return Err(Failure::fatal(self.error(
+            return Err(FailedAttempt::fatal(self.error(
                 ProviderErrorKind::Protocol,
                 format!(
                     "received a web page instead of an answer, the base URL is probably wrong: {}",
@@ -177,14 +177,14 @@ impl Http {
         whole: bool,
         deadline: Option<Instant>,
         out: &mut Emitter,
-    ) -> Result<Completion, Failure> {
+    ) -> Result<Completion, FailedAttempt> {
         let mut decoder = exchange.decoder();
         let mut reader = Reader::new(P::FRAMING);
         let mut limits = StreamLimits::new(self.options.progress_timeout);
         let mut collected = Vec::new();
-        let mut progress = Progress::Open;
+        let mut progress = DecoderState::Open;
         let mut linger: Option<Instant> = None;
-        while progress != Progress::Done {
+        while progress != DecoderState::Done {
             let until = [deadline, linger, Some(limits.until())]
                 .into_iter()
                 .flatten()
@@ -192,7 +192,7 @@ impl Http {
             let chunk = match self.in_time(until, response.chunk()).await {
                 Ok(Ok(chunk)) => chunk,
                 // The missing part is less important than the answer.
-                _ if progress == Progress::Settled => None,
+                _ if progress == DecoderState::Settled => None,
                 Ok(Err(error)) => return Err(self.cut_off(&error_chain(&error.without_url()))),
                 Err(_) if limits.until() <= Instant::now() => return Err(self.stalled()),
                 Err(failure) => return Err(failure),
@@ -201,7 +201,7 @@ impl Http {
             let chunk = chunk.unwrap_or_default();
             if whole {
                 if collected.len() + chunk.len() > MAX_WHOLE_BODY {
-                    return Err(Failure::fatal(self.error(
+                    return Err(FailedAttempt::fatal(self.error(
                         ProviderErrorKind::Protocol,
                         format!("the answer exceeds {MAX_WHOLE_BODY} bytes"),
                     )));
@@ -222,7 +222,7 @@ impl Http {
                 if ended {
                     reader.end();
                 }
-                while progress != Progress::Done {
+                while progress != DecoderState::Done {
                     let event = reader.next().map_err(|e| self.of_framing(e))?;
                     limits.lines(reader.take_lines()).map_err(|e| self.of_limit(e))?;
                     let Some(event) = event else { break };
@@ -234,23 +234,23 @@ impl Http {
                         }
                         other => other?,
                     };
-                    if answer.progress() != before || (next != progress && next != Progress::Open) {
+                    if answer.progress() != before || (next != progress && next != DecoderState::Open) {
                         limits.progress();
                     }
                     // An answer that was complete stays complete.
-                    if next != Progress::Open {
+                    if next != DecoderState::Open {
                         progress = next;
                     }
                 }
             }
-            if progress == Progress::Settled && linger.is_none() {
+            if progress == DecoderState::Settled && linger.is_none() {
                 linger = Some(Instant::now() + LINGER);
             }
             if ended {
                 break;
             }
         }
-        if progress == Progress::Open {
+        if progress == DecoderState::Open {
             return Err(self.cut_off("the connection was closed"));
         }
         let completion = decoder.finish(&mut answer);
@@ -266,7 +266,7 @@ impl Http {
         event: Event,
         answer: &mut ResponseBuilder,
         out: &mut Emitter,
-    ) -> Result<Progress, Failure> {
+    ) -> Result<DecoderState, FailedAttempt> {
         let progress = decoder.event(event, answer);
         for delta in answer.take_deltas() {
             out.emit(delta).await;
@@ -276,7 +276,7 @@ impl Http {
     }
 
     /// Error of a response whose status is not 2xx.
-    async fn refused(&self, response: reqwest::Response, deadline: Option<Instant>) -> Failure {
+    async fn refused(&self, response: reqwest::Response, deadline: Option<Instant>) -> FailedAttempt {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let body = self.start_of(response, deadline).await;
@@ -303,7 +303,7 @@ impl Http {
         &self,
         deadline: Option<Instant>,
         work: impl Future<Output = T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, FailedAttempt> {
         let now = Instant::now();
         if deadline.is_some_and(|deadline| deadline <= now) {
             // The deadline also applies to a server that sends without pause.
@@ -317,29 +317,29 @@ impl Http {
         }
     }
 
-    fn too_late(&self) -> Failure {
+    fn too_late(&self) -> FailedAttempt {
         self.timeout(format!(
             "the request exceeded the deadline of {:?}",
             self.options.deadline.unwrap_or(LINGER)
         ))
     }
 
-    fn stalled(&self) -> Failure {
+    fn stalled(&self) -> FailedAttempt {
         self.timeout(format!(
             "no part of the answer received for {:?}, although the connection is open",
             self.options.progress_timeout
         ))
     }
 
-    fn timeout(&self, message: String) -> Failure {
-        Failure::fatal(self.error(ProviderErrorKind::Timeout, message))
+    fn timeout(&self, message: String) -> FailedAttempt {
+        FailedAttempt::fatal(self.error(ProviderErrorKind::Timeout, message))
     }
 
-    fn of_limit(&self, limit: StreamLimit) -> Failure {
-        Failure::fatal(self.error(ProviderErrorKind::Protocol, limit.to_string()))
+    fn of_limit(&self, limit: StreamLimit) -> FailedAttempt {
+        FailedAttempt::fatal(self.error(ProviderErrorKind::Protocol, limit.to_string()))
     }
 
-    fn of_transport(&self, error: reqwest::Error) -> Failure {
+    fn of_transport(&self, error: reqwest::Error) -> FailedAttempt {
         let kind = match () {
             () if error.is_builder() => ProviderErrorKind::InvalidRequest,
             () if error.is_connect() && error.is_timeout() => ProviderErrorKind::Timeout,
@@ -349,18 +349,18 @@ impl Http {
         let transient = kind != ProviderErrorKind::InvalidRequest && !refuses_tls(&error);
         // Without the URL, whose query may contain a key.
         let message = error_chain(&error.without_url());
-        Failure {
+        FailedAttempt {
             transient,
             error: self.error(kind, message),
         }
     }
 
-    fn of_framing(&self, error: FramingError) -> Failure {
-        Failure::fatal(self.error(FramingError::KIND, error.to_string()))
+    fn of_framing(&self, error: FramingError) -> FailedAttempt {
+        FailedAttempt::fatal(self.error(FramingError::KIND, error.to_string()))
     }
 
-    fn cut_off(&self, why: &str) -> Failure {
-        Failure::transient(self.error(ProviderErrorKind::Truncated, why))
+    fn cut_off(&self, why: &str) -> FailedAttempt {
+        FailedAttempt::transient(self.error(ProviderErrorKind::Truncated, why))
     }
 
     fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
@@ -368,7 +368,12 @@ impl Http {
     }
 
     /// Redacts an error, because a server may repeat the key that it received.
-    fn without_secrets(&self, mut failure: Failure, token: Option<&ApiKey>, redactor: &Redactor) -> Failure {
+    fn without_secrets(
+        &self,
+        mut failure: FailedAttempt,
+        token: Option<&ApiKey>,
+        redactor: &Redactor,
+    ) -> FailedAttempt {
         let message = &mut failure.error.message;
         for key in self.key.iter().chain(token) {
             *message = redact(key.expose(), message);
@@ -396,8 +401,8 @@ fn secret_headers(options: &HttpOptions) -> impl Iterator<Item = &str> {
 }
 
 /// Error for an event that is not valid JSON or violates the protocol.
-pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str) -> Failure {
-    Failure::fatal(ProviderError::new(
+pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str) -> FailedAttempt {
+    FailedAttempt::fatal(ProviderError::new(
         provider,
         ProviderErrorKind::Protocol,
         format!("{why}: {}", bounded(data)),
@@ -405,7 +410,7 @@ pub(crate) fn malformed(provider: &str, why: impl std::fmt::Display, data: &str)
 }
 
 /// Error for an error object inside a stream.
-pub(crate) fn error_in_stream(provider: &str, value: &Value) -> Failure {
+pub(crate) fn error_in_stream(provider: &str, value: &Value) -> FailedAttempt {
     failure::in_stream(provider, value)
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolcell_core::ProviderError;
 use toolcell_core::provider::ProviderErrorKind;
 
-use super::retry::{Failure, MAX_RETRY_AFTER, is_transient, retry_after};
+use super::retry::{FailedAttempt, MAX_RETRY_AFTER, is_transient, retry_after};
 
 /// Maximum length of a provider's message, in characters.
 const MAX_MESSAGE_CHARS: usize = 500;
@@ -21,7 +21,7 @@ pub(crate) struct ErrorBody {
 }
 
 /// Error for a response whose status is not 2xx.
-pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> Failure {
+pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body: &str) -> FailedAttempt {
     let parsed = read(body);
     let kind = kind_of(status, &parsed);
     let wait = retry_after(headers, SystemTime::now());
@@ -44,14 +44,14 @@ pub(crate) fn of_response(provider: &str, status: u16, headers: &HeaderMap, body
     };
     // A quota that is used up is not restored within seconds.
     let is_exhausted = parsed.codes.iter().any(|code| code == "insufficient_quota");
-    Failure {
+    FailedAttempt {
         transient: !is_exhausted && is_transient(status, headers, kind),
         error,
     }
 }
 
 /// Error for an error object inside a stream with status 200.
-pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
+pub(crate) fn in_stream(provider: &str, value: &Value) -> FailedAttempt {
     let parsed = error_body(value);
     let number = parsed.codes.iter().find_map(|code| code.parse().ok());
     let status = number.filter(|n| (400..600).contains(n)).unwrap_or(200);
@@ -61,7 +61,7 @@ pub(crate) fn in_stream(provider: &str, value: &Value) -> Failure {
     } else {
         parsed.message
     };
-    Failure {
+    FailedAttempt {
         error: ProviderError::new(provider, kind, message),
         transient: matches!(
             kind,

@@ -8,14 +8,14 @@ use toolcell_core::ProviderError;
 use toolcell_core::provider::{Completion, Request};
 
 use super::client::{Header, bearer};
-use super::retry::Failure;
+use super::retry::FailedAttempt;
 use crate::framing::{Event, Framing};
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
 
-/// Progress of a decoder.
+/// State of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum DecoderState {
     /// The answer is incomplete.
     Open,
     /// The answer is complete; only less important data may follow.
@@ -27,10 +27,10 @@ pub(crate) enum Progress {
 /// Decoder of the events of one answer.
 pub(crate) trait Decoder: Send {
     /// Decodes one event.
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure>;
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt>;
 
     /// Completes the answer when everything was read.
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure>;
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt>;
 }
 
 /// Protocol of requests to models.

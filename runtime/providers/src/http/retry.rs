@@ -33,13 +33,13 @@ impl Default for RetryPolicy {
 
 /// Failed attempt with its retry information.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct FailedAttempt {
     pub(crate) error: ProviderError,
     /// True if the same request may succeed later.
     pub(crate) transient: bool,
 }
 
-impl Failure {
+impl FailedAttempt {
     pub(crate) fn fatal(error: ProviderError) -> Self {
         Self {
             error,
@@ -58,7 +58,7 @@ impl Failure {
 impl RetryPolicy {
     /// Pause before retry number `retry` (the first is 1), or `None` for no retry. `random` is in 0..1 and shortens the
     /// policy's own pauses by up to a quarter, so that many clients do not retry at the same time.
-    pub(crate) fn pause(&self, retry: u32, failure: &Failure, random: f64) -> Option<Duration> {
+    pub(crate) fn pause(&self, retry: u32, failure: &FailedAttempt, random: f64) -> Option<Duration> {
         if !failure.transient || retry > self.retries {
             return None;
         }
@@ -120,8 +120,8 @@ mod tests {
         retry_after(&headers, now)
     }
 
-    fn limited(retry_after_ms: Option<u64>) -> Failure {
-        Failure::transient(ProviderError {
+    fn limited(retry_after_ms: Option<u64>) -> FailedAttempt {
+        FailedAttempt::transient(ProviderError {
             retry_after_ms,
             ..ProviderError::new("p", ProviderErrorKind::RateLimited, "slow down")
         })
@@ -174,7 +174,7 @@ mod tests {
         let policy = RetryPolicy::default();
         assert!(policy.pause(2, &limited(None), 0.0).is_some());
         assert!(policy.pause(3, &limited(None), 0.0).is_none());
-        let fatal = Failure::fatal(limited(None).error);
+        let fatal = FailedAttempt::fatal(limited(None).error);
         assert!(policy.pause(1, &fatal, 0.0).is_none());
     }
 

@@ -6,7 +6,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 use super::WIRE;
 use crate::arguments;
 use crate::framing::Event;
-use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
@@ -54,7 +54,7 @@ fn message(message: &Value, text: &str, answer: &mut ResponseBuilder) {
 }
 
 impl Decoder for OllamaDecoder {
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
                 &self.provider,
@@ -71,7 +71,7 @@ impl Decoder for OllamaDecoder {
             None => return Err(malformed(&self.provider, "a line has no `message`", &event.data)),
         }
         if data.get("done").and_then(Value::as_bool) != Some(true) {
-            return Ok(Progress::Open);
+            return Ok(DecoderState::Open);
         }
         self.stop = data.get("done_reason").and_then(Value::as_str).map(str::to_owned);
         let count = |name: &str| data.get(name).and_then(Value::as_u64);
@@ -82,10 +82,10 @@ impl Decoder for OllamaDecoder {
                 ..Usage::default()
             });
         }
-        Ok(Progress::Done)
+        Ok(DecoderState::Done)
     }
 
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt> {
         let stop = match self.stop.as_deref() {
             None | Some("stop") => StopReason::Complete,
             Some("length") => StopReason::MaxTokens,

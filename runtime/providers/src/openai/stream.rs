@@ -6,7 +6,7 @@ use toolcell_core::provider::{Completion, ProviderErrorKind, StopReason, Usage};
 
 use super::WIRE;
 use crate::framing::Event;
-use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
@@ -167,11 +167,11 @@ impl ChatDecoder {
 }
 
 impl Decoder for ChatDecoder {
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
         let data = event.data.trim();
         if data == "[DONE]" {
             return if self.any_choice {
-                Ok(Progress::Done)
+                Ok(DecoderState::Done)
             } else {
                 Err(malformed(
                     &self.provider,
@@ -181,7 +181,7 @@ impl Decoder for ChatDecoder {
             };
         }
         if data.is_empty() {
-            return Ok(Progress::Open);
+            return Ok(DecoderState::Open);
         }
         let chunk: Value = serde_json::from_str(data).map_err(|e| {
             malformed(
@@ -211,15 +211,15 @@ impl Decoder for ChatDecoder {
             return Err(error_in_stream(&self.provider, &chunk));
         }
         Ok(match self.finish {
-            Some(_) => Progress::Settled,
-            None => Progress::Open,
+            Some(_) => DecoderState::Settled,
+            None => DecoderState::Open,
         })
     }
 
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt> {
         for position in 0..answer.calls_len() {
             if answer.call_at(position).is_some_and(|call| call.name.is_empty()) {
-                return Err(Failure::fatal(ProviderError::new(
+                return Err(FailedAttempt::fatal(ProviderError::new(
                     &self.provider,
                     ProviderErrorKind::Protocol,
                     "a call has no name",

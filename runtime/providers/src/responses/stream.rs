@@ -7,7 +7,7 @@ use toolcell_core::provider::{Completion, StopReason, Usage};
 
 use super::WIRE;
 use crate::framing::Event;
-use crate::http::{Decoder, Failure, Progress, error_in_stream, malformed};
+use crate::http::{Decoder, DecoderState, FailedAttempt, error_in_stream, malformed};
 use crate::opaque;
 use crate::response_builder::ResponseBuilder;
 
@@ -90,7 +90,7 @@ impl ResponsesDecoder {
         answer.close();
     }
 
-    fn ended(&mut self, response: &Value) -> Result<Progress, Failure> {
+    fn ended(&mut self, response: &Value) -> Result<DecoderState, FailedAttempt> {
         let status = response.get("status").and_then(Value::as_str);
         let reason = response
             .pointer("/incomplete_details/reason")
@@ -113,15 +113,15 @@ impl ResponsesDecoder {
                 reasoning: count("/output_tokens_details/reasoning_tokens"),
             });
         }
-        Ok(Progress::Done)
+        Ok(DecoderState::Done)
     }
 }
 
 impl Decoder for ResponsesDecoder {
-    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<Progress, Failure> {
+    fn event(&mut self, event: Event, answer: &mut ResponseBuilder) -> Result<DecoderState, FailedAttempt> {
         if event.data.trim() == "[DONE]" {
             // Not part of this API; a complete answer has ended before.
-            return Ok(Progress::Open);
+            return Ok(DecoderState::Open);
         }
         let data: Value = serde_json::from_str(&event.data).map_err(|e| {
             malformed(
@@ -181,10 +181,10 @@ impl Decoder for ResponsesDecoder {
             None if data.get("error").is_some() => return Err(error_in_stream(&self.provider, &data)),
             None => return Err(malformed(&self.provider, "an event has no `type`", &event.data)),
         }
-        Ok(Progress::Open)
+        Ok(DecoderState::Open)
     }
 
-    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, Failure> {
+    fn finish(&mut self, answer: &mut ResponseBuilder) -> Result<Completion, FailedAttempt> {
         Ok(answer.complete(self.stop.clone(), self.usage))
     }
 }

@@ -50,7 +50,7 @@ use toolcell_core::provider::{Completion, Delta, ProviderErrorKind, ProviderInfo
 use toolcell_core::{BoxStream, Part, Provider, ProviderError};
 use toolcell_fs::Rules;
 
-pub use script::{Expect, Failure, Position, Script, ScriptedCall, Step};
+pub use script::{Expect, Position, Script, ScriptedCall, ScriptedError, Step};
 
 use crate::emit::{self, Emitter};
 use crate::{SetupError, opaque};

@@ -55,7 +55,7 @@ pub struct Step {
     /// Pause before each delta, in milliseconds.
     pub delay_ms: u64,
     /// Failure after the content.
-    pub error: Option<Failure>,
+    pub error: Option<ScriptedError>,
     /// True to leave the stream open after the content, until it is dropped.
     pub hang: bool,
     /// Stop reason.
@@ -82,7 +82,7 @@ pub struct ScriptedCall {
 /// Failure instead of a stop reason.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Failure {
+pub struct ScriptedError {
     /// Kind of the error: `rate_limited`, `truncated`, …
     pub kind: ProviderErrorKind,
     /// Message of the provider.
@@ -168,7 +168,7 @@ impl ScriptedCall {
     }
 }
 
-impl Failure {
+impl ScriptedError {
     pub(super) fn error(&self) -> ProviderError {
         ProviderError {
             status: self.status,

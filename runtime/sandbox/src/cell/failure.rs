@@ -9,7 +9,7 @@ use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use crate::bindings::GuestError;
-use crate::cell::memory::{MemoryAccount, Refusal};
+use crate::cell::memory::{MemoryAccount, OutOfMemory};
 use crate::engine::WASM_STACK;
 
 /// Maximum length of an error message of a guest, in bytes. The loop truncates further for the model.
@@ -51,7 +51,7 @@ pub(crate) fn of_engine(error: &wasmtime::Error, account: &MemoryAccount, limits
     if let Some(ResourceTableError::Full) = error.downcast_ref::<ResourceTableError>() {
         return limit(Limit::Handles(u64::from(limits.handles)));
     }
-    let untyped = untyped_limit(error, limits).map(Refusal::Limit);
+    let untyped = untyped_limit(error, limits).map(OutOfMemory::Limit);
     if let Some(refused) = untyped.or_else(|| account.refused()) {
         return refused.into_error();
     }

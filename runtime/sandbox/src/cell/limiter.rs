@@ -5,7 +5,7 @@
 use toolcell_core::{Limit, Limits};
 use wasmtime::ResourceLimiter;
 
-use crate::cell::memory::{MemoryAccount, Refusal};
+use crate::cell::memory::{MemoryAccount, OutOfMemory};
 use crate::load::complexity::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 
 /// Size of one table element in bytes: a host pointer.
@@ -71,7 +71,7 @@ impl ResourceLimiter for Limiter {
         let sum = self.table_elements.saturating_add(added);
         if sum > self.max_table_elements {
             let limit = Limit::TableElements(self.max_table_elements);
-            self.account.note_refusal(Refusal::Limit(limit));
+            self.account.note_refusal(OutOfMemory::Limit(limit));
             return Ok(false);
         }
         if maximum.is_some_and(|max| desired > max)
@@ -132,7 +132,7 @@ mod tests {
         assert!(first.memory_growing(0, 100, None).unwrap());
         assert!(second.memory_growing(0, 50, None).unwrap());
         assert!(!second.memory_growing(50, 51, None).unwrap());
-        assert_eq!(second.account.refused(), Some(Refusal::Pool));
+        assert_eq!(second.account.refused(), Some(OutOfMemory::Pool));
         assert_eq!(second.account.peaks(), (50, 0));
         drop(first);
         assert!(second.memory_growing(50, 100, None).unwrap());
@@ -149,7 +149,7 @@ mod tests {
         assert!(!limiter.memory_growing(40, 41, None).unwrap());
         assert_eq!(
             limiter.account.refused(),
-            Some(Refusal::Limit(Limit::Memory(100)))
+            Some(OutOfMemory::Limit(Limit::Memory(100)))
         );
         assert_eq!(limiter.account.peaks(), (100, 0));
     }
@@ -161,7 +161,7 @@ mod tests {
         assert!(!limiter.table_growing(10, 11, None).unwrap());
         assert_eq!(
             limiter.account.refused(),
-            Some(Refusal::Limit(Limit::TableElements(10)))
+            Some(OutOfMemory::Limit(Limit::TableElements(10)))
         );
     }
 

@@ -39,7 +39,7 @@ struct Usage {
     peak: u64,
     peak_host: u64,
     /// Last refusal. A guest may tolerate it; if it traps instead, this is the reason.
-    refused: Option<Refusal>,
+    refused: Option<OutOfMemory>,
     /// True if the objects in the table exceed the limit of the call.
     overdrawn: bool,
 }
@@ -54,14 +54,14 @@ pub(crate) struct Reservation {
 /// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the call has no memory left for it")]
-pub(crate) enum Refusal {
+pub(crate) enum OutOfMemory {
     /// The call has reached one of its limits.
     Limit(Limit),
     /// The pool of all calls is exhausted.
     Pool,
 }
 
-impl Refusal {
+impl OutOfMemory {
     /// Returns the error of a call that ended for this reason.
     pub(crate) fn into_error(self) -> ToolError {
         match self {
@@ -108,13 +108,13 @@ impl Usage {
     }
 
     /// Takes bytes from the limit of the call and from the pool.
-    fn take(&mut self, bytes: u64) -> Result<(), Refusal> {
+    fn take(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let refused = if self.sum().saturating_add(bytes) > self.limit {
-            Refusal::Limit(Limit::Memory(self.limit))
+            OutOfMemory::Limit(Limit::Memory(self.limit))
         } else if self.pool.take(bytes) {
             return Ok(());
         } else {
-            Refusal::Pool
+            OutOfMemory::Pool
         };
         self.refused = Some(refused);
         Err(refused)
@@ -155,7 +155,7 @@ impl MemoryAccount {
     }
 
     /// Charges bytes that the host is about to allocate.
-    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Reservation, OutOfMemory> {
         let mut reservation = self.empty();
         reservation.grow(bytes)?;
         Ok(reservation)
@@ -170,7 +170,7 @@ impl MemoryAccount {
     }
 
     /// Charges bytes by which a memory or a table is about to grow.
-    pub(crate) fn grow_guest(&self, bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn grow_guest(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let mut usage = self.lock();
         usage.take(bytes)?;
         usage.guest += bytes;
@@ -196,12 +196,12 @@ impl MemoryAccount {
         };
         let in_pool = usage.pool.overdraw(more);
         let refused = if usage.sum() > usage.limit {
-            Refusal::Limit(Limit::Memory(usage.limit))
+            OutOfMemory::Limit(Limit::Memory(usage.limit))
         } else if in_pool {
             usage.note_peak();
             return !usage.overdrawn;
         } else {
-            Refusal::Pool
+            OutOfMemory::Pool
         };
         usage.refused = Some(refused);
         usage.overdrawn = true;
@@ -221,17 +221,17 @@ impl MemoryAccount {
     }
 
     /// Records a refusal of something that this account does not count.
-    pub(crate) fn note_refusal(&self, refusal: Refusal) {
+    pub(crate) fn note_refusal(&self, refusal: OutOfMemory) {
         self.lock().refused = Some(refusal);
     }
 
     /// Returns the last refusal, if any.
-    pub(crate) fn refused(&self) -> Option<Refusal> {
+    pub(crate) fn refused(&self) -> Option<OutOfMemory> {
         self.lock().refused
     }
 
     /// Returns the reason why the call must end, if its objects exceed the limit.
-    pub(crate) fn overdrawn(&self) -> Option<Refusal> {
+    pub(crate) fn overdrawn(&self) -> Option<OutOfMemory> {
         let usage = self.lock();
         usage.refused.filter(|_| usage.overdrawn)
     }
@@ -243,7 +243,7 @@ impl MemoryAccount {
 
 impl Reservation {
     /// Charges more bytes, all or none.
-    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let mut usage = self.account.lock();
         usage.take(bytes)?;
         usage.reserved += bytes;
@@ -301,7 +301,7 @@ mod tests {
         let held = account.reserve(30).unwrap();
         assert!(account.set_objects(30));
         assert_eq!(account.left(), 0);
-        let limit = Refusal::Limit(Limit::Memory(100));
+        let limit = OutOfMemory::Limit(Limit::Memory(100));
         assert_eq!(account.grow_guest(1), Err(limit));
         assert_eq!(account.reserve(1).unwrap_err(), limit);
         assert_eq!((account.refused(), account.overdrawn()), (Some(limit), None));
@@ -318,7 +318,7 @@ mod tests {
         let account = account(100, &pool);
         assert!(account.set_objects(100));
         assert!(!account.set_objects(101));
-        assert_eq!(account.overdrawn(), Some(Refusal::Limit(Limit::Memory(100))));
+        assert_eq!(account.overdrawn(), Some(OutOfMemory::Limit(Limit::Memory(100))));
         assert!(!account.set_objects(1), "an overdrawn call ends");
         assert_eq!(
             account.peaks(),
@@ -334,7 +334,7 @@ mod tests {
         let (first, second) = (account(100, &pool), account(100, &pool));
         let held = first.reserve(100).unwrap();
         second.grow_guest(50).unwrap();
-        assert_eq!(second.reserve(1).unwrap_err(), Refusal::Pool);
+        assert_eq!(second.reserve(1).unwrap_err(), OutOfMemory::Pool);
         assert!(!second.set_objects(1));
         assert!(second.set_objects(0) || second.overdrawn().is_some());
         drop(held);

@@ -25,7 +25,7 @@ use wasmtime::{Engine, Store};
 
 use crate::bindings::{HookProvider, HookProviderPre, Provider, ProviderPre};
 use crate::cell::fuel::FuelCounter;
-use crate::cell::memory::{MemoryAccount, MemoryPool, Refusal};
+use crate::cell::memory::{MemoryAccount, MemoryPool, OutOfMemory};
 use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
 use crate::cell::state::CellState;
@@ -196,7 +196,7 @@ impl CellRunner {
     ) -> Result<J::Done, ToolError> {
         let limits = &request.policy.limits;
         let instances = guard.account.reserve(request.footprint.bytes);
-        let _instances = instances.map_err(Refusal::into_error)?;
+        let _instances = instances.map_err(OutOfMemory::into_error)?;
         let state = CellState::new(
             request.policy,
             request.egress,

@@ -11,7 +11,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::bindings::{log, progress};
 use crate::cell::limiter::Limiter;
-use crate::cell::memory::{MemoryAccount, Refusal, Reservation};
+use crate::cell::memory::{MemoryAccount, OutOfMemory, Reservation};
 use crate::cell::objects;
 use crate::cell::output::{GuestOutput, GuestStdio};
 use crate::cell::poll::{self, MAX_RANDOM, PollView, RandomView};
@@ -78,7 +78,7 @@ impl CellState {
             .sum();
         let environment = account
             .reserve(2 * environment as u64)
-            .map_err(Refusal::into_error)?;
+            .map_err(OutOfMemory::into_error)?;
         for (name, value) in &policy.grants.env {
             wasi.env(name, value);
         }

@@ -19,7 +19,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 use super::body::{CheckedBody, from_hyper};
 use super::network::Transport;
 use super::response::redact_body::MaskedBody;
-use super::response::{self, MAX_RESPONSE_HEADER_BYTES, Refusal};
+use super::response::{self, MAX_RESPONSE_HEADER_BYTES, RefusedResponse};
 use super::secrets::Treatment;
 use super::shared::{ApprovedRequest, lock, no_memory};
 use super::target::{Host, Scheme, Target};
@@ -105,11 +105,11 @@ pub(super) async fn send(
         Err(why) => {
             egress.note_refusal(&recorder, &method, &target, &why);
             return Err(match why {
-                Refusal::Redirect(_) => {
+                RefusedResponse::Redirect(_) => {
                     lock(&redirects).note_unknown(&target, hop);
                     Error::HttpProtocolError
                 }
-                Refusal::MediaType { .. } => Error::HttpRequestDenied,
+                RefusedResponse::MediaType { .. } => Error::HttpRequestDenied,
             });
         }
     };

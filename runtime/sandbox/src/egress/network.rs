@@ -89,7 +89,7 @@ impl Tls {
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outside")
+        f.debug_struct("Transport")
             .field("extra_roots", &self.tls.extra_roots.len())
             .finish_non_exhaustive()
     }

@@ -16,7 +16,7 @@ use super::redirect::{Hop, Redirects};
 use super::rules::{Rules, Scope, grant_for};
 use super::secrets::{BoundSecrets, Treatment};
 use super::target::Target;
-use crate::cell::memory::{Refusal, Reservation};
+use crate::cell::memory::{OutOfMemory, Reservation};
 use crate::cell::receipt::ReceiptRecorder;
 
 /// Maximum number of concurrent connections of one tool, over all its calls; the seventh request waits. Browsers and
@@ -178,7 +178,7 @@ impl Timeouts {
 }
 
 /// Returns the error for exhausted memory; `wasi:http` has no specific code.
-pub(super) fn no_memory(refusal: Refusal) -> Error {
+pub(super) fn no_memory(refusal: OutOfMemory) -> Error {
     Error::InternalError(Some(refusal.to_string()))
 }
 

@@ -28,7 +28,7 @@ mod bindings {
         world: "wasi:keyvalue/imports",
         imports: { default: async | trappable },
         with: { "wasi:keyvalue/store.bucket": crate::keyvalue::OpenBucket },
-        trappable_error_type: { "wasi:keyvalue/store.error" => crate::keyvalue::Refusal },
+        trappable_error_type: { "wasi:keyvalue/store.error" => crate::keyvalue::TrappableStoreError },
         require_store_data_send: true,
     });
 }
@@ -56,7 +56,7 @@ pub struct OpenBucket {
 
 /// Failure of a request of the guest.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum TrappableStoreError {
     /// Returned to the guest with a reason.
     Error(store::Error),
     /// Ends the call.
@@ -81,15 +81,15 @@ impl Buckets {
     }
 
     /// Records the denied access to a bucket and returns the refusal.
-    fn deny(&self, name: &str, grant: Option<BucketGrant>) -> Refusal {
+    fn deny(&self, name: &str, grant: Option<BucketGrant>) -> TrappableStoreError {
         let shown = name[..name.floor_char_boundary(MAX_NOTED_NAME)].to_owned();
         let grant = grant.map(|grant| Grant::Bucket(grant).to_string());
         self.recorder.denial("keyvalue", shown, grant);
-        Refusal::Error(store::Error::AccessDenied)
+        TrappableStoreError::Error(store::Error::AccessDenied)
     }
 
     /// Takes bytes from the quota of the call.
-    fn spend(&mut self, bytes: u64) -> Result<(), Refusal> {
+    fn spend(&mut self, bytes: u64) -> Result<(), TrappableStoreError> {
         match self.left.checked_sub(bytes) {
             Some(left) => {
                 self.left = left;
@@ -99,7 +99,7 @@ impl Buckets {
         }
     }
 
-    fn spent(&self) -> Refusal {
+    fn spent(&self) -> TrappableStoreError {
         let limit = self.limit;
         self.recorder
             .denial("keyvalue", format!("more than {limit} bytes in one call"), None);
@@ -137,14 +137,14 @@ type Handle = Resource<OpenBucket>;
 
 impl KeyValueView<'_> {
     /// Returns the bucket of a handle, for reading.
-    fn reading(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, Refusal> {
+    fn reading(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, TrappableStoreError> {
         let open = self.table.get(handle)?;
         self.buckets.recorder.bucket(&open.grant.bucket, false);
         Ok(open.bucket.clone())
     }
 
     /// Returns the bucket of a handle, if the guest may change it.
-    fn writing(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, Refusal> {
+    fn writing(&mut self, handle: &Handle) -> Result<Arc<dyn Bucket>, TrappableStoreError> {
         let open = self.table.get(handle)?;
         if !open.grant.write {
             let write = BucketGrant {
@@ -158,11 +158,15 @@ impl KeyValueView<'_> {
     }
 
     /// Charges host memory of this operation until the guest has received the data.
-    fn hold(&mut self, bytes: u64) -> Result<(), Refusal> {
+    fn hold(&mut self, bytes: u64) -> Result<(), TrappableStoreError> {
         self.in_flight.grow(bytes).map_err(|_| no_memory())
     }
 
-    async fn values(&mut self, handle: &Handle, keys: Vec<String>) -> Result<Vec<Option<Vec<u8>>>, Refusal> {
+    async fn values(
+        &mut self,
+        handle: &Handle,
+        keys: Vec<String>,
+    ) -> Result<Vec<Option<Vec<u8>>>, TrappableStoreError> {
         let bucket = self.reading(handle)?;
         let bytes = check_keys(&keys)?;
         self.hold(bytes)?;
@@ -181,7 +185,11 @@ impl KeyValueView<'_> {
         Ok(values)
     }
 
-    async fn change(&mut self, handle: &Handle, pairs: Vec<(String, Vec<u8>)>) -> Result<(), Refusal> {
+    async fn change(
+        &mut self,
+        handle: &Handle,
+        pairs: Vec<(String, Vec<u8>)>,
+    ) -> Result<(), TrappableStoreError> {
         let bucket = self.writing(handle)?;
         check_count(pairs.len())?;
         let mut bytes = 0;
@@ -200,7 +208,7 @@ impl KeyValueView<'_> {
         Ok(bucket.set(pairs).await?)
     }
 
-    async fn remove(&mut self, handle: &Handle, keys: Vec<String>) -> Result<(), Refusal> {
+    async fn remove(&mut self, handle: &Handle, keys: Vec<String>) -> Result<(), TrappableStoreError> {
         let bucket = self.writing(handle)?;
         let bytes = check_keys(&keys)?;
         self.hold(bytes)?;
@@ -210,7 +218,7 @@ impl KeyValueView<'_> {
 }
 
 impl store::Host for KeyValueView<'_> {
-    async fn open(&mut self, identifier: String) -> Result<Handle, Refusal> {
+    async fn open(&mut self, identifier: String) -> Result<Handle, TrappableStoreError> {
         let granted = self.buckets.grants.iter().find(|g| g.guest == identifier);
         let Some(grant) = granted.cloned() else {
             let grant = is_bucket_name(&identifier).then(|| BucketGrant {
@@ -223,37 +231,37 @@ impl store::Host for KeyValueView<'_> {
         if let Some(denial) = self.buckets.denied.iter().find(|d| d.bucket == grant.bucket) {
             let (name, by) = (grant.guest, denial.by.clone());
             self.buckets.recorder.refusal("keyvalue", name, by);
-            return Err(Refusal::Error(store::Error::AccessDenied));
+            return Err(TrappableStoreError::Error(store::Error::AccessDenied));
         }
         let store = self.buckets.store.clone();
-        let store = store.ok_or(Refusal::Error(store::Error::NoSuchStore))?;
+        let store = store.ok_or(TrappableStoreError::Error(store::Error::NoSuchStore))?;
         let bucket = store.open(&grant.bucket).await?;
         Ok(self.table.push(OpenBucket { bucket, grant })?)
     }
 
-    fn convert_error(&mut self, error: Refusal) -> wasmtime::Result<store::Error> {
+    fn convert_error(&mut self, error: TrappableStoreError) -> wasmtime::Result<store::Error> {
         match error {
-            Refusal::Error(error) => Ok(error),
-            Refusal::Trap(error) => Err(error),
+            TrappableStoreError::Error(error) => Ok(error),
+            TrappableStoreError::Trap(error) => Err(error),
         }
     }
 }
 
 impl store::HostBucket for KeyValueView<'_> {
-    async fn get(&mut self, handle: Handle, key: String) -> Result<Option<Vec<u8>>, Refusal> {
+    async fn get(&mut self, handle: Handle, key: String) -> Result<Option<Vec<u8>>, TrappableStoreError> {
         let mut values = self.values(&handle, vec![key]).await?;
         Ok(values.pop().flatten())
     }
 
-    async fn set(&mut self, handle: Handle, key: String, value: Vec<u8>) -> Result<(), Refusal> {
+    async fn set(&mut self, handle: Handle, key: String, value: Vec<u8>) -> Result<(), TrappableStoreError> {
         self.change(&handle, vec![(key, value)]).await
     }
 
-    async fn delete(&mut self, handle: Handle, key: String) -> Result<(), Refusal> {
+    async fn delete(&mut self, handle: Handle, key: String) -> Result<(), TrappableStoreError> {
         self.remove(&handle, vec![key]).await
     }
 
-    async fn exists(&mut self, handle: Handle, key: String) -> Result<bool, Refusal> {
+    async fn exists(&mut self, handle: Handle, key: String) -> Result<bool, TrappableStoreError> {
         let bucket = self.reading(&handle)?;
         self.buckets.spend(check_key(&key)?)?;
         Ok(bucket.exists(key).await?)
@@ -263,7 +271,7 @@ impl store::HostBucket for KeyValueView<'_> {
         &mut self,
         handle: Handle,
         cursor: Option<u64>,
-    ) -> Result<store::KeyResponse, Refusal> {
+    ) -> Result<store::KeyResponse, TrappableStoreError> {
         let bucket = self.reading(&handle)?;
         let page = bucket.list(cursor).await?;
         let bytes: usize = page.keys.iter().map(String::len).sum();
@@ -282,7 +290,12 @@ impl store::HostBucket for KeyValueView<'_> {
 }
 
 impl atomics::Host for KeyValueView<'_> {
-    async fn increment(&mut self, handle: Handle, key: String, delta: u64) -> Result<u64, Refusal> {
+    async fn increment(
+        &mut self,
+        handle: Handle,
+        key: String,
+        delta: u64,
+    ) -> Result<u64, TrappableStoreError> {
         let bucket = self.writing(&handle)?;
         self.buckets.spend(check_key(&key)?)?;
         Ok(bucket.increment(key, delta).await?)
@@ -294,28 +307,32 @@ impl batch::Host for KeyValueView<'_> {
         &mut self,
         handle: Handle,
         keys: Vec<String>,
-    ) -> Result<Vec<Option<(String, Vec<u8>)>>, Refusal> {
+    ) -> Result<Vec<Option<(String, Vec<u8>)>>, TrappableStoreError> {
         let values = self.values(&handle, keys.clone()).await?;
         let pairs = keys.into_iter().zip(values);
         Ok(pairs.map(|(key, value)| Some((key, value?))).collect())
     }
 
-    async fn set_many(&mut self, handle: Handle, pairs: Vec<(String, Vec<u8>)>) -> Result<(), Refusal> {
+    async fn set_many(
+        &mut self,
+        handle: Handle,
+        pairs: Vec<(String, Vec<u8>)>,
+    ) -> Result<(), TrappableStoreError> {
         self.change(&handle, pairs).await
     }
 
-    async fn delete_many(&mut self, handle: Handle, keys: Vec<String>) -> Result<(), Refusal> {
+    async fn delete_many(&mut self, handle: Handle, keys: Vec<String>) -> Result<(), TrappableStoreError> {
         self.remove(&handle, keys).await
     }
 }
 
 /// Validates keys and returns their total size.
-fn check_keys(keys: &[String]) -> Result<u64, Refusal> {
+fn check_keys(keys: &[String]) -> Result<u64, TrappableStoreError> {
     check_count(keys.len())?;
     keys.iter().map(|key| check_key(key)).sum()
 }
 
-fn check_key(key: &str) -> Result<u64, Refusal> {
+fn check_key(key: &str) -> Result<u64, TrappableStoreError> {
     match key.len() {
         0 => Err(refusal("a key is empty".into())),
         length if length > MAX_KEY_BYTES => Err(refusal(format!(
@@ -325,7 +342,7 @@ fn check_key(key: &str) -> Result<u64, Refusal> {
     }
 }
 
-fn check_count(count: usize) -> Result<(), Refusal> {
+fn check_count(count: usize) -> Result<(), TrappableStoreError> {
     if count > MAX_BATCH {
         return Err(refusal(format!(
             "an operation has {count} keys, more than the limit of {MAX_BATCH}"
@@ -334,15 +351,15 @@ fn check_count(count: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn no_memory() -> Refusal {
+fn no_memory() -> TrappableStoreError {
     refusal("the call has no memory left for this operation; request less at once".into())
 }
 
-fn refusal(why: String) -> Refusal {
-    Refusal::Error(store::Error::Other(why))
+fn refusal(why: String) -> TrappableStoreError {
+    TrappableStoreError::Error(store::Error::Other(why))
 }
 
-impl From<KeyValueError> for Refusal {
+impl From<KeyValueError> for TrappableStoreError {
     fn from(error: KeyValueError) -> Self {
         // The message of a store may contain host paths, which only the user may see.
         if let KeyValueError::Failed { source } = &error {
@@ -353,7 +370,7 @@ impl From<KeyValueError> for Refusal {
     }
 }
 
-impl From<ResourceTableError> for Refusal {
+impl From<ResourceTableError> for TrappableStoreError {
     fn from(error: ResourceTableError) -> Self {
         Self::Trap(error.into())
     }

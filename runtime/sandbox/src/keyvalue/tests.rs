@@ -135,16 +135,16 @@ impl Call {
     }
 
     /// Opens a bucket any number of times: each operation of a guest borrows a handle.
-    async fn open(&mut self, name: &str) -> Result<Handle, Refusal> {
+    async fn open(&mut self, name: &str) -> Result<Handle, TrappableStoreError> {
         self.view().open(name.into()).await
     }
 
-    async fn set(&mut self, name: &str, key: &str, value: &[u8]) -> Result<(), Refusal> {
+    async fn set(&mut self, name: &str, key: &str, value: &[u8]) -> Result<(), TrappableStoreError> {
         let bucket = self.open(name).await?;
         self.view().set(bucket, key.into(), value.into()).await
     }
 
-    async fn get(&mut self, name: &str, key: &str) -> Result<Option<Vec<u8>>, Refusal> {
+    async fn get(&mut self, name: &str, key: &str) -> Result<Option<Vec<u8>>, TrappableStoreError> {
         let bucket = self.open(name).await?;
         self.view().get(bucket, key.into()).await
     }
@@ -154,14 +154,17 @@ impl Call {
     }
 }
 
-fn is_denied<T>(result: Result<T, Refusal>) -> bool {
-    matches!(result, Err(Refusal::Error(store::Error::AccessDenied)))
+fn is_denied<T>(result: Result<T, TrappableStoreError>) -> bool {
+    matches!(
+        result,
+        Err(TrappableStoreError::Error(store::Error::AccessDenied))
+    )
 }
 
 #[track_caller]
-fn message<T>(result: Result<T, Refusal>) -> String {
+fn message<T>(result: Result<T, TrappableStoreError>) -> String {
     match result {
-        Err(Refusal::Error(store::Error::Other(why))) => why,
+        Err(TrappableStoreError::Error(store::Error::Other(why))) => why,
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("it was done"),
     }
@@ -243,7 +246,10 @@ async fn read_grant_allows_no_change() {
 async fn without_a_store_on_the_host_there_is_no_bucket() {
     let mut call = Call::with(&["keyvalue=a"], 100, None);
     let opened = call.open("a").await;
-    assert!(matches!(opened, Err(Refusal::Error(store::Error::NoSuchStore))));
+    assert!(matches!(
+        opened,
+        Err(TrappableStoreError::Error(store::Error::NoSuchStore))
+    ));
     assert!(is_denied(call.open("b").await));
 }
 
@@ -392,7 +398,7 @@ async fn open_buckets_count_as_handles_and_are_limited() {
     call.table.set_max_capacity(2);
     call.open("b").await.unwrap();
     let second = call.open("b").await.unwrap();
-    let Err(Refusal::Trap(error)) = call.open("b").await else {
+    let Err(TrappableStoreError::Trap(error)) = call.open("b").await else {
         panic!("a third one fits")
     };
     assert!(matches!(
@@ -432,7 +438,10 @@ async fn denied_bucket_is_denied_under_every_name() {
     for name in ["x", "a"] {
         let refused = call.open(name).await;
         assert!(
-            matches!(refused, Err(Refusal::Error(store::Error::AccessDenied))),
+            matches!(
+                refused,
+                Err(TrappableStoreError::Error(store::Error::AccessDenied))
+            ),
             "{name}"
         );
     }

@@ -244,7 +244,7 @@ impl Simulation {
             Effect::Prepare { id, .. } => Input::Prepared {
                 id: id.clone(),
                 arguments: if choice.is_multiple_of(5) {
-                    Err(Refusal {
+                    Err(RefusedCall {
                         arguments: json!("?"),
                         error: ToolError::invalid("no"),
                     })

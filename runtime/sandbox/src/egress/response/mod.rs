@@ -21,7 +21,7 @@ const MAX_RETRY_AFTER: u32 = 24 * 60 * 60;
 
 /// Reason why a response is refused, beside the error codes of `wasi:http`.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum RefusedResponse {
     #[error("{0}")]
     Redirect(#[from] UnreadableRedirect),
     #[error("its media type `{found}` is not among the `responses` of the secret `{secret}`")]
@@ -71,7 +71,7 @@ pub(crate) fn settle<B>(
     target: &Target,
     response: &mut Response<B>,
     treatment: Option<&Treatment>,
-) -> Result<Checked, Refusal> {
+) -> Result<Checked, RefusedResponse> {
     let leads = redirect::settle(target, response)?;
     let mut checked = Checked {
         leads,
@@ -90,7 +90,7 @@ pub(crate) fn settle<B>(
                 let found = media_type(response.headers());
                 let is_allowed = found.as_ref().is_some_and(|found| types.contains(found));
                 if !is_allowed && (found.is_some() || has_body(method, response.status()) && !is_empty) {
-                    return Err(Refusal::MediaType {
+                    return Err(RefusedResponse::MediaType {
                         secret: secret.clone(),
                         found: found.unwrap_or_default().chars().take(64).collect(),
                     });

@@ -64,13 +64,13 @@ pub(super) struct Task {
 /// An error that the child can describe better than its exit status.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Refusal {
+pub(super) enum ChildError {
     Malformed(String),
     UnsupportedFeature(String),
     Compile(String),
 }
 
-impl From<LoadError> for Refusal {
+impl From<LoadError> for ChildError {
     fn from(error: LoadError) -> Self {
         match error {
             LoadError::Malformed { reason } => Self::Malformed(reason),
@@ -81,12 +81,12 @@ impl From<LoadError> for Refusal {
     }
 }
 
-impl From<Refusal> for LoadError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ChildError> for LoadError {
+    fn from(refusal: ChildError) -> Self {
         match refusal {
-            Refusal::Malformed(reason) => Self::Malformed { reason },
-            Refusal::UnsupportedFeature(feature) => Self::UnsupportedFeature { feature },
-            Refusal::Compile(reason) => Self::Compile { reason },
+            ChildError::Malformed(reason) => Self::Malformed { reason },
+            ChildError::UnsupportedFeature(feature) => Self::UnsupportedFeature { feature },
+            ChildError::Compile(reason) => Self::Compile { reason },
         }
     }
 }
@@ -125,7 +125,7 @@ fn serve(mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
         }
         Err(error) => {
             output.write_all(&[REFUSED])?;
-            serde_json::to_writer(&mut output, &Refusal::from(error))?;
+            serde_json::to_writer(&mut output, &ChildError::from(error))?;
         }
     }
     output.flush()

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::UNEXPECTED;
-use super::child::{ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Refusal, Task};
+use super::child::{ChildError, ISOLATION, OK, OUT_OF_MEMORY, REFUSED, Task};
 use super::isolation::CompilerIsolation;
 use crate::error::{CompileLimit, LoadError};
 
@@ -209,7 +209,7 @@ fn read_answer(
             Ok(answer)
         }
         (true, Some(&REFUSED)) => {
-            Err(serde_json::from_slice::<Refusal>(&answer[1..]).map_or_else(unreadable, LoadError::from))
+            Err(serde_json::from_slice::<ChildError>(&answer[1..]).map_or_else(unreadable, LoadError::from))
         }
         _ if status.code() == Some(PANICKED) => Err(LoadError::Compile {
             reason: UNEXPECTED.into(),
