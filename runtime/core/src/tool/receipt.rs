@@ -229,7 +229,7 @@ fn push_capped<T>(list: &mut Vec<T>, entry: T, omitted: &mut u64) {
     if list.len() < Receipt::MAX_ENTRIES {
         list.push(entry);
     } else {
-        *omitted += 1;
+        *omitted = omitted.saturating_add(1);
     }
 }
 

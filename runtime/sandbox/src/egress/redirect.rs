@@ -177,8 +177,13 @@ impl Pending {
 
 impl Suspicion {
     fn add(&mut self, other: Self) {
-        self.cross_origin |= other.cross_origin;
-        self.downgrade |= other.downgrade;
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Self {
+            cross_origin,
+            downgrade,
+        } = other;
+        self.cross_origin |= cross_origin;
+        self.downgrade |= downgrade;
     }
 }
 

@@ -68,10 +68,17 @@ struct Cost {
 
 impl Cost {
     fn add(&mut self, other: Self) {
-        self.core = self.core.saturating_add(other.core);
-        self.components = self.components.saturating_add(other.components);
-        self.items = self.items.saturating_add(other.items);
-        self.bytes = self.bytes.saturating_add(other.bytes);
+        // All fields by name, so that a new one cannot be forgotten here.
+        let Self {
+            core,
+            components,
+            items,
+            bytes,
+        } = other;
+        self.core = self.core.saturating_add(core);
+        self.components = self.components.saturating_add(components);
+        self.items = self.items.saturating_add(items);
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
