@@ -1,6 +1,7 @@
 //! Queue of events from calls and hooks to the driver, in one order.
 //!
-//! Log lines of calls may be lost if the queue is full; receipts and failures of hooks never are.
+//! Log lines of calls, and events of the agents that they run, may be lost if the queue is full; receipts and failures
+//! of hooks never are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,7 +58,7 @@ impl Notes {
         has_room && self.send(event, None, true)
     }
 
-    /// Sends a note that must not be lost. Its number must be bounded elsewhere: one per run of a hook.
+    /// Sends a note that must not be lost. Its number must be bounded elsewhere, such as by the runs of hooks.
     pub(crate) fn tell(&self, event: Event, ticket: Option<Ticket>) {
         // Without a receiver the turn has ended, and its use is counted no more.
         self.send(event, ticket, false);

@@ -154,11 +154,17 @@ impl CallObserver for Observer {
         }
     }
 
+    /// Forwards an event of an agent that the call runs. Its notices, such as the failure of a hook, are never lost.
     fn nested(&self, event: &Event) {
-        self.note(Event::Nested {
+        let nested = Event::Nested {
             id: self.id.clone(),
             event: Box::new(event.clone()),
-        });
+        };
+        if is_notice(event) {
+            self.notes.tell(nested, None);
+        } else {
+            self.note(nested);
+        }
     }
 
     fn ask(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Decision> {
@@ -172,6 +178,15 @@ impl CallObserver for Observer {
                 decision => decision,
             }
         })
+    }
+}
+
+/// True for a notice of an agent at any depth. Their number is bounded by the calls and hook runs of that agent.
+fn is_notice(event: &Event) -> bool {
+    match event {
+        Event::Notice { .. } => true,
+        Event::Nested { event, .. } => is_notice(event),
+        _ => false,
     }
 }
 
@@ -208,6 +223,32 @@ mod tests {
             panic!("nothing was counted")
         };
         assert!(line.message.starts_with("2 log lines"), "{}", line.message);
+    }
+
+    #[test]
+    fn notices_of_agents_at_any_depth_survive_a_flood() {
+        let (notes, mut waiting) = notes();
+        let observer = observer(notes);
+        let within = |event: Event| Event::Nested {
+            id: "2".into(),
+            event: Box::new(event),
+        };
+        let notice = || Event::Notice {
+            level: toolcell_core::event::NoticeLevel::Warning,
+            text: "the hook `h` failed".into(),
+        };
+        for _ in 0..=MAX_WAITING {
+            observer.nested(&Event::StepStarted { step: 1 });
+        }
+        observer.nested(&notice());
+        observer.nested(&within(notice()));
+        let events: Vec<Event> = std::iter::from_fn(|| waiting.try_next())
+            .map(|note| note.event)
+            .collect();
+        assert_eq!(events.len(), MAX_WAITING + 2);
+        let told = |event: &&Event| matches!(event, Event::Nested { event, .. } if is_notice(event));
+        assert_eq!(events.iter().filter(told).count(), 2);
+        assert!(observer.take_lost().is_some());
     }
 
     #[test]
