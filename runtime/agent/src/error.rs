@@ -40,6 +40,14 @@ pub enum BuildError {
         /// Names of the hooks in the cycle.
         names: Vec<String>,
     },
+    /// A hook panicked when its description was read.
+    #[error("hook {number} of the agent panicked when its description was read: {}", cause.escape_debug())]
+    HookPanicked {
+        /// Position of the hook in the order in which hooks were added, from 1.
+        number: usize,
+        /// First line of the panic's message.
+        cause: String,
+    },
     /// The policy ends turns by tools only, and none of its control tools ends one.
     #[error("the policy ends turns by tools only, but no control tool that ends a turn is enabled")]
     NoWayToFinish,

@@ -15,6 +15,7 @@
 mod agent;
 pub mod approval;
 pub mod budget;
+mod contained;
 mod context;
 mod definition;
 mod driver;

@@ -1,10 +1,8 @@
 //! Runs hooks in order, each within its time limit and budget, with panics contained.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use serde_json::Value;
 use toolcell_core::event::NoticeLevel;
 use toolcell_core::hook::{
@@ -17,6 +15,7 @@ use super::order::sort;
 use super::prompt::PromptDraft;
 use super::turn::{HookRun, HookTurn};
 use crate::budget::reserve::Exhausted;
+use crate::contained::{Contained, contained};
 use crate::error::BuildError;
 
 /// All hooks of an agent, in the order in which they run.
@@ -46,8 +45,9 @@ impl HookRunner {
     pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
     pub(crate) fn new(hooks: Vec<Arc<dyn Hook>>, timeout: Duration) -> Result<Self, BuildError> {
-        let hooks = hooks.into_iter().map(|hook| Registered::new(hook, timeout));
-        let hooks: Vec<Registered> = hooks.collect();
+        let hooks = hooks.into_iter().enumerate();
+        let hooks = hooks.map(|(i, hook)| Registered::new(i + 1, hook, timeout));
+        let hooks: Vec<Registered> = hooks.collect::<Result<_, _>>()?;
         let specs: Vec<&HookSpec> = hooks.iter().map(|hook| &hook.spec).collect();
         let order = sort(&specs)?;
         Ok(Self {
@@ -180,12 +180,19 @@ impl HookRunner {
 }
 
 impl Registered {
-    pub(super) fn new(hook: Arc<dyn Hook>, timeout: Duration) -> Self {
-        Self {
-            spec: hook.spec(),
-            timeout: hook.timeout().unwrap_or(timeout),
+    /// # Errors
+    /// Fails if the hook, the `number`-th of the agent, panics.
+    fn new(number: usize, hook: Arc<dyn Hook>, timeout: Duration) -> Result<Self, BuildError> {
+        let described = contained(|| (hook.spec(), hook.timeout()));
+        let (spec, own_timeout) = described.map_err(|panicked| BuildError::HookPanicked {
+            number,
+            cause: panicked.cause,
+        })?;
+        Ok(Self {
+            spec,
+            timeout: own_timeout.unwrap_or(timeout),
             hook,
-        }
+        })
     }
 
     /// Runs the hook once and applies the effects that it returns. Failures are reported.
@@ -199,7 +206,7 @@ impl Registered {
         method: impl FnOnce(&'a dyn Hook, HookContext) -> HookFuture<'a, A> + Send,
     ) -> Result<A, HookFailed> {
         let reason = match self.begin(point, turn).await {
-            Ok(run) => match self.contained(run.context(), method).await {
+            Ok(run) => match self.call(run.context(), method).await {
                 Ok(mut answer) => {
                     let effects = std::mem::take(answer.effects());
                     if let Some(receipt) = effects.receipt {
@@ -228,30 +235,26 @@ impl Registered {
     /// # Errors
     /// Fails if the budget is used up.
     async fn begin(&self, point: HookPoint, turn: &HookTurn) -> Result<HookRun, String> {
-        let fuel = catch_unwind(AssertUnwindSafe(|| self.hook.max_fuel(point)));
-        let fuel = fuel.map_err(|_| PANICKED.to_owned())?;
+        let fuel = contained(|| self.hook.max_fuel(point)).map_err(|_| PANICKED.to_owned())?;
         let run = turn.begin(&self.spec.name, point, fuel).await;
         run.map_err(|Exhausted(unit)| format!("it did not run, because the budget of {unit} is used up"))
     }
 
     /// Runs a method within its time limit. A panic is a failure, whether before the first `await`, after it, or while
     /// the future is dropped.
-    async fn contained<'a, A>(
+    async fn call<'a, A>(
         &'a self,
         cx: HookContext,
         method: impl FnOnce(&'a dyn Hook, HookContext) -> HookFuture<'a, A> + Send,
     ) -> Result<A, HookError> {
-        let answer = async { method(&*self.hook, cx).await };
-        let mut answer = Box::pin(AssertUnwindSafe(answer).catch_unwind());
-        let ended = tokio::time::timeout(self.timeout, &mut answer).await;
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(answer)));
-        match (ended, dropped) {
-            (Ok(Ok(answer)), Ok(())) => answer,
-            (Err(_), Ok(())) => Err(HookError::new(format!(
+        let mut answer = Contained::new(|| method(&*self.hook, cx));
+        match tokio::time::timeout(self.timeout, &mut answer).await {
+            Ok(Ok(answer)) => answer,
+            Err(_) if answer.discard().is_ok() => Err(HookError::new(format!(
                 "it did not end within {} ms",
                 self.timeout.as_millis()
             ))),
-            _ => Err(HookError::new(PANICKED)),
+            Ok(Err(_)) | Err(_) => Err(HookError::new(PANICKED)),
         }
     }
 

@@ -1,14 +1,13 @@
 //! Dispatch of a call: finds the tool, parses and checks the arguments, and runs the tool. Every call has exactly one
 //! outcome.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use serde_json::Value;
 use toolcell_core::{CallContext, CallResult, Content, Limit, Tool, ToolCall, ToolError, json};
 
+use crate::contained::{Contained, Panicked};
 use crate::machine::RefusedCall;
 use crate::policy::ToolRetry;
 use crate::tools::registry::Registry;
@@ -84,17 +83,13 @@ pub(crate) async fn invoke_with_retry(
 
 /// Calls the tool once, within its timeout. A panic of the tool is an error of this call only.
 async fn invoke(invocation: &Invocation) -> CallResult {
-    // A tool may panic in its call method and when its future is polled.
-    let call = async {
-        invocation
-            .tool
-            .call(invocation.call.clone(), invocation.context.clone())
-            .await
-    };
-    let contained = AssertUnwindSafe(call).catch_unwind();
+    let Invocation {
+        tool, call, context, ..
+    } = invocation;
+    let running = Contained::new(|| tool.call(call.clone(), context.clone()));
     let ended = match invocation.timeout {
-        None => contained.await,
-        Some(limit) => match tokio::time::timeout(limit, contained).await {
+        None => running.await,
+        Some(limit) => match tokio::time::timeout(limit, running).await {
             Ok(ended) => ended,
             Err(_) => {
                 let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -104,16 +99,7 @@ async fn invoke(invocation: &Invocation) -> CallResult {
             }
         },
     };
-    ended.unwrap_or_else(|panic| {
-        let cause = panic
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "a panic without a message".into());
-        CallResult::failed(ToolError::Crashed {
-            cause: cause.lines().next().unwrap_or_default().to_owned(),
-        })
-    })
+    ended.unwrap_or_else(|Panicked { cause }| CallResult::failed(ToolError::Crashed { cause }))
 }
 
 /// Makes the content of a result readable for the model: empty texts are removed, and the structured result stands in if

@@ -11,9 +11,10 @@ use toolcell_core::{Event, Message, Receipt};
 
 use crate::testing::{Say, Script, call, tool};
 use crate::{RecordedEvents, agent};
+use toolcell_agent::BuildError;
 use toolcell_agent::hook::{
-    CallAnswer, CallReport, Effects, Hook, HookContext, HookFuture, HookPoint, HookSpec, PendingCall, Prompt,
-    PromptAnswer, TurnEnd,
+    CallAnswer, CallReport, Effects, Hook, HookContext, HookError, HookFuture, HookPoint, HookSpec,
+    PendingCall, Prompt, PromptAnswer, TurnEnd,
 };
 
 /// Guard whose methods panic before they return a future.
@@ -94,8 +95,18 @@ async fn panic_in_any_hook_method_is_reported() {
     }
 }
 
-/// Hook that hangs before each call, and acts when it is dropped.
-struct Hanging(fn(&HookContext));
+/// Hook that hangs at one point, and acts when it is dropped.
+struct Hanging(HookPoint, fn(&HookContext));
+
+impl Hanging {
+    async fn at<A: Default>(&self, point: HookPoint, cx: HookContext) -> Result<A, HookError> {
+        if self.0 == point {
+            let _on_drop = OnDrop(cx, self.1);
+            pending::<()>().await;
+        }
+        Ok(A::default())
+    }
+}
 
 struct OnDrop(HookContext, fn(&HookContext));
 
@@ -111,11 +122,11 @@ impl Hook for Hanging {
     }
 
     fn before_call(&self, _call: PendingCall, cx: HookContext) -> HookFuture<'_, CallAnswer> {
-        let on_drop = OnDrop(cx, self.0);
-        Box::pin(async move {
-            let _on_drop = on_drop;
-            pending().await
-        })
+        Box::pin(self.at(HookPoint::BeforeCall, cx))
+    }
+
+    fn after_turn(&self, _end: TurnEnd, cx: HookContext) -> HookFuture<'_, Effects> {
+        Box::pin(self.at(HookPoint::AfterTurn, cx))
     }
 }
 
@@ -125,7 +136,7 @@ async fn panic_while_dropping_a_hook_is_reported() {
     let recorded = RecordedEvents::default();
     let mut session = agent(&script)
         .tool(tool("t", |_| Ok("ok".into())))
-        .hook(Arc::new(Hanging(|_| panic!("broken"))))
+        .hook(Arc::new(Hanging(HookPoint::BeforeCall, |_| panic!("broken"))))
         .build()
         .unwrap()
         .session();
@@ -141,6 +152,55 @@ async fn panic_while_dropping_a_hook_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn panic_while_a_turn_is_dropped_stays_in_the_hook() {
+    for point in [HookPoint::BeforeCall, HookPoint::AfterTurn] {
+        let script = Script::new([call("1", "t", &json!({})), Say::Text("Done.")]);
+        let recorded = RecordedEvents::default();
+        let mut session = agent(&script)
+            .tool(tool("t", |_| Ok("ok".into())))
+            .hook(Arc::new(Hanging(point, |_| panic!("broken"))))
+            .build()
+            .unwrap()
+            .session();
+        // The embedder drops the turn while the hook hangs.
+        let run = session.run(Message::user("Go"), &recorded, CancellationToken::new());
+        let ended = tokio::time::timeout(Duration::from_secs(1), run).await;
+        assert!(ended.is_err(), "{point:?}");
+    }
+}
+
+/// Hook without a description.
+#[derive(Debug)]
+struct Undescribed(bool);
+
+impl Hook for Undescribed {
+    fn spec(&self) -> HookSpec {
+        assert!(!self.0, "no description");
+        HookSpec::new("undescribed")
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        panic!("no time limit");
+    }
+}
+
+#[test]
+fn agent_is_not_built_with_a_hook_that_panics() {
+    for (in_spec, cause) in [(true, "no description"), (false, "no time limit")] {
+        let script = Script::new([]);
+        let built = agent(&script)
+            .hook(Arc::new(Broken(HookPoint::AfterTurn, false)))
+            .hook(Arc::new(Undescribed(in_spec)))
+            .build();
+        let error = BuildError::HookPanicked {
+            number: 2,
+            cause: cause.into(),
+        };
+        assert_eq!(built.err(), Some(error));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelled_hook_is_charged() {
     let script = Script::new([call("1", "t", &json!({}))]);
     let recorded = RecordedEvents::default();
@@ -152,7 +212,7 @@ async fn cancelled_hook_is_charged() {
     };
     let mut session = agent(&script)
         .tool(tool("t", |_| Ok("ok".into())))
-        .hook(Arc::new(Hanging(leave_receipt)))
+        .hook(Arc::new(Hanging(HookPoint::BeforeCall, leave_receipt)))
         .build()
         .unwrap()
         .session();
