@@ -65,6 +65,80 @@ fn config_check_lists_rules_and_absent_denials() {
 }
 
 #[test]
+fn config_check_names_rules_that_apply_to_no_call() {
+    let user = User::new();
+    let rule = |tool: &str, argument: &str| {
+        format!(
+            "[[approval.rules]]\ntool = \"{tool}\"\nverdict = \"deny\"\narguments = {{ \"{argument}\" = \"private/*\" }}\n"
+        )
+    };
+    let rules = [
+        ("file_read", "/path"),
+        ("files_*", "/Path"),
+        ("files_*", "/path"),
+        ("update_plan", "/path"),
+    ];
+    let rules: String = rules
+        .iter()
+        .map(|(tool, argument)| rule(tool, argument))
+        .collect();
+    user.configure(&rules);
+    let seen = user.run(&["config", "check", "--json"]).ended(0);
+    let unused = seen.json()["unused_rules"].clone();
+    assert_eq!(unused.as_array().unwrap().len(), 2, "{unused:#}");
+    for (i, parts) in [
+        ["file_read", "there is `files_read`"],
+        ["argument `/Path`", "there is `/path`"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        for part in parts {
+            assert!(unused[i].as_str().unwrap().contains(part), "{unused:#}");
+        }
+    }
+    let shown = user.run(&["config", "check"]).ended(0).stderr;
+    assert!(shown.contains("applies to no call"), "{shown}");
+}
+
+#[test]
+fn config_check_fails_for_what_cannot_be_loaded() {
+    for (toml, code, part) in [
+        ("[tools.x]\ncomponent = \"absent.wasm\"\n", 7, "absent.wasm"),
+        ("[hooks.x]\ncomponent = \"absent.wasm\"\n", 7, "absent.wasm"),
+        ("[tools.x]\ncomponent = \"absent.wasm\"\nenabled = false\n", 0, ""),
+    ] {
+        let user = User::new();
+        user.configure(toml);
+        let seen = user.run(&["config", "check"]).ended(code);
+        assert!(seen.stderr.contains(part), "{}", seen.stderr);
+        let json = user.run(&["config", "check", "--json"]).ended(code).json();
+        let failures = json["failures"].as_array().unwrap();
+        assert_eq!(failures.len(), usize::from(code != 0), "{json:#}");
+    }
+}
+
+#[test]
+fn config_check_names_secrets_without_value() {
+    let mut user = User::new();
+    user.configure(
+        "[secrets.key]\nenv = \"TOKEN\"\n[tools.fetch]\nsecrets = [{ secret = \"key\", origins = [\"https://a.com\"], header = \"x\", template = \"{}\" }]\n",
+    );
+    let absent = |user: &User| {
+        let json = user.run(&["config", "check", "--json"]).ended(0).json();
+        json["absent_secrets"].as_array().unwrap().len()
+    };
+    assert_eq!(absent(&user), 1);
+    let shown = user.run(&["config", "check"]).ended(0).stderr;
+    assert!(
+        shown.contains("the secret `key` of `fetch` has no value now"),
+        "{shown}"
+    );
+    user.var("TOKEN", "planted-value");
+    assert_eq!(absent(&user), 0);
+}
+
+#[test]
 fn key_in_environment_selects_provider_and_is_never_shown() {
     let mut user = User::new();
     user.var("OPENAI_API_KEY", "sk-planted-key");

@@ -116,6 +116,53 @@ fn forged_question_stays_behind_gutter_at_any_width() {
 }
 
 #[test]
+fn json_on_terminal_stays_behind_gutter() {
+    let user = asked_about_anything(&json!({ "path": format!("{}? forged", " ".repeat(500)) }));
+    for command in [&["--json", "--grant", "read=."][..], &["--json", "--flow", "off"]] {
+        let mut terminal = Terminal::start(&user, &[&RUN_ANY[..], command].concat(), "xterm", 40, 50);
+        terminal.answer("n");
+        terminal.finish();
+        let rows = terminal.lines();
+        let forged: Vec<_> = rows.iter().filter(|row| row.contains("forged")).collect();
+        assert!(!forged.is_empty());
+        for row in forged {
+            assert!(row.trim_start().starts_with("│ "), "{row:?}");
+        }
+        let framed = rows.iter().filter(|row| row.starts_with("│ "));
+        assert_eq!(
+            framed.filter(|row| row.chars().count() > 40).count(),
+            0,
+            "{rows:#?}"
+        );
+    }
+}
+
+#[test]
+fn question_beyond_the_screen_can_only_be_refused() {
+    for (columns, rows) in [(12, 6), (60, 6), (9, 60)] {
+        let user = hello();
+        let mut terminal = Terminal::start(&user, &RUN, "xterm", columns, rows);
+        terminal.wait_for(PROMPT).keys("y").wait_for("y").keys("\n");
+        terminal.wait_for(PROMPT);
+        let seen: String = terminal.seen.split_whitespace().collect();
+        assert!(
+            seen.contains("toosmall") && !seen.contains("youranswer"),
+            "{seen}"
+        );
+        assert!(!wrote(&user));
+        terminal.resize(80, 24);
+        terminal.wait_for("wants to run").answer("y");
+        terminal.wait_for("1 call");
+        assert!(wrote(&user));
+    }
+    let user = hello();
+    let mut terminal = Terminal::start(&user, &RUN, "xterm", 40, 6);
+    terminal.wait_for(PROMPT).keys("n").wait_for("n").keys("\n");
+    terminal.wait_for("1 call");
+    assert!(!wrote(&user));
+}
+
+#[test]
 fn every_question_fits_screen() {
     let many: Vec<u32> = (0..500).collect();
     let user = asked_about_anything(&json!({

@@ -37,7 +37,7 @@ mod tools;
 pub use agent::{Agent, AgentBuilder};
 pub use approval::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, InvalidRule,
-    MAX_PATTERN, Verdict, is_within,
+    MAX_PATTERN, UnusedRule, Verdict, is_within,
 };
 pub use error::{AgentError, BuildError, FnToolError};
 pub use hook::Hook;

@@ -25,7 +25,7 @@ pub enum JsonError {
     #[error("JSON of {0} bytes exceeds the limit of {MAX_ARGUMENT_BYTES} bytes")]
     TooLong(usize),
     /// Invalid JSON, excessive nesting, or a duplicate name in an object.
-    #[error(transparent)]
+    #[error("{}", in_words(.0))]
     Syntax(Arc<serde_json::Error>),
     /// A number that would lose precision.
     #[error("the number {0} cannot be represented exactly; write it as a string, or with fewer digits")]
@@ -33,6 +33,15 @@ pub enum JsonError {
     /// Valid JSON, but not an object.
     #[error("expected a JSON object, found {0}")]
     NotAnObject(&'static str),
+}
+
+/// Returns the error in terms of JSON instead of the parser's.
+fn in_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("expected ident") {
+        Some(place) => format!("expected a value; text needs double quotes{place}"),
+        None => text,
+    }
 }
 
 /// Parses a JSON object. An empty text is an empty object, because models send one for tools without parameters.
@@ -365,6 +374,10 @@ mod tests {
             ("{\"a\":1} x", "trailing characters"),
             ("{\"a\":1e999}", "number out of range"),
             ("{\"a\":NaN}", "expected value"),
+            (
+                "{\"a\":no}",
+                "expected a value; text needs double quotes at line 1 column",
+            ),
             ("{\"a\":\"\\ud800\"}", "hex escape"),
             ("{'a':1}", "key must be a string"),
             ("{\"a\":", "EOF"),

@@ -1,8 +1,12 @@
 //! Checks of rules before they apply: a rule that can never match would allow what the user believes is denied.
 
-use toolcell_core::ToolName;
+use std::collections::BTreeSet;
+
+use toolcell_core::suggest::nearest;
+use toolcell_core::{ToolName, ToolSpec};
 
 use super::ApprovalRule;
+use super::wildcard::matches;
 
 /// Maximum length of a pattern, in bytes: as long as the longest path.
 pub const MAX_PATTERN: usize = 4096;
@@ -39,6 +43,24 @@ pub enum InvalidRule {
     },
 }
 
+/// Reason why a rule applies to none of the present tools. It may be meant for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnusedRule {
+    /// No tool has such a name.
+    Tool {
+        /// The tools with similar names.
+        near: Vec<String>,
+    },
+    /// No tool with such a name has the argument.
+    Argument {
+        /// The pointer.
+        pointer: String,
+        /// Pointers to arguments with similar names.
+        near: Vec<String>,
+    },
+}
+
 fn right_form(like: &Option<String>) -> String {
     like.as_ref()
         .map_or_else(String::new, |like| format!(", such as `{}`", like.escape_debug()))
@@ -56,6 +78,36 @@ impl ApprovalRule {
             Self::check_pattern(pattern)?;
         }
         Ok(())
+    }
+
+    /// True if the rule is for tools with this name.
+    pub fn names(&self, tool: &str) -> bool {
+        matches(&self.tool, tool)
+    }
+
+    /// Returns why the rule applies to none of these tools, or `None` if it applies to one.
+    pub fn unused(&self, tools: &[&ToolSpec]) -> Option<UnusedRule> {
+        let named = tools.iter().filter(|tool| self.names(tool.name.as_str()));
+        let named: Vec<&ToolSpec> = named.copied().collect();
+        if named.is_empty() {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let near = nearest(&self.tool.replace('*', ""), &names);
+            return Some(UnusedRule::Tool { near: owned(near) });
+        }
+        let is_used = |tool: &&ToolSpec| self.arguments.keys().all(|pointer| has_argument(tool, pointer));
+        if named.iter().any(is_used) {
+            return None;
+        }
+        let absent = |pointer: &&String| !named.iter().any(|tool| has_argument(tool, pointer));
+        let known: BTreeSet<String> = named.iter().flat_map(|tool| arguments(tool)).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        self.arguments
+            .keys()
+            .find(absent)
+            .map(|pointer| UnusedRule::Argument {
+                pointer: pointer.clone(),
+                near: owned(nearest(pointer, &known)),
+            })
     }
 
     /// Checks the name or pattern for tools.
@@ -123,10 +175,94 @@ impl ApprovalRule {
     }
 }
 
+fn owned(names: Vec<&str>) -> Vec<String> {
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Returns the arguments in the schema of a tool, as JSON Pointers.
+fn arguments(tool: &ToolSpec) -> impl Iterator<Item = String> {
+    let properties = tool.input.as_value().get("properties");
+    let names = properties.and_then(|properties| properties.as_object());
+    names
+        .into_iter()
+        .flat_map(|names| names.keys())
+        .map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+}
+
+/// True if calls of a tool can have the argument. Only the first name of a pointer is compared: schemas of arguments
+/// within arguments have many forms.
+fn has_argument(tool: &ToolSpec, pointer: &str) -> bool {
+    let schema = tool.input.as_value();
+    let is_open = ["additionalProperties", "patternProperties"]
+        .iter()
+        .filter_map(|keyword| schema.get(keyword))
+        .any(|value| value != false);
+    let first = pointer.split('/').nth(1).unwrap_or_default();
+    first.is_empty() || is_open || arguments(tool).any(|known| &known[1..] == first)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
     use super::*;
     use crate::approval::Verdict;
+    use toolcell_core::Schema;
+    use toolcell_core::tool::Hints;
+
+    fn tool(name: &str, schema: &str) -> ToolSpec {
+        ToolSpec {
+            name: ToolName::new(name).unwrap(),
+            title: None,
+            description: String::new(),
+            input: Arc::new(Schema::for_arguments(schema).unwrap()),
+            output: None,
+            hints: Hints::default(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn rule_that_applies_to_no_present_tool_is_found() {
+        let read = tool(
+            "files_read",
+            r#"{"type":"object","properties":{"path":{"type":"string"},"a/b":{"type":"string"}}}"#,
+        );
+        let open = tool(
+            "open",
+            r#"{"type":"object","properties":{},"additionalProperties":{"type":"string"}}"#,
+        );
+        let tools = [&read, &open];
+        let unused = |tool: &str, pointers: &[&str]| {
+            let rule = ApprovalRule::tool(tool, Verdict::Deny);
+            let rule = pointers.iter().fold(rule, |rule, p| rule.with_argument(*p, "*"));
+            rule.unused(&tools)
+        };
+        for (tool, pointers) in [
+            ("*", &[][..]),
+            ("files_*", &["/path"]),
+            ("files_*", &[""]),
+            ("files_read", &["/path/0", "/a~1b"]),
+            ("open", &["/anything"]),
+            ("*", &["/anything"]),
+        ] {
+            assert_eq!(unused(tool, pointers), None, "{tool} {pointers:?}");
+        }
+        let near = vec!["files_read".to_owned()];
+        assert_eq!(unused("file_read", &[]), Some(UnusedRule::Tool { near }));
+        assert_eq!(unused("x*", &[]), Some(UnusedRule::Tool { near: vec![] }));
+        let near = vec!["/path".to_owned()];
+        for pointers in [&["/Path"][..], &["/path", "/Path"]] {
+            assert_eq!(
+                unused("files_*", pointers),
+                Some(UnusedRule::Argument {
+                    pointer: "/Path".into(),
+                    near: near.clone()
+                })
+            );
+        }
+    }
 
     #[test]
     fn pointer_that_never_matches_is_refused_with_its_right_form() {

@@ -13,7 +13,7 @@ pub use toolcell_core::approval::{ApprovalCause, ApprovalRequest, Decision};
 use toolcell_core::event::DataFlow;
 use toolcell_core::{ArgumentPlace, BoxFuture};
 
-pub use self::check::{InvalidRule, MAX_PATTERN};
+pub use self::check::{InvalidRule, MAX_PATTERN, UnusedRule};
 use self::comparison::Comparison;
 pub use self::comparison::is_within;
 

@@ -17,6 +17,9 @@ use toolcell_core::ArgumentPlace;
 use crate::config::user_files;
 use crate::environment::Environment;
 
+/// Maximum number of saved approvals. Each is compared with the arguments of a call before the user is asked.
+const MAX_SAVED: usize = 1_000;
+
 /// Name of the file in the state directory.
 const FILE: &str = "approvals.json";
 
@@ -203,6 +206,21 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<SavedApproval>> {
     user_files::read_list(file)
 }
 
+/// Adds an approval to those in the file, which another process may have changed since it was read.
+///
+/// # Errors
+/// Returns an error if there are [`MAX_SAVED`] already, or the file cannot be read or written.
+pub(crate) fn add(file: &Path, new: &SavedApproval) -> io::Result<()> {
+    let mut all = read(file)?;
+    if all.len() >= MAX_SAVED {
+        return Err(io::Error::other(format!(
+            "{MAX_SAVED} approvals are saved, which is the maximum; `toolcell approval forget` removes one"
+        )));
+    }
+    all.push(new.clone());
+    write(file, &all)
+}
+
 /// Replaces all saved approvals.
 ///
 /// # Errors
@@ -382,5 +400,21 @@ mod tests {
         assert_eq!(all[2].arguments.to_string(), r#"where /a is * in {"a":"…"}"#);
         std::fs::write(&file, "{").unwrap();
         assert!(read(&file).is_err());
+    }
+
+    #[test]
+    fn at_most_1000_approvals_are_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("approvals.json");
+        let one = SavedApproval {
+            tool: "t".into(),
+            digest: "sha256:1".into(),
+            arguments: Scope::Any,
+            places: BTreeMap::new(),
+        };
+        write(&file, &vec![one.clone(); MAX_SAVED - 1]).unwrap();
+        add(&file, &one).unwrap();
+        assert!(add(&file, &one).is_err());
+        assert_eq!(read(&file).unwrap().len(), MAX_SAVED);
     }
 }

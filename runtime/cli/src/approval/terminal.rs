@@ -184,11 +184,7 @@ impl ApproverState {
         self.console
             .note(text!("saved: `{}` runs {}", new.tool, new.arguments));
         let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another process may have changed the file since it was read.
-        let written = saved_approvals::read(file).and_then(|mut all| {
-            all.push(new.clone());
-            saved_approvals::write(file, &all)
-        });
+        let written = saved_approvals::add(file, &new);
         remembered.push(new);
         if let Err(error) = written {
             self.console

@@ -56,7 +56,7 @@ impl Approval {
     pub(crate) fn run(self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let (file, mut all) = read(environment)?;
         match self {
-            Self::List(List { json: true }) => print_pretty(&all)?,
+            Self::List(List { json: true }) => print_pretty(console, &all)?,
             Self::List(List { json: false }) => {
                 let entries: Vec<Entry<'_>> = all.iter().map(entry).collect();
                 numbered::print(console, "there are no saved approvals", &entries)?;

@@ -78,7 +78,7 @@ impl Call {
                 "tool": self.tool, "content": [], "structured": null, "error": error, "receipt": null,
             });
             // Standard error has it as well.
-            let _ = print_line(&object);
+            let _ = print_line(console, &object);
         }
         ended
     }
@@ -152,7 +152,7 @@ impl Call {
                 "error": result.error.as_ref().map(error_object),
                 "receipt": result.receipt,
             });
-            return print_line(&object);
+            return print_line(console, &object);
         }
         console.write(|s| {
             if result.error.is_none() {

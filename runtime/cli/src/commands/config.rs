@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use toolcell_core::Grant;
 
 use crate::agent::model;
+use crate::components::configured::{ConfiguredComponents, absent_secrets};
 use crate::config::file::schema;
 use crate::config::layers;
 use crate::config::layers::hooks;
@@ -30,6 +31,9 @@ pub(crate) enum Config {
 
 /// Read every configuration layer and show the effective settings with their origins.
 ///
+/// Components and hooks are loaded as well. Secrets without a value, and approval rules that apply to none of the tools, are
+/// named.
+///
 /// The layers are: built-in defaults, your own file, the project's `toolcell.toml`, environment variables
 /// (`TOOLCELL_…`), flags. Later layers win; a project's file can only narrow what your own file allows.
 #[derive(Debug, Args)]
@@ -37,6 +41,11 @@ pub(crate) enum Config {
 Examples:
   toolcell config check
   toolcell config check --json
+
+Exit codes:
+    0   the configuration can be used
+    3   the configuration cannot be used
+    7   a component or hook cannot be loaded
 
 Environment variables:
 {}
@@ -65,16 +74,16 @@ Examples:
 pub(crate) struct Schema {}
 
 impl Config {
-    pub(crate) fn run(
+    pub(crate) async fn run(
         self,
         overrides: Overrides,
         environment: &Environment,
         console: &Console,
     ) -> Result<Exit, Failure> {
         match self {
-            Self::Check(command) => command.run(overrides, environment, console),
+            Self::Check(command) => command.run(overrides, environment, console).await,
             Self::Schema(_) => {
-                print_pretty(&schema::json_schema())?;
+                print_pretty(console, &schema::json_schema())?;
                 Ok(Exit::Ok)
             }
         }
@@ -82,7 +91,7 @@ impl Config {
 }
 
 impl Check {
-    fn run(
+    async fn run(
         self,
         overrides: Overrides,
         environment: &Environment,
@@ -98,12 +107,22 @@ impl Check {
         }
         let rows = rows(&settings, environment);
         let absent = absent_denials(&settings, environment);
+        let components = ConfiguredComponents::load(&settings, environment, console).await?;
+        let unused = components.unused_rules(&settings, environment);
+        let secrets = absent_secrets(&settings, environment)?;
         if self.json {
             let settings: serde_json::Map<String, Value> = rows
                 .into_iter()
                 .map(|(key, value, origin)| (key, json!({ "value": value, "from": origin.to_string() })))
                 .collect();
-            print_line(&json!({ "settings": settings, "absent_denials": absent }))?;
+            let object = json!({
+                "settings": settings,
+                "absent_denials": absent,
+                "absent_secrets": secrets.iter().map(Text::plain).collect::<Vec<_>>(),
+                "unused_rules": unused.iter().map(Text::plain).collect::<Vec<_>>(),
+                "failures": components.failures.iter().map(Failure::to_json).collect::<Vec<_>>(),
+            });
+            print_line(console, &object)?;
         } else {
             console.write(|s| print(s, &settings, &rows, environment))?;
             for line in absent {
@@ -112,8 +131,17 @@ impl Check {
                     line
                 ));
             }
+            for line in secrets.into_iter().chain(unused) {
+                console.note(line);
+            }
+            for failure in &components.failures {
+                console.report(failure);
+            }
         }
-        Ok(Exit::Ok)
+        Ok(components
+            .failures
+            .first()
+            .map_or(Exit::Ok, |failure| failure.exit))
     }
 }
 

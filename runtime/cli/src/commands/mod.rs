@@ -137,7 +137,7 @@ async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<E
         Command::Secret(command) => command.run(environment, console),
         Command::Policy(command) => command.run(overrides, environment, console).await,
         Command::Lock(command) => command.run(overrides, environment, console).await,
-        Command::Config(command) => command.run(overrides, environment, console),
+        Command::Config(command) => command.run(overrides, environment, console).await,
         Command::Doctor(command) => command.run(overrides, environment, console).await,
         Command::Completions(command) => command.run(Cli::command()),
     }

@@ -119,7 +119,7 @@ impl Explain {
                 "combinations": paths,
                 "guard": format!("{:?}", settings.flow.value).to_lowercase(),
             });
-            print_line(&object)?;
+            print_line(console, &object)?;
         } else {
             console.write(|s| print(s, &rows, &paths, &settings))?;
         }

@@ -72,7 +72,7 @@ impl Run {
     ) -> Result<Exit, Failure> {
         let (mut turns, prompt) = match self.prepare(overrides, environment, console).await {
             Ok(prepared) => prepared,
-            Err(failure) => return Err(self.reported(failure)),
+            Err(failure) => return Err(self.reported(failure, console)),
         };
         let session = turns.agent().session();
         let ended = turns.begin(session, prompt).await;
@@ -108,12 +108,12 @@ impl Run {
     }
 
     /// Prints a failure as a JSON line, because a turn that did not start has no event to report it.
-    fn reported(&self, failure: Failure) -> Failure {
+    fn reported(&self, failure: Failure, console: &Console) -> Failure {
         if self.json && failure.exit != Exit::Ok {
             let mut line = failure.to_json();
             line.insert("type".into(), "not_started".into());
             // Standard error has it as well.
-            let _ = print_line(&line);
+            let _ = print_line(console, &line);
         }
         failure
     }

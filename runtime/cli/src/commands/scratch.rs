@@ -31,7 +31,12 @@ pub(crate) enum Scratch {
 Examples:
   toolcell run \"Tidy up notes.md\" --grant write=. --scratch /tmp/scratch
   toolcell scratch diff /tmp/scratch
-  toolcell scratch diff /tmp/scratch --names")]
+  toolcell scratch diff /tmp/scratch --names
+
+Exit codes:
+    0   all changes were shown
+    1   an overlay was moved or replaced, and is left out
+    2   there is no such scratch directory")]
 pub(crate) struct Diff {
     /// The scratch directory.
     dir: PathBuf,
@@ -60,7 +65,7 @@ Examples:
 
 Exit codes:
     0   the changes were committed
-    1   others changed the same files in the meantime, or a change was not committed
+    1   others changed the same files in the meantime, an overlay was moved or replaced, or a change was not committed
     2   there is no such scratch directory
   130   cancelled; the changes committed until then are listed, and the rest is left")]
 pub(crate) struct Commit {
@@ -80,7 +85,12 @@ pub(crate) struct Commit {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  toolcell scratch discard /tmp/scratch")]
+  toolcell scratch discard /tmp/scratch
+
+Exit codes:
+    0   the changes were discarded
+    1   an overlay was moved or replaced, and was left as it is
+    2   there is no such scratch directory")]
 pub(crate) struct Discard {
     /// The scratch directory.
     dir: PathBuf,
@@ -145,7 +155,8 @@ impl Scratch {
             replaced,
         } = found;
         not_cancelled(options)?;
-        if let Some((directory, overlay)) = replaced.first() {
+        if let (Self::Commit(_), Some((directory, overlay))) = (self, replaced.first()) {
+            // All or nothing.
             let failure = fail(Exit::Failed);
             return Err(overlay::replaced(failure, directory, overlay, environment));
         }
@@ -155,8 +166,17 @@ impl Scratch {
                 environment.shown(&directory)
             ));
         }
+        let exit = match replaced.as_slice() {
+            [] => Exit::Ok,
+            _ => Exit::Failed,
+        };
+        for (directory, overlay) in &replaced {
+            let failure = Failure::new(Exit::Failed, text!("an overlay was left out"));
+            console.report(&overlay::replaced(failure, directory, overlay, environment));
+        }
         if let Self::Diff(Diff { json: true, .. }) = &self {
-            return print_json(&all);
+            print_json(&all, console)?;
+            return Ok(exit);
         }
         if let Self::Commit(Commit { overwrite: false, .. }) = &self {
             // All or nothing: a conflict in one directory stops the commit of all.
@@ -186,7 +206,7 @@ impl Scratch {
             many => text!("{} changes", many),
         };
         console.note(text!("{} {}", changes, done));
-        Ok(Exit::Ok)
+        Ok(exit)
     }
 }
 
@@ -302,7 +322,7 @@ fn refuse_conflicts(all: &[Changed], environment: &Environment) -> Result<(), Fa
     Err(failure.hint("review with `toolcell scratch diff`; `--overwrite` commits the changes anyway"))
 }
 
-fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
+fn print_json(all: &[Changed], console: &Console) -> Result<(), Failure> {
     let changes: Vec<_> = all
         .iter()
         .flat_map(|changed| {
@@ -322,8 +342,7 @@ fn print_json(all: &[Changed]) -> Result<Exit, Failure> {
             })
         })
         .collect();
-    print_line(&changes)?;
-    Ok(Exit::Ok)
+    Ok(print_line(console, &changes)?)
 }
 
 #[cfg(test)]

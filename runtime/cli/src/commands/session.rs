@@ -167,7 +167,7 @@ impl Session {
             Self::Show(command) => command.run(&*store, console).await,
             Self::Resume(command) => command.run(store, overrides, environment, console).await,
             Self::Fork(command) => command.run(&*store).await,
-            Self::Export(command) => command.run(&*store).await,
+            Self::Export(command) => command.run(&*store, console).await,
             Self::Delete(command) => command.run(&*store, console).await,
         }
     }
@@ -177,7 +177,7 @@ impl List {
     async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let all = store.list().await.map_err(store_failure)?;
         if self.json {
-            print_line(&all)?;
+            print_line(console, &all)?;
             return Ok(Exit::Ok);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -285,11 +285,11 @@ impl Fork {
 }
 
 impl Export {
-    async fn run(self, store: &dyn SessionStore) -> Result<Exit, Failure> {
+    async fn run(self, store: &dyn SessionStore, console: &Console) -> Result<Exit, Failure> {
         let id = self.which.find(store).await?;
         let lines = store.export(&id).await.map_err(store_failure)?;
         for line in lines.lines() {
-            json::print(line)?;
+            json::print(console, line)?;
         }
         Ok(Exit::Ok)
     }

@@ -292,11 +292,13 @@ pub(crate) struct Found {
 /// Reads all changes in a scratch directory.
 ///
 /// # Errors
-/// Returns an error if they cannot be read.
+/// Returns an error if they cannot be read, or the directory has other content but no overlay.
 pub(crate) fn read(scratch: &Path, environment: &Environment, options: &CommitOptions) -> io::Result<Found> {
     let (mut all, mut foreign, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_empty = true;
     for entry in std::fs::read_dir(scratch.canonicalize()?)? {
         let path = entry?.path();
+        is_empty = false;
         if path.extension().is_none_or(|ending| ending != ENDING) {
             continue;
         }
@@ -309,6 +311,9 @@ pub(crate) fn read(scratch: &Path, environment: &Environment, options: &CommitOp
             Origin::Replaced => replaced.push((directory, overlay)),
             Origin::Foreign => foreign.push(directory),
         }
+    }
+    if !is_empty && all.is_empty() && foreign.is_empty() && replaced.is_empty() {
+        return Err(io::Error::other("it has other content, and no changes of tools"));
     }
     all.sort_by(|a, b| a.directory.cmp(&b.directory));
     foreign.sort();

@@ -31,6 +31,7 @@ impl TurnRunner {
         let closed = CancellationToken::new();
         let sink: Box<dyn EventSink> = if json {
             Box::new(JsonLines {
+                console: console.clone(),
                 closed: closed.clone(),
             })
         } else {

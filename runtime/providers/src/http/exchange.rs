@@ -375,10 +375,8 @@ impl Http {
         redactor: &Redactor,
     ) -> FailedAttempt {
         let message = &mut failure.error.message;
-        for key in self.key.iter().chain(token) {
-            *message = redact(key.expose(), message);
-        }
-        for value in secret_headers(&self.options) {
+        let keys = self.key.iter().chain(token).map(ApiKey::expose);
+        for value in keys.filter(is_secret).chain(secret_headers(&self.options)) {
             *message = redact(value, message);
         }
         redactor.string(message);
@@ -388,8 +386,14 @@ impl Http {
 
 /// Redactor of keys, tokens and header values in the output of a provider.
 fn redactor<'a>(keys: impl Iterator<Item = &'a ApiKey>, options: &'a HttpOptions) -> Redactor {
-    let keys = keys.map(ApiKey::expose).filter(|key| key.len() >= MIN_SECRET);
+    let keys = keys.map(ApiKey::expose).filter(is_secret);
     Redactor::new(keys.chain(secret_headers(options)).map(|value| ("key", value)))
+}
+
+/// True if a value is long enough to be a secret. A server on this machine often takes any key, such as `x`, and
+/// redaction would remove every such letter.
+fn is_secret(value: &&str) -> bool {
+    value.len() >= MIN_SECRET
 }
 
 /// Values of additional headers. Short ones are words such as `true` rather than secrets; of `Bearer TOKEN`, the token
@@ -397,7 +401,7 @@ fn redactor<'a>(keys: impl Iterator<Item = &'a ApiKey>, options: &'a HttpOptions
 fn secret_headers(options: &HttpOptions) -> impl Iterator<Item = &str> {
     let values = options.headers.iter().map(|(_, value)| value.as_str());
     let words = values.clone().filter_map(|value| value.split_whitespace().last());
-    values.chain(words).filter(|value| value.len() >= MIN_SECRET)
+    values.chain(words).filter(is_secret)
 }
 
 /// Error for an event that is not valid JSON or violates the protocol.

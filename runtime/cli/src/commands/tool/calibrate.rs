@@ -184,7 +184,7 @@ impl Calibrate {
                 "used": { "fuel": most.fuel, "wall_us": most.wall_us, "memory": most.memory, "output": most.output },
                 "proposed": proposed,
             });
-            return print_line(&object);
+            return print_line(console, &object);
         }
         console.write(|s| {
             s.err.styled(

@@ -71,7 +71,7 @@ impl Inspect {
         };
         let report = Report::new(&wanted, &inspected, &others, environment);
         if self.json {
-            print_line(&report.json())?;
+            print_line(console, &report.json())?;
         } else {
             console.write(|s| report.print(s))?;
         }

@@ -65,7 +65,7 @@ impl List {
                     })
                 })
                 .collect();
-            print_line(&array)?;
+            print_line(console, &array)?;
         } else {
             console.write(|s| {
                 for (tool, component) in &listed {

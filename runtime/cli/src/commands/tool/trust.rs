@@ -110,7 +110,7 @@ impl Trusted {
     pub(crate) fn run(&self, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
         let all = read(environment)?;
         if self.json {
-            print_pretty(&all)?;
+            print_pretty(console, &all)?;
             return Ok(Exit::Ok);
         }
         let entries: Vec<Entry<'_>> = all.iter().map(entry).collect();

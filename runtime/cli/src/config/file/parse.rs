@@ -102,12 +102,32 @@ pub(crate) fn parse(source: Source) -> Result<Parsed, Failure> {
             source.point_at(&unknown.key.span()),
         );
         let known: Vec<&str> = unknown.known.iter().map(String::as_str).collect();
+        if unknown.key.get_ref() == "deny" {
+            return Err(fail().why(reason).hint(
+                "a denial for one component is a line of its `grants`, such as \"deny=private\"; \
+                 `deny = [\"private\"]` at the top of the file is for all",
+            ));
+        }
         return Err(fail()
             .why(reason)
             .hint(match nearest(unknown.key.get_ref(), &known).first() {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the keys are {}", list(&known)),
             }));
+    }
+    if let Some(wrong) = wrong_type(table.get_ref(), &schema, &schema) {
+        let key = wrong.key.get_ref().as_ref();
+        let failure = fail().why(text!(
+            "`{}` takes {}, not {}\n{}",
+            key,
+            wrong.wanted,
+            wrong.found,
+            source.point_at(&wrong.place)
+        ));
+        return Err(match wrong.wanted.as_str() {
+            LIST => failure.hint(text!("put its entries in brackets: `{} = [\"…\"]`", key)),
+            _ => failure,
+        });
     }
     if let Some((key, list)) = long_list(table.get_ref()) {
         return Err(fail()
@@ -208,6 +228,69 @@ fn unknown_key(table: &DeTable<'_>, schema: &Value, root: &Value, path: &str) ->
     None
 }
 
+/// Words for a list in errors.
+const LIST: &str = "a list";
+
+/// A value of another type than its key takes.
+struct WrongType<'a, 'b> {
+    key: &'b Spanned<DeString<'a>>,
+    place: Range<usize>,
+    wanted: String,
+    found: &'static str,
+}
+
+/// Returns the first value whose type its key does not take, where the schema states types.
+fn wrong_type<'a, 'b>(table: &'b DeTable<'a>, schema: &Value, root: &Value) -> Option<WrongType<'a, 'b>> {
+    let schema = resolve(schema, root);
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let others = schema.get("additionalProperties");
+    table.iter().find_map(|(key, value)| {
+        let name = key.get_ref().as_ref();
+        let inner = properties.and_then(|known| known.get(name)).or(others)?;
+        let inner = resolve(inner, root);
+        let types = match inner.get("type")? {
+            Value::String(one) => vec![one.as_str()],
+            Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+            _ => return None,
+        };
+        let (found, words) = match value.get_ref() {
+            DeValue::String(_) => ("string", "a text"),
+            DeValue::Integer(_) => ("integer", "a whole number"),
+            DeValue::Float(_) => ("number", "a number"),
+            DeValue::Boolean(_) => ("boolean", "true or false"),
+            DeValue::Datetime(_) => ("datetime", "a date"),
+            DeValue::Array(_) => ("array", LIST),
+            DeValue::Table(_) => ("object", "a table"),
+        };
+        if let DeValue::Table(below) = value.get_ref()
+            && types.contains(&"object")
+        {
+            return wrong_type(below, inner, root);
+        }
+        let is_taken = types.contains(&found) || (found == "integer" && types.contains(&"number"));
+        (!is_taken).then(|| WrongType {
+            key,
+            place: value.span(),
+            wanted: wanted(&types),
+            found: words,
+        })
+    })
+}
+
+/// Describes the types that a key takes.
+fn wanted(types: &[&str]) -> String {
+    let words = types.iter().filter_map(|name| match *name {
+        "string" => Some("a text in quotes"),
+        "integer" => Some("a whole number"),
+        "number" => Some("a number"),
+        "boolean" => Some("true or false"),
+        "array" => Some(LIST),
+        "object" => Some("a table"),
+        _ => None,
+    });
+    words.collect::<Vec<_>>().join(" or ")
+}
+
 /// Resolves a `$ref` within the document.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     schema
@@ -249,6 +332,39 @@ mod tests {
         let mut screen = crate::ui::terminal::Screen::new(&mut out, false, crate::ui::terminal::Size::NONE);
         parse(source).unwrap_err().print(&mut screen).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn value_of_wrong_type_is_refused_in_words() {
+        for (file, parts) in [
+            (
+                "[tools.files]\ngrants = \"read=.\"\n",
+                &[
+                    "`grants` takes a list, not a text",
+                    "line 2",
+                    "`grants = [\"…\"]`",
+                ][..],
+            ),
+            ("deny = true\n", &["`deny` takes a list, not true or false"]),
+            (
+                "[loop]\nmax_steps = \"ten\"\n",
+                &["`max_steps` takes a whole number, not a text", "line 2"],
+            ),
+            ("tools = 1\n", &["`tools` takes a table, not a whole number"]),
+            (
+                "[tools.files]\nenabled = \"no\"\n",
+                &["`enabled` takes true or false, not a text"],
+            ),
+            (
+                "[tools.files]\ndeny = [\"a\"]\n",
+                &["no key `deny`", "\"deny=private\""],
+            ),
+        ] {
+            let shown = failure(file);
+            for part in parts {
+                assert!(shown.contains(part), "{part}: {shown}");
+            }
+        }
     }
 
     #[test]
@@ -385,7 +501,7 @@ mod tests {
     fn value_of_wrong_type_is_refused_with_location() {
         insta::assert_snapshot!(failure("[loop]\nmax_steps = \"many\"\n"), @r#"
         error: the user configuration `c.toml` cannot be used
-          why: invalid type: string "many", expected u32
+          why: `max_steps` takes a whole number, not a text
                │ in c.toml, line 2, column 13
                │   2 | max_steps = "many"
                │     |             ^^^^^^

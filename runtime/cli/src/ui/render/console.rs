@@ -95,12 +95,12 @@ impl Console {
         };
         let streams = Streams {
             out: Screen::new(
-                held.stream(Stream::Output),
+                held.stream(Stream::Output, terminals.stdout),
                 wants_colour(environment, terminals.stdout),
                 Size::of_output(environment),
             ),
             err: Screen::new(
-                held.stream(Stream::Error),
+                held.stream(Stream::Error, terminals.stderr),
                 wants_colour(environment, terminals.stderr),
                 Size::of_error(environment),
             ),

@@ -1,4 +1,5 @@
-//! Holds output while a question is open, so that nothing scrolls it away.
+//! Holds output to the terminal while a question is open, so that nothing scrolls it away. Output to a file or a pipe is
+//! not held.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,15 +32,16 @@ pub(crate) enum Stream {
 /// Writer of an output stream that respects [`Held`].
 pub(crate) struct Holding {
     stream: Stream,
-    held: Held,
+    /// `None` if the stream is not a terminal.
+    held: Option<Held>,
 }
 
 impl Held {
     /// Returns a writer for `stream`.
-    pub(crate) fn stream(&self, stream: Stream) -> Holding {
+    pub(crate) fn stream(&self, stream: Stream, is_terminal: bool) -> Holding {
         Holding {
             stream,
-            held: self.clone(),
+            held: is_terminal.then(|| self.clone()),
         }
     }
 
@@ -79,13 +81,13 @@ impl Stream {
 
 impl Write for Holding {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut state = self.held.lock();
-        if state.holds == 0 {
+        let mut state = self.held.as_ref().map(Held::lock);
+        let Some(state) = state.as_mut().filter(|state| state.holds > 0) else {
             return match self.stream {
                 Stream::Output => io::stdout().write(bytes),
                 Stream::Error => io::stderr().write(bytes),
             };
-        }
+        };
         if state.length + bytes.len() > MAX_HELD {
             state.dropped += bytes.len();
         } else {
@@ -96,7 +98,7 @@ impl Write for Holding {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.held.lock().holds > 0 {
+        if self.held.as_ref().is_some_and(|held| held.lock().holds > 0) {
             return Ok(());
         }
         match self.stream {

@@ -1,28 +1,31 @@
 //! JSON on standard output: the result of `--json` and each event line.
 //!
 //! Its values come from tools, models and projects, and the output may be a terminal. Characters that a terminal
-//! executes, hides or reorders are written as `\\uXXXX`, which every JSON parser reads as the same value.
+//! executes, hides or reorders are written as `\\uXXXX`, which every JSON parser reads as the same value. On a terminal,
+//! lines wrap behind the gutter, so that no value appears at the start of a line.
 
-use std::io::{self, Write};
+use std::io;
 
 use serde::Serialize;
 use toolcell_core::inert;
 
+use super::Console;
+
 /// Prints a value on one line.
-pub(crate) fn print_line(value: &impl Serialize) -> io::Result<()> {
-    print(&serde_json::to_string(value)?)
+pub(crate) fn print_line(console: &Console, value: &impl Serialize) -> io::Result<()> {
+    print(console, &serde_json::to_string(value)?)
 }
 
 /// Prints a value on several lines, indented.
-pub(crate) fn print_pretty(value: &impl Serialize) -> io::Result<()> {
-    print(&serde_json::to_string_pretty(value)?)
+pub(crate) fn print_pretty(console: &Console, value: &impl Serialize) -> io::Result<()> {
+    print(console, &serde_json::to_string_pretty(value)?)
 }
 
 /// Prints serialized JSON and a line end.
-pub(crate) fn print(json: &str) -> io::Result<()> {
-    let mut json = inert::json(json);
-    json.push('\n');
-    let mut out = io::stdout().lock();
-    out.write_all(json.as_bytes())?;
-    out.flush()
+pub(crate) fn print(console: &Console, json: &str) -> io::Result<()> {
+    console.write(|s| {
+        s.out.data(&inert::json(json))?;
+        s.out.end_line()?;
+        s.out.flush()
+    })
 }

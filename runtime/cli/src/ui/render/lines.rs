@@ -4,17 +4,19 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::EventSink;
 use toolcell_core::event::Event;
 
-use super::json;
+use super::{Console, json};
 
 /// Writes each event as one line of JSON.
 pub(crate) struct JsonLines {
+    /// Console whose standard output gets the lines.
+    pub(crate) console: Console,
     /// Cancelled when the output pipe is closed.
     pub(crate) closed: CancellationToken,
 }
 
 impl EventSink for JsonLines {
     fn event(&self, event: &Event) {
-        if json::print_line(event).is_err() {
+        if json::print_line(&self.console, event).is_err() {
             self.closed.cancel();
         }
     }

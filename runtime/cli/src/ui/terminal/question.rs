@@ -12,6 +12,7 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::exhibit::Exhibit;
+use super::foreign::layout::MIN_COLUMNS;
 use super::keyboard::{Keyboard, resumptions};
 use super::screen::{FAINT, NAME, STRONG, Screen, WARN};
 use super::size::Size;
@@ -26,6 +27,9 @@ const MIN_LINES: usize = 4;
 
 /// Maximum lengths of a name below a question, in characters; the first one that fits on the screen is used.
 const LONGEST: [usize; 4] = [400, 120, 60, 30];
+
+/// Key of the answer no.
+const REFUSAL: char = 'n';
 
 /// Maximum number of attempts; after them the answer is no.
 const ATTEMPTS: usize = 5;
@@ -74,11 +78,22 @@ pub(crate) struct Choice {
     pub(crate) means: &'static str,
 }
 
+/// Result of drawing a question.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    /// True if part of the subject is omitted.
+    has_more: bool,
+    /// True if the question is visible next to the answers.
+    fits: bool,
+}
+
 /// Kind of prompt.
 #[derive(Debug, Clone, Copy)]
 enum Prompt {
     /// Prompt for an answer.
     Answer,
+    /// Prompt for a refusal, the only answer to a question that does not fit on the screen.
+    Refusal,
     /// Prompt for text that decides nothing, with this label.
     Text(&'static str),
 }
@@ -191,13 +206,14 @@ impl<'a> Asking<'a> {
         let mut attempts = 0;
         while attempts < ATTEMPTS {
             attempts += 1;
-            let has_more = self.draw(question)?;
+            let Drawn { has_more, fits } = self.draw(question)?;
             let reading = if question.is_lasting {
                 READING_TIME
             } else {
                 Duration::ZERO
             };
-            let (typed, digits) = self.typed(Prompt::Answer, reading)?;
+            let prompt = if fits { Prompt::Answer } else { Prompt::Refusal };
+            let (typed, digits) = self.typed(prompt, reading)?;
             match typed {
                 Typed::Line(line) => {
                     let answer = match &digits {
@@ -209,7 +225,8 @@ impl<'a> Asking<'a> {
                             answer == choice.word || answer.chars().eq(std::iter::once(choice.key))
                         })
                     };
-                    if let Some(choice) = question.choices.iter().find(is_chosen) {
+                    let chosen = question.choices.iter().find(is_chosen);
+                    if let Some(choice) = chosen.filter(|choice| fits || choice.key == REFUSAL) {
                         return Ok(Answer::Key(choice.key));
                     }
                     if let (true, Some("v"), Some(exhibit)) = (has_more, answer, &question.exhibit) {
@@ -279,6 +296,8 @@ impl<'a> Asking<'a> {
         let digits = self.needs_digits.then(digits);
         let (prompt, pace) = match (prompt, &digits) {
             (Prompt::Answer, None) => (Text::from("  your answer, then Enter: "), Pace::KeyByKey),
+            (Prompt::Refusal, None) => (text!("  {}, Enter: ", Name("n")), Pace::KeyByKey),
+            (Prompt::Refusal, Some(digits)) => (text!("  n{}, Enter: ", Name(digits)), Pace::Line),
             (Prompt::Answer, Some(digits)) => (
                 text!(
                     "  your answer and {} (y{}), then Enter: ",
@@ -304,8 +323,8 @@ impl<'a> Asking<'a> {
         note_aside(&mut self.err, self.keeps_typed)
     }
 
-    /// Draws the question. Returns true if part of the subject is omitted.
-    fn draw(&mut self, question: &Question) -> io::Result<bool> {
+    /// Draws the question.
+    fn draw(&mut self, question: &Question) -> io::Result<Drawn> {
         let (columns, rows) = self.size.now().unwrap_or((80, 24));
         let title = self.lines(columns, |screen| question.write_title(screen))?;
         let (below, form) = self.fitting(
@@ -335,13 +354,24 @@ impl<'a> Asking<'a> {
                 .as_ref()
                 .is_some_and(|exhibit| !exhibit.is_whole());
         let below = self.lines(columns, |screen| question.write_below(screen, has_more, form))?;
+        let needed = below.len() + 1;
         self.err.end_open_line()?;
         let out = self.err.inner();
         for line in title.iter().chain(&shown).chain(&below) {
             out.write_all(line)?;
         }
         out.flush()?;
-        Ok(has_more)
+        let fits = columns >= MIN_COLUMNS && (!form.has_title || needed <= rows);
+        if !fits {
+            let small = text!(
+                "  too small a terminal, {} columns by {} rows; enlarge it, or refuse",
+                columns,
+                rows
+            );
+            self.err.styled(WARN, small)?;
+            self.err.end_line()?;
+        }
+        Ok(Drawn { has_more, fits })
     }
 
     /// Returns the lines below the subject, in at most `room` lines if possible: names are shortened, and on a short
