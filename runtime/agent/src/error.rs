@@ -58,11 +58,12 @@ pub enum BuildError {
         setting: &'static str,
     },
     /// An approval rule could never match, or is too long.
-    #[error("the approval rule `{rule}` cannot be used: {reason}")]
+    #[error("the approval rule `{rule}` cannot be used")]
     InvalidRule {
-        /// The rule.
+        /// The refused rule.
         rule: Box<ApprovalRule>,
-        /// Reason.
+        /// Reason of the refusal.
+        #[source]
         reason: InvalidRule,
     },
     /// A cost budget without prices can never be reached.

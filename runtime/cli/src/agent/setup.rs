@@ -232,8 +232,11 @@ fn cannot_build(error: BuildError) -> Failure {
                 .because(error)
                 .hint("set their order in `[hooks.NAME]`: `priority`, `before`, `after`")
         }
-        error => Failure::new(Exit::Config, "the tools cannot be offered together")
-            .because(error)
-            .hint("choose among them with --tool"),
+        BuildError::DuplicateTool { .. } | BuildError::ReservedName { .. } => {
+            Failure::new(Exit::Config, "the tools cannot be offered together")
+                .because(error)
+                .hint("choose among them with --tool")
+        }
+        error => Failure::new(Exit::Config, "the agent cannot be set up").because(error),
     }
 }

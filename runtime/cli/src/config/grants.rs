@@ -135,9 +135,7 @@ pub(crate) fn resolve(
 
 /// Refuses a denied path in the syntax of something else, unless a file has that name: a list, or a guest path.
 fn check_denied(grant: &Grant, host: &str, path: &Path) -> Result<(), Failure> {
-    // In a Windows path such as `C:/x`, the colon is the second character.
-    let drive = if cfg!(windows) { 2 } else { 0 };
-    let odd = (host.char_indices()).find(|(at, c)| *c == ',' || *c == ':' && *at >= drive);
+    let odd = host.char_indices().find(|(_, c)| [',', ':'].contains(c));
     let Some((at, odd)) = odd.filter(|_| path.symlink_metadata().is_err()) else {
         return Ok(());
     };
