@@ -13,7 +13,7 @@ use toolcell_agent::{Agent, FnTool};
 use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
 use toolcell_core::{BoxStream, Content, Message, Part, Provider};
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
 /// Provider that requests one call, then answers, both without delay.
 struct AtOnce(ProviderInfo);
@@ -43,7 +43,7 @@ impl Provider for AtOnce {
     }
 }
 
-fn agent(store: Option<Arc<SqliteStore>>) -> Agent {
+fn agent(store: Option<Arc<SqliteSessions>>) -> Agent {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let echo = FnTool::new(
         "echo",
@@ -93,7 +93,7 @@ fn two_steps(c: &mut Criterion) {
         .build()
         .expect("a runtime");
     let dir = tempfile::tempdir().expect("a directory");
-    let store = SqliteStore::open(dir.path().join("sessions.db")).expect("a store");
+    let store = SqliteSessions::open(dir.path().join("sessions.db")).expect("a store");
     let agents = [("memory", agent(None)), ("journal", agent(Some(Arc::new(store))))];
     for (name, agent) in agents {
         for (length, messages) in [("1", vec![]), ("1000", history())] {

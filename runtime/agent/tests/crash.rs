@@ -24,7 +24,7 @@ use toolcell_core::message::CallRequest;
 use toolcell_core::provider::{Completion, Delta, ProviderError, ProviderInfo, Request, StopReason};
 use toolcell_core::tool::Hints;
 use toolcell_core::{BoxStream, Event, Message, Part, Provider, SessionStore as _, Tool};
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
 /// Total number of kills.
 const KILLS: usize = 100;
@@ -142,7 +142,7 @@ fn child() {
             .open(dir.join("log"))
             .unwrap();
         let log = Log(Arc::new(Mutex::new(file)));
-        let store = Arc::new(SqliteStore::open(dir.join("sessions.db")).unwrap());
+        let store = Arc::new(SqliteSessions::open(dir.join("sessions.db")).unwrap());
         let provider = Deterministic(ProviderInfo {
             provider: "test".into(),
             model: "test".into(),
@@ -232,7 +232,7 @@ fn kill_somewhere(child: &mut std::process::Child, dir: &Path, random: &mut Rand
 
 fn check(dir: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let store = SqliteStore::open(dir.join("sessions.db")).unwrap();
+    let store = SqliteSessions::open(dir.join("sessions.db")).unwrap();
     let journal = runtime.block_on(store.load("s")).unwrap();
 
     // Every event that was shown is in the journal, in the order in which it was shown.

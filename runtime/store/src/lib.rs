@@ -21,4 +21,4 @@ mod threads;
 pub use buckets::{BucketLimits, SqliteBuckets};
 pub use error::SqliteError;
 pub use log_files::{LogFiles, Tee};
-pub use sessions::SqliteStore;
+pub use sessions::SqliteSessions;

@@ -15,7 +15,7 @@ use toolcell_core::{Content, Message, Part, SessionStore as _};
 use toolcell_providers::Connection;
 use toolcell_providers::openai::OpenAi;
 use toolcell_providers::scripted::{Script, Scripted};
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
 /// Number of concurrent sessions.
 const CROWD: usize = 1_000;
@@ -107,7 +107,7 @@ async fn thousand_concurrent_sessions_succeed_over_http() {
     let server = tokio::spawn(serve(listener, asked.clone()));
     let model = Connection::new("m").with_base_url(url);
     let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteStore::open(dir.path().join("sessions.sqlite")).unwrap());
+    let store = Arc::new(SqliteSessions::open(dir.path().join("sessions.sqlite")).unwrap());
     let agent = Agent::builder(OpenAi::new(model).unwrap())
         .tool(echo())
         .store(store.clone())
@@ -173,7 +173,7 @@ async fn long_session_in_a_child_process() {
     });
     let script = json!({"steps": steps.collect::<Vec<_>>()}).to_string();
     let dir = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(dir.path().join("sessions.sqlite")).unwrap();
+    let store = SqliteSessions::open(dir.path().join("sessions.sqlite")).unwrap();
     let agent = Agent::builder(Scripted::new(Script::parse(&script).unwrap()))
         .tool(echo())
         .store(Arc::new(store))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolcell_core::SessionStore;
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -25,11 +25,11 @@ fn path_of(environment: &Environment) -> Option<PathBuf> {
 pub(crate) fn open(environment: &Environment) -> Result<Arc<dyn SessionStore>, Failure> {
     let fail = || Failure::new(Exit::Config, "the session store cannot be used");
     let path = path_of(environment).ok_or_else(|| fail().why("there is no home directory"))?;
-    let open = || -> anyhow::Result<SqliteStore> {
+    let open = || -> anyhow::Result<SqliteSessions> {
         if let Some(dir) = path.parent() {
             toolcell_fs::private_dir(dir)?;
         }
-        Ok(SqliteStore::open(&path)?)
+        Ok(SqliteSessions::open(&path)?)
     };
     match open() {
         Ok(store) => Ok(Arc::new(store)),

@@ -261,7 +261,7 @@ async fn write_of_a_dropped_caller_is_completed() {
 #[tokio::test]
 async fn foreign_file_is_refused() {
     let dir = TempDir::new().unwrap();
-    drop(crate::SqliteStore::open(path(&dir)).unwrap());
+    drop(crate::SqliteSessions::open(path(&dir)).unwrap());
     let error = SqliteBuckets::open(path(&dir), SMALL).unwrap_err().to_string();
     assert!(error.contains("a database of another program"), "{error}");
     let error = SqliteBuckets::open(dir.path().join("no/such/dir"), SMALL).unwrap_err();

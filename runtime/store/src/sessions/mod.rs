@@ -24,16 +24,16 @@ use crate::threads::Threads;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use toolcell_core::SessionStore as _;
-/// use toolcell_store::SqliteStore;
+/// use toolcell_store::SqliteSessions;
 ///
 /// # let dir = tempfile::tempdir()?;
-/// let store = SqliteStore::open(dir.path().join("sessions.db"))?;
+/// let store = SqliteSessions::open(dir.path().join("sessions.db"))?;
 /// assert!(store.list().await?.is_empty());
 /// # Ok(()) }
 /// ```
-pub struct SqliteStore(Threads<Op>);
+pub struct SqliteSessions(Threads<Op>);
 
-impl SqliteStore {
+impl SqliteSessions {
     /// Opens the file, or creates it. A new file is accessible to its owner only.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ fn failed(error: rusqlite::Error) -> StoreError {
     SqliteError::Sqlite(error).into()
 }
 
-impl SessionStore for SqliteStore {
+impl SessionStore for SqliteSessions {
     fn append<'a>(
         &'a self,
         session: &'a str,
@@ -129,9 +129,9 @@ impl SessionStore for SqliteStore {
     }
 }
 
-impl std::fmt::Debug for SqliteStore {
+impl std::fmt::Debug for SqliteSessions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").finish_non_exhaustive()
+        f.debug_struct("SqliteSessions").finish_non_exhaustive()
     }
 }
 

@@ -8,8 +8,8 @@ use toolcell_core::{Event, Message, SessionStore, StoreError};
 
 use super::*;
 
-fn open(dir: &TempDir) -> SqliteStore {
-    SqliteStore::open(dir.path().join("sessions.db")).unwrap()
+fn open(dir: &TempDir) -> SqliteSessions {
+    SqliteSessions::open(dir.path().join("sessions.db")).unwrap()
 }
 
 fn note(text: &str) -> Event {
@@ -41,18 +41,23 @@ fn texts(events: &[Event]) -> Vec<&str> {
 }
 
 /// Appends like a caller that has just loaded the session.
-async fn append(store: &SqliteStore, session: &str, names: &[&str]) -> Result<u64, StoreError> {
+async fn append(store: &SqliteSessions, session: &str, names: &[&str]) -> Result<u64, StoreError> {
     let known = store.load(session).await.map_or(0, |events| events.len() as u64);
     append_at(store, session, known, names).await
 }
 
-async fn append_at(store: &SqliteStore, session: &str, at: u64, names: &[&str]) -> Result<u64, StoreError> {
+async fn append_at(
+    store: &SqliteSessions,
+    session: &str,
+    at: u64,
+    names: &[&str],
+) -> Result<u64, StoreError> {
     store
         .append(session, at, names.iter().map(|name| note(name)).collect())
         .await
 }
 
-async fn loaded(store: &SqliteStore, session: &str) -> Vec<String> {
+async fn loaded(store: &SqliteSessions, session: &str) -> Vec<String> {
     let events = store.load(session).await.unwrap();
     texts(&events).into_iter().map(str::to_owned).collect()
 }
@@ -241,7 +246,7 @@ async fn foreign_and_newer_files_are_refused_unchanged() {
     )
     .unwrap();
     assert!(
-        SqliteStore::open(&text)
+        SqliteSessions::open(&text)
             .unwrap_err()
             .to_string()
             .contains("not a database")
@@ -252,7 +257,7 @@ async fn foreign_and_newer_files_are_refused_unchanged() {
         .unwrap()
         .execute_batch("CREATE TABLE t (a)")
         .unwrap();
-    let error = SqliteStore::open(&other).unwrap_err().to_string();
+    let error = SqliteSessions::open(&other).unwrap_err().to_string();
     assert!(error.contains("database of another program"), "{error}");
 
     drop(open(&dir));
@@ -261,10 +266,10 @@ async fn foreign_and_newer_files_are_refused_unchanged() {
         .unwrap()
         .pragma_update(None, "user_version", 99)
         .unwrap();
-    let error = SqliteStore::open(&newer).unwrap_err().to_string();
+    let error = SqliteSessions::open(&newer).unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
 
-    let error = SqliteStore::open(dir.path().join("no/such/dir.db"))
+    let error = SqliteSessions::open(dir.path().join("no/such/dir.db"))
         .unwrap_err()
         .to_string();
     assert!(error.contains("could not open"), "{error}");

@@ -27,7 +27,7 @@ use toolcell_agent::hook::{
     HookOrder, HookPoint, HookSpec, PendingCall, Prompt, PromptAnswer, Summary, SummaryAnswer, TurnEnd,
 };
 use toolcell_agent::policy::{ContextPolicy, LoopPolicy};
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
 type OnPrompt = fn(Prompt, &HookContext) -> Result<PromptAnswer, HookError>;
 type OnCall = fn(PendingCall, &HookContext) -> Result<CallAnswer, HookError>;

@@ -41,7 +41,7 @@ async fn shared_hook_values_survive_in_another_process() {
                 ..Approvals::default()
             })
             .approver(Arc::new(Always(decision)))
-            .store(Arc::new(SqliteStore::open(dir.path().join("s.db")).unwrap()))
+            .store(Arc::new(SqliteSessions::open(dir.path().join("s.db")).unwrap()))
             .build()
             .unwrap()
     };

@@ -20,10 +20,10 @@ use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
 use toolcell_agent::TurnStart;
 use toolcell_agent::policy::LoopPolicy;
-use toolcell_store::SqliteStore;
+use toolcell_store::SqliteSessions;
 
-fn store(dir: &tempfile::TempDir) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::open(dir.path().join("sessions.db")).unwrap())
+fn store(dir: &tempfile::TempDir) -> Arc<SqliteSessions> {
+    Arc::new(SqliteSessions::open(dir.path().join("sessions.db")).unwrap())
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn loaded_session_continues_identically() {
 
 #[tokio::test]
 async fn events_are_stored_before_they_are_shown_or_acted_on() {
-    struct Watching(Arc<SqliteStore>, std::sync::Mutex<Vec<Event>>);
+    struct Watching(Arc<SqliteSessions>, std::sync::Mutex<Vec<Event>>);
     impl SessionStore for Watching {
         fn append<'a>(
             &'a self,
