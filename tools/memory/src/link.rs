@@ -6,7 +6,7 @@ use crate::graph::Link;
 use crate::memory::label;
 use crate::storage::Storage;
 
-/// A link.
+/// Link after the call.
 #[output]
 pub(crate) struct Linked {
     from: String,

@@ -11,14 +11,14 @@ use crate::task::{Priority, Status, Task, TaskView};
 /// Maximum number of tasks in one answer.
 const MAX_LIMIT: u32 = 100;
 
-/// Tasks.
+/// Matching tasks, their total number, and the number of all tasks by status.
 #[output]
 pub(crate) struct Listed {
     /// Active ones first, then those that can start, then the blocked ones; within that, those that matter most.
     tasks: Vec<TaskView>,
     /// Number of matching tasks, shown or not.
     total: usize,
-    /// All tasks that there are, by how far they are.
+    /// Number of all tasks by status.
     counts: Counts,
 }
 

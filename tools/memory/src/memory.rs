@@ -55,10 +55,10 @@ pub(crate) struct Searched<'a> {
     pub(crate) tags: Vec<String>,
 }
 
-/// A memory as the model reads it.
+/// Memory as the model reads it.
 #[output]
 pub(crate) struct MemoryView {
-    /// Its id.
+    /// Identifier of the memory.
     pub(crate) id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) title: Option<String>,
@@ -68,9 +68,9 @@ pub(crate) struct MemoryView {
     pub(crate) tags: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) properties: BTreeMap<String, String>,
-    /// When it was stored, UTC.
+    /// Time of creation, in UTC.
     pub(crate) created: String,
-    /// When it was last replaced, UTC.
+    /// Time of the last replacement, in UTC; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) updated: Option<String>,
     pub(crate) content: String,

@@ -14,10 +14,10 @@ const MAX_ANSWER: usize = 64 << 10;
 /// Maximum number of memories in one answer.
 const MAX_LIMIT: u32 = 100;
 
-/// Memories.
+/// Matching memories, and the number of further ones.
 #[output]
 pub(crate) struct Recalled {
-    /// The newest first, or in the order of `ids`.
+    /// Matching memories, the newest first, or in the order of `ids`.
     memories: Vec<MemoryView>,
     /// Number of further memories; ask for fewer, or narrow it by `kind`, `tags` and time.
     #[serde(skip_serializing_if = "is_zero")]

@@ -72,7 +72,7 @@ struct Change {
     depends_on: Option<BTreeSet<u64>>,
 }
 
-/// A task.
+/// Task as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) title: String,
@@ -85,10 +85,10 @@ pub(crate) struct Task {
     pub(crate) updated: String,
 }
 
-/// A task as the model reads it.
+/// Task as the model reads it.
 #[output]
 pub(crate) struct TaskView {
-    /// Its id.
+    /// Identifier of the task.
     pub(crate) id: String,
     pub(crate) title: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -97,15 +97,15 @@ pub(crate) struct TaskView {
     pub(crate) priority: Priority,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) tags: Vec<String>,
-    /// The tasks that it needs.
+    /// Tasks that it depends on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) depends_on: Vec<String>,
-    /// Those of them that are still open: it cannot start before they are done.
+    /// Dependencies that are still open; the task cannot start before they are done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) blocked_by: Vec<String>,
-    /// When it was made, UTC.
+    /// Time of creation, in UTC.
     pub(crate) created: String,
-    /// When it was last changed, UTC.
+    /// Time of the last change, in UTC.
     pub(crate) updated: String,
 }
 
