@@ -37,7 +37,7 @@ struct Tree {
     below: Vec<Tree>,
 }
 
-/// A report.
+/// Report with its number of copies.
 #[output]
 struct Report {
     /// Number of copies.
@@ -61,7 +61,7 @@ fn everything(
     place: Place,
     table: BTreeMap<String, u64>,
     #[default(vec![1, 2])]
-    /// Numbers.
+    /// Numbers of the places.
     numbers: Vec<u16>,
     r#type: Option<Unit>,
     #[rename("the-last")] last: Option<Place>,
@@ -72,7 +72,7 @@ fn everything(
     )
 }
 
-/// Counts.
+/// Counts the copies.
 #[tool(read_only)]
 fn report(count: u16) -> std::result::Result<Report, std::num::TryFromIntError> {
     u8::try_from(count)?;
@@ -85,7 +85,7 @@ fn in_one(context: &Context, #[arguments] place: Place) -> String {
     format!("{} {}", context.call_id(), place.latitude)
 }
 
-/// Borrows.
+/// Borrows its argument.
 #[tool]
 fn shout(text: &str) -> String {
     text.to_uppercase()
@@ -171,7 +171,7 @@ fn schema_matches_the_types() {
                     "type": "array",
                     "items": {"type": "integer", "minimum": 0, "maximum": 65535},
                     "default": [1, 2],
-                    "description": "Numbers.",
+                    "description": "Numbers of the places.",
                 },
                 "type": unit,
                 "the-last": place,
