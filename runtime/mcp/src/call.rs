@@ -1,4 +1,4 @@
-//! One call: waits for its turn, runs, and is answered once.
+//! Call of a tool: waits for a permit, runs, and is answered once.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::in_flight::Ticket;
 use crate::message::{self, RpcError};
 use crate::outbox::{Outbox, Reply};
 use crate::result::CallToolResult;
-use crate::server::Inner;
+use crate::state::ServerState;
 use crate::version::Version;
 
 /// Maximum number of calls of a client that run at a time; further ones wait.
@@ -59,15 +59,15 @@ impl Severity {
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) version: Version,
-    /// Minimum severity of log messages; `None` for none at all.
+    /// Minimum severity of log messages; `None` disables them.
     pub(crate) log: Option<Severity>,
     /// Token of progress notifications, if the client wants them.
     pub(crate) progress: Option<Value>,
 }
 
-/// A call that has begun.
+/// Call in progress.
 pub(crate) struct Call {
-    pub(crate) server: Arc<Inner>,
+    pub(crate) server: Arc<ServerState>,
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) arguments: Map<String, Value>,
     pub(crate) scope: Scope,
@@ -161,7 +161,7 @@ async fn run(tool: &dyn Tool, call: ToolCall, cx: CallContext) -> CallResult {
 
 /// Observer of a call: sends notifications that the client asked for, and keeps the receipt of a dropped call.
 struct Watch {
-    server: Arc<Inner>,
+    server: Arc<ServerState>,
     call: String,
     tool: String,
     scope: Scope,

@@ -1,4 +1,4 @@
-//! The tools of a server, by name.
+//! Catalog of the server's tools, ordered by name.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::version::Version;
 /// Maximum number of tools on a page of `tools/list`. A definition can have over 128 KiB of schemas.
 pub const PAGE_TOOLS: usize = 100;
 
-/// Time for which a client may keep a list, in milliseconds. The tools change only with the process.
+/// Time for which a client may cache a list, in milliseconds. The tools change only with the process.
 const TTL_MS: u64 = 60_000;
 
 /// Two tools have the same name.
@@ -21,7 +21,7 @@ const TTL_MS: u64 = 60_000;
 #[error("two tools have the name `{0}`")]
 pub struct DuplicateTool(pub ToolName);
 
-/// Tools in the order of their names, whatever the order in which they were added.
+/// Tools in the order of their names.
 pub(crate) struct Catalog(BTreeMap<ToolName, Arc<dyn Tool>>);
 
 impl Catalog {
@@ -40,10 +40,10 @@ impl Catalog {
         self.0.get(name)
     }
 
-    /// Returns one page. The cursor is the name of the last tool on the page before.
+    /// Returns one page. The cursor is the name of the last tool on the previous page.
     ///
     /// # Errors
-    /// If there is no such tool.
+    /// Fails if no tool has that name.
     pub(crate) fn page(
         &self,
         cursor: Option<&Value>,
@@ -77,7 +77,7 @@ impl Catalog {
     }
 }
 
-/// Adds how long a result may be kept. Grants and configuration are those of one user.
+/// Adds the cache lifetime of a result. Grants and configuration are those of one user.
 pub(crate) fn cacheable(result: &mut Map<String, Value>) {
     result.insert("ttlMs".into(), TTL_MS.into());
     result.insert("cacheScope".into(), "private".into());
@@ -113,7 +113,7 @@ fn definition(spec: &ToolSpec, version: Version) -> Value {
     tool
 }
 
-/// True if a version has structured results of this schema: until 2025-11-25 they were objects.
+/// True if a version supports structured results of this schema: up to 2025-11-25 they are objects.
 fn is_structured(schema: &Value, version: Version) -> bool {
     let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
     version.is_stateless() || (version >= Version::V2025_06_18 && is_object)

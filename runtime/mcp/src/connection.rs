@@ -1,4 +1,4 @@
-//! The requests of one client.
+//! Connection of one client: dispatch of its requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::in_flight::{Full, InFlight, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
 use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::outbox::{Outbox, Reply};
-use crate::server::Inner;
+use crate::state::ServerState;
 use crate::version::Version;
 
 /// Maximum number of messages in a batch, a third of [`MAX_IN_FLIGHT`]: a batch is answered as a whole.
@@ -28,14 +28,14 @@ const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// State of one client.
 pub(crate) struct Connection {
-    server: Arc<Inner>,
+    server: Arc<ServerState>,
     outbox: Outbox,
     /// Result of `initialize`; `None` before, and for clients that state the version in each request.
     session: Option<Session>,
     in_flight: Arc<InFlight>,
     running: Arc<Semaphore>,
     tasks: JoinSet<()>,
-    /// Cancelled at the end.
+    /// Cancelled when the connection ends.
     ended: CancellationToken,
 }
 
@@ -47,7 +47,7 @@ struct Session {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<Inner>, outbox: Outbox) -> Self {
+    pub(crate) fn new(server: Arc<ServerState>, outbox: Outbox) -> Self {
         Self {
             server,
             outbox,
@@ -85,7 +85,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Cancels all calls, and waits until their receipts are filed.
+    /// Cancels all calls, and waits until their receipts are recorded.
     pub(crate) async fn end(mut self, at_most: Duration) {
         self.ended.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
@@ -186,7 +186,7 @@ impl Connection {
         reply.send(message).await;
     }
 
-    /// Answers a request that takes no time.
+    /// Answers a request that calls no tool.
     fn answer(&mut self, method: &str, params: &Map<String, Value>) -> Result<Value, RpcError> {
         let is_stateless = meta(params)?.is_some_and(|meta| meta.contains_key(PROTOCOL_VERSION));
         match (method, is_stateless) {
@@ -244,7 +244,7 @@ impl Connection {
         result
     }
 
-    /// Returns the version of a request, and what it asks for.
+    /// Returns the version of a request, and the notifications that it requests.
     fn scope(&self, params: &Map<String, Value>) -> Result<Scope, RpcError> {
         let meta = meta(params)?;
         let of = |name: &str| meta.and_then(|meta| meta.get(name));
@@ -327,7 +327,7 @@ impl Connection {
     }
 }
 
-/// Call whose parameters were accepted.
+/// Call with accepted parameters.
 struct Begun {
     tool: Arc<dyn toolcell_core::Tool>,
     arguments: Map<String, Value>,

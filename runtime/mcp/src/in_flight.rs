@@ -31,7 +31,7 @@ struct Entry {
     cancel: CancellationToken,
 }
 
-/// A call that has begun. It counts until this is dropped.
+/// Call in progress. It is counted until this is dropped.
 pub(crate) struct Ticket {
     in_flight: Arc<InFlight>,
     id: RequestId,
@@ -53,12 +53,12 @@ impl InFlight {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a request with this identifier is not answered yet.
+    /// True if a request with this identifier has no response yet.
     pub(crate) fn contains(&self, id: &RequestId) -> bool {
         self.lock().by_id.contains_key(id)
     }
 
-    /// Begins a call, whose message has so many bytes and whose identifier is not in use.
+    /// Begins a call with an unused identifier; `bytes` is the size of its message.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: RequestId,
@@ -91,7 +91,7 @@ impl InFlight {
         })
     }
 
-    /// Cancels a call. Its identifier is free from now on, as no response follows.
+    /// Cancels a call and releases its identifier, because no response follows.
     pub(crate) fn cancel(&self, id: &RequestId) {
         if let Some(entry) = self.lock().by_id.remove(id) {
             entry.cancel.cancel();

@@ -26,6 +26,7 @@ mod message;
 mod outbox;
 mod result;
 mod server;
+mod state;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -38,5 +39,6 @@ pub use connection::MAX_BATCH;
 pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
 pub use lines::MAX_MESSAGE_BYTES;
 pub use result::RECEIPT_KEY;
-pub use server::{Identity, Server, ServerObserver};
+pub use server::Server;
+pub use state::{Identity, ServerObserver};
 pub use version::Version;

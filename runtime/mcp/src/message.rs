@@ -72,7 +72,7 @@ impl RpcError {
         Self::new(-32700, message)
     }
 
-    /// The JSON is not a message, or not one for now.
+    /// The JSON is not a message, or the message is not allowed at this time.
     pub(crate) fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(-32600, message)
     }
@@ -97,7 +97,7 @@ impl RpcError {
         Self::new(-32000, message)
     }
 
-    /// The request states a version that no request can state.
+    /// The request states an unsupported version.
     pub(crate) fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
         Self {
             data: Some(json!({ "supported": supported, "requested": excerpt(requested) })),
@@ -106,7 +106,7 @@ impl RpcError {
     }
 }
 
-/// Beginning of a text of the client, short enough to be repeated in an error.
+/// Prefix of a text of the client, short enough to be repeated in an error.
 pub(crate) fn excerpt(text: &str) -> &str {
     &text[..text.floor_char_boundary(100)]
 }

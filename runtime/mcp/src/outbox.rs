@@ -26,7 +26,7 @@ impl Outbox {
         (Self(sender), receiver)
     }
 
-    /// Sends a message, and waits for room. A message for a client that is gone is dropped.
+    /// Sends a message, and waits while the queue is full. A message for a disconnected client is dropped.
     pub(crate) async fn send(&self, message: Vec<u8>) {
         let _ = self.0.send(message).await;
     }
@@ -56,7 +56,7 @@ impl Reply {
 /// Writes messages, each on a line, until all senders are gone.
 ///
 /// # Errors
-/// An error of the output, such as a closed pipe.
+/// Fails if the output fails, such as with a closed pipe.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
     mut output: W,
     mut messages: mpsc::Receiver<Vec<u8>>,

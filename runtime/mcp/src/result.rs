@@ -8,7 +8,7 @@ use toolcell_core::{Blob, CallResult, Content, Receipt};
 
 use crate::version::Version;
 
-/// Name in the `_meta` of a result under which the receipt of the call travels.
+/// Key of the call's receipt in the `_meta` of its result.
 pub const RECEIPT_KEY: &str = "io.github.toolcell/receipt";
 
 /// Result of `tools/call`.
@@ -45,7 +45,7 @@ impl Meta<'_> {
     }
 }
 
-/// A part of the content.
+/// Part of the content.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 enum Part<'a> {
@@ -107,7 +107,7 @@ impl<'a> CallToolResult<'a> {
     }
 }
 
-/// Removes what only the user may read: how to allow what was denied. A client may show `_meta` to its model.
+/// Removes text for the user only, such as the grant that would allow a denied access. A client may show `_meta` to its model.
 fn for_client(receipt: &Receipt) -> Receipt {
     let mut receipt = receipt.clone();
     for denial in &mut receipt.denials {

@@ -1,4 +1,4 @@
-//! Test support: a client at the other end of a pipe in memory, and tools that do what a test says.
+//! Test support: a client at the other end of a pipe in memory, and tools with configurable behaviour.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,8 @@ use toolcell_core::{
     ToolSpec,
 };
 
-use crate::server::{Identity, Server, ServerObserver};
+use crate::server::Server;
+use crate::state::{Identity, ServerObserver};
 
 /// Behaviour of a test tool.
 #[derive(Clone, Copy)]
@@ -143,7 +144,7 @@ impl ServerObserver for Seen {
     }
 }
 
-/// A client, and the server at the other end.
+/// Client connected to a server.
 pub(crate) struct Client {
     input: WriteHalf<DuplexStream>,
     output: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -266,7 +267,7 @@ fn server_of(tools: Vec<Arc<dyn Tool>>, seen: &Arc<Seen>) -> Server {
     Server::new(tools, identity, seen.clone()).unwrap()
 }
 
-/// A server without tools.
+/// Server without tools.
 pub(crate) fn server() -> Server {
     server_of(Vec::new(), &Arc::default())
 }

@@ -49,7 +49,7 @@ impl Version {
         self > Self::NEWEST_WITH_SESSION
     }
 
-    /// Answers the version that a client requests with `initialize`: the same if the server has it, or its newest.
+    /// Returns the version for a client that requests one with `initialize`: the same if it is supported, or the newest.
     pub(crate) fn negotiated(requested: &str) -> Self {
         Self::named(requested)
             .filter(|version| !version.is_stateless())

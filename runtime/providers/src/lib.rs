@@ -1,6 +1,6 @@
 //! Implementations of [`toolcell_core::Provider`].
 //!
-//! | provider | module | what it is |
+//! | provider | module | description |
 //! |---|---|---|
 //! | [`openai::OpenAi`] | [`openai`] | Chat Completions: OpenAI and compatible servers |
 //! | [`responses::OpenAiResponses`] | [`responses`] | OpenAI Responses |

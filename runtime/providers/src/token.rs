@@ -14,7 +14,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// Access token with its lifetime.
 #[derive(Debug, Clone)]
 pub struct Token {
-    /// The token.
+    /// Value of the token, sent in a header.
     pub value: ApiKey,
     /// Remaining lifetime; `None` if unknown. The token is then used until the service refuses it.
     pub expires_in: Option<Duration>,

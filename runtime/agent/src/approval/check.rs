@@ -24,13 +24,13 @@ pub enum InvalidRule {
     /// No tool can have such a name.
     #[error("no tool has a name that matches `{}`: names consist of a-z, A-Z, 0-9, `_` and `-`", pattern.escape_debug())]
     NoToolName {
-        /// The pattern.
+        /// Pattern that matches no tool name.
         pattern: String,
     },
     /// An argument is not named by a JSON Pointer (RFC 6901).
     #[error("`{}` is not a JSON Pointer to an argument, which begins with `/`{}", pointer.escape_debug(), right_form(like))]
     NotAPointer {
-        /// The text.
+        /// Text that is not a pointer.
         pointer: String,
         /// The pointer that was probably meant.
         like: Option<String>,
@@ -38,7 +38,7 @@ pub enum InvalidRule {
     /// A pointer contains `*`, which has no meaning in a JSON Pointer.
     #[error("`{}` contains `*`: a pointer names one argument, and includes everything in it", pointer.escape_debug())]
     StarInPointer {
-        /// The pointer.
+        /// Pointer with `*`.
         pointer: String,
     },
 }

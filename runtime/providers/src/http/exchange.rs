@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout_at};
 use toolcell_core::provider::{Completion, Delta, ProviderErrorKind};
 use toolcell_core::{ProviderError, Redactor, error_chain};
 
-use super::client::{Header, client, refuses_tls};
+use super::client::{client, refuses_tls};
 use super::failure::{bounded, of_response};
 use super::protocol::{Decoder, DecoderState, Protocol};
-use super::provider::Exchange;
 use super::retry::FailedAttempt;
+use super::service::{HttpRequest, ServiceRequest};
 use super::stream_limits::{StreamLimit, StreamLimits};
 use super::{HttpOptions, failure};
 use crate::emit::Emitter;
@@ -26,7 +26,7 @@ use crate::key::redact;
 use crate::response_builder::ResponseBuilder;
 use crate::{ApiKey, SetupError};
 
-/// Maximum bytes of the body of an error that are read; the rest is not awaited.
+/// Maximum number of bytes read from the body of an error response; the rest is not awaited.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// Maximum size of the body of an answer that is not streamed although a stream was requested, in bytes: that of an
@@ -43,13 +43,6 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// Maximum number of times that one request is changed because a server refuses a part of it.
 const MAX_ADAPTATIONS: u32 = 8;
-
-/// HTTP request.
-pub(super) struct Outgoing {
-    pub(super) url: String,
-    pub(super) headers: Vec<Header>,
-    pub(super) body: Value,
-}
 
 /// HTTP connection of a provider.
 pub(super) struct Http {
@@ -74,7 +67,7 @@ impl Http {
     /// Sends a request with retries, and reads the answer.
     pub(super) async fn exchange<P: Protocol>(
         &self,
-        mut exchange: Exchange<'_, P>,
+        mut request: ServiceRequest<'_, P>,
         out: &mut Emitter,
     ) -> Result<Completion, ProviderError> {
         let deadline = self.options.deadline.map(|d| Instant::now() + d);
@@ -82,19 +75,19 @@ impl Http {
         let mut retries = 0;
         let mut adaptations = 0;
         loop {
-            exchange.authorize().await?;
-            let redactor = match exchange.secret() {
+            request.authorize().await?;
+            let redactor = match request.secret() {
                 None => self.redactor.clone(),
                 token => redactor(self.key.iter().chain(token), &self.options),
             };
-            let failure = match self.attempt(&exchange, &redactor, deadline, out).await {
+            let failure = match self.attempt(&request, &redactor, deadline, out).await {
                 Ok(completion) => return Ok(completion),
-                Err(failure) => self.without_secrets(failure, exchange.secret(), &redactor),
+                Err(failure) => self.without_secrets(failure, request.secret(), &redactor),
             };
             if out.has_emitted() {
                 return Err(failure.error);
             }
-            let pause = if adaptations < MAX_ADAPTATIONS && exchange.adapt(&failure.error) {
+            let pause = if adaptations < MAX_ADAPTATIONS && request.adapt(&failure.error) {
                 adaptations += 1;
                 Duration::ZERO
             } else {
@@ -121,26 +114,26 @@ impl Http {
 
     async fn attempt<P: Protocol>(
         &self,
-        exchange: &Exchange<'_, P>,
+        request: &ServiceRequest<'_, P>,
         redactor: &Redactor,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, FailedAttempt> {
-        let Outgoing { url, headers, body } = exchange.outgoing().map_err(FailedAttempt::fatal)?;
+        let HttpRequest { url, headers, body } = request.outgoing().map_err(FailedAttempt::fatal)?;
         let body = serde_json::to_vec(&body).map_err(|e| {
             FailedAttempt::fatal(self.error(
                 ProviderErrorKind::InvalidRequest,
                 format!("the request is not valid JSON: {e}"),
             ))
         })?;
-        let request = self
+        let post = self
             .client
             .post(url)
             .headers(HeaderMap::from_iter(headers))
             .header(CONTENT_TYPE, "application/json")
             .body(body);
         let response = self
-            .in_time(deadline, request.send())
+            .in_time(deadline, post.send())
             .await?
             .map_err(|error| self.of_transport(error))?;
         let status = response.status();
@@ -165,20 +158,20 @@ impl Http {
         }
         // Some servers do not stream although a stream was requested.
         let whole = P::FRAMING == Framing::Sse && media_type.starts_with("application/json");
-        let answer = exchange.answer().redacting(redactor.clone());
-        self.read(exchange, answer, response, whole, deadline, out).await
+        let answer = request.answer().redacting(redactor.clone());
+        self.read(request, answer, response, whole, deadline, out).await
     }
 
     async fn read<P: Protocol>(
         &self,
-        exchange: &Exchange<'_, P>,
+        request: &ServiceRequest<'_, P>,
         mut answer: ResponseBuilder,
         mut response: reqwest::Response,
         whole: bool,
         deadline: Option<Instant>,
         out: &mut Emitter,
     ) -> Result<Completion, FailedAttempt> {
-        let mut decoder = exchange.decoder();
+        let mut decoder = request.decoder();
         let mut reader = Reader::new(P::FRAMING);
         let mut limits = StreamLimits::new(self.options.progress_timeout);
         let mut collected = Vec::new();

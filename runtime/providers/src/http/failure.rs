@@ -1,4 +1,4 @@
-//! Errors of providers in one form, on which the loop bases its decisions.
+//! Conversion of error responses to [`ProviderError`], on whose kind the loop bases its decisions.
 
 use std::time::SystemTime;
 

@@ -8,6 +8,7 @@ mod options;
 mod protocol;
 mod provider;
 mod retry;
+mod service;
 mod stream_limits;
 
 pub(crate) use client::{Header, bearer, header};

@@ -1,29 +1,21 @@
 //! Provider over HTTP: one connection and one exchange of requests for all protocols.
 
-use std::sync::{Mutex, PoisonError};
-
-use toolcell_core::provider::{Delta, ProviderErrorKind, ProviderInfo, Request};
+use toolcell_core::provider::{Delta, ProviderInfo, Request};
 use toolcell_core::{BoxStream, Provider, ProviderError};
 
-use super::client::{Endpoint, Header, endpoint};
-use super::exchange::{Http, Outgoing};
+use super::client::endpoint;
+use super::exchange::Http;
 use super::protocol::Protocol;
-use crate::response_builder::ResponseBuilder;
-use crate::{ApiKey, Connection, SetupError, TokenSource, emit};
+use super::service::Service;
+use crate::{Connection, SetupError, emit};
 
 /// Model over HTTP with the protocol `P`. Each protocol module names its own, such as
 /// [`OpenAi`](crate::openai::OpenAi).
 #[derive(Debug)]
 #[expect(private_bounds, reason = "the protocols are those of this crate")]
 pub struct HttpProvider<P: Protocol> {
-    info: ProviderInfo,
-    endpoint: Endpoint,
-    headers: Vec<Header>,
-    tokens: Option<TokenSource>,
     http: Http,
-    protocol: P,
-    /// Dialect learnt from the server's refusals.
-    dialect: Mutex<P::Dialect>,
+    service: Service<P>,
 }
 
 #[expect(private_bounds, reason = "the protocols are those of this crate")]
@@ -65,127 +57,22 @@ impl<P: Protocol> HttpProvider<P> {
         if let (Some(key), None) = (&api_key, &tokens) {
             headers.push(protocol.authorization(key)?);
         }
+        let http = Http::new(&provider, http, api_key)?;
+        let info = ProviderInfo { provider, model };
         Ok(Self {
-            http: Http::new(&provider, http, api_key)?,
-            info: ProviderInfo { provider, model },
-            dialect: Mutex::new(protocol.dialect(&endpoint.host)),
-            endpoint,
-            headers,
-            tokens,
-            protocol,
+            http,
+            service: Service::new(info, endpoint, headers, tokens, protocol),
         })
-    }
-
-    fn learnt(&self) -> P::Dialect {
-        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<P: Protocol> Provider for HttpProvider<P> {
     fn info(&self) -> &ProviderInfo {
-        &self.info
+        &self.service.info
     }
 
     fn stream(&self, request: Request) -> BoxStream<'_, Result<Delta, ProviderError>> {
-        let exchange = Exchange {
-            dialect: self.learnt(),
-            provider: self,
-            request,
-            token: None,
-            is_refused: false,
-        };
-        emit::stream(|mut out| async move { self.http.exchange(exchange, &mut out).await })
-    }
-}
-
-/// Exchange of one request.
-pub(super) struct Exchange<'a, P: Protocol> {
-    provider: &'a HttpProvider<P>,
-    request: Request,
-    /// Copy of the learnt dialect: changes by concurrent requests do not affect this one.
-    dialect: P::Dialect,
-    /// Access token of this request, if a source is set.
-    token: Option<ApiKey>,
-    /// True if the service refused the token. A second refusal ends the request.
-    is_refused: bool,
-}
-
-impl<P: Protocol> Exchange<'_, P> {
-    /// The HTTP request.
-    pub(super) fn outgoing(&self) -> Result<Outgoing, ProviderError> {
-        let HttpProvider {
-            info,
-            endpoint,
-            headers,
-            protocol,
-            ..
-        } = self.provider;
-        let mut headers = headers.clone();
-        if let Some(token) = &self.token {
-            let header = protocol.authorization(token);
-            headers.push(header.map_err(|error| self.unauthorized(error.to_string()))?);
-        }
-        Ok(Outgoing {
-            url: endpoint.at(&protocol.path(&info.model)),
-            headers,
-            body: protocol.body(&self.request, &info.model, self.dialect),
-        })
-    }
-
-    /// A decoder for the answer.
-    pub(super) fn decoder(&self) -> P::Decoder {
-        P::decoder(&self.provider.info.provider)
-    }
-
-    /// An empty response.
-    pub(super) fn answer(&self) -> ResponseBuilder {
-        let answer = ResponseBuilder::to(&self.request, &self.provider.info.provider);
-        self.provider.protocol.prepare(answer, &self.request)
-    }
-
-    /// Prepares each attempt: gets an access token.
-    ///
-    /// # Errors
-    /// Fails if there is no token; the request is not sent.
-    pub(super) async fn authorize(&mut self) -> Result<(), ProviderError> {
-        let Some(tokens) = &self.provider.tokens else {
-            return Ok(());
-        };
-        let refused = self.token.as_ref().filter(|_| self.is_refused);
-        let token = tokens.get(refused).await;
-        self.token = Some(token.map_err(|reason| self.unauthorized(reason))?);
-        Ok(())
-    }
-
-    /// Secret of the request, besides the provider's key, that must be redacted from errors.
-    pub(super) fn secret(&self) -> Option<&ApiKey> {
-        self.token.as_ref()
-    }
-
-    /// Changes the request so that a server that refused it may accept it. `false` if there is nothing to change.
-    pub(super) fn adapt(&mut self, error: &ProviderError) -> bool {
-        let is_unauthorized = error.status == Some(401) && self.token.is_some();
-        if is_unauthorized && !std::mem::replace(&mut self.is_refused, true) {
-            return true;
-        }
-        if error.kind != ProviderErrorKind::InvalidRequest {
-            return false;
-        }
-        let HttpProvider { info, protocol, .. } = self.provider;
-        let body = protocol.body(&self.request, &info.model, self.dialect);
-        let Some(adapted) = protocol.adapt(self.dialect, &self.request, &body, error) else {
-            return false;
-        };
-        self.dialect = adapted;
-        *(self.provider.dialect.lock()).unwrap_or_else(PoisonError::into_inner) = adapted;
-        true
-    }
-
-    fn unauthorized(&self, reason: String) -> ProviderError {
-        ProviderError::new(
-            &self.provider.info.provider,
-            ProviderErrorKind::Unauthorized,
-            reason,
-        )
+        let request = self.service.request(request);
+        emit::stream(|mut out| async move { self.http.exchange(request, &mut out).await })
     }
 }

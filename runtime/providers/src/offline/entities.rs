@@ -4,7 +4,7 @@ use super::words::stem;
 
 /// Entity named in a prompt.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Thing {
+pub(super) enum Entity {
     /// URL with `http://` or `https://`.
     Url(String),
     /// Path of a file or directory.
@@ -17,10 +17,10 @@ pub(super) enum Thing {
     Date(String),
 }
 
-/// A parsed request.
+/// Parsed request.
 #[derive(Debug, Default)]
-pub(super) struct Request {
-    pub(super) things: Vec<Thing>,
+pub(super) struct ParsedRequest {
+    pub(super) entities: Vec<Entity>,
     /// Text with a gap in place of each entity.
     pub(super) rest: String,
 }
@@ -31,9 +31,9 @@ const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«',
 const PLACE_WORDS: &[&str] = &["in", "inside", "under", "within", "below"];
 
 /// Parses a request.
-pub(super) fn take_apart(text: &str) -> Request {
-    let mut request = Request::default();
-    let unquoted = take_quoted(text, &mut request.things);
+pub(super) fn take_apart(text: &str) -> ParsedRequest {
+    let mut request = ParsedRequest::default();
+    let unquoted = take_quoted(text, &mut request.entities);
     let tokens: Vec<&str> = unquoted.split_whitespace().collect();
     for (at, token) in tokens.iter().enumerate() {
         let bare =
@@ -48,18 +48,18 @@ pub(super) fn take_apart(text: &str) -> Request {
             .checked_sub(1)
             .map(|i| tokens[i].to_lowercase())
             .unwrap_or_default();
-        match thing(bare, next) {
-            Some(thing) => {
-                request.things.push(thing);
+        match entity(bare, next) {
+            Some(entity) => {
+                request.entities.push(entity);
                 request.rest.push_str(" \u{0} ");
             }
             // `in src`: a word at the end of a sentence or before another preposition that is not an ordinary word.
-            None if !request.things.iter().any(|t| matches!(t, Thing::Path(_)))
+            None if !request.entities.iter().any(|t| matches!(t, Entity::Path(_)))
                 && PLACE_WORDS.contains(&before.as_str())
                 && is_name(bare)
                 && (*token != bare || ends_a_place(next)) =>
             {
-                request.things.push(Thing::Path(bare.to_owned()));
+                request.entities.push(Entity::Path(bare.to_owned()));
                 request.rest.push_str(" \u{0} ");
             }
             None => {
@@ -71,7 +71,7 @@ pub(super) fn take_apart(text: &str) -> Request {
     request
 }
 
-fn take_quoted(text: &str, things: &mut Vec<Thing>) -> String {
+fn take_quoted(text: &str, entities: &mut Vec<Entity>) -> String {
     let mut rest = String::new();
     let mut left = text;
     while let Some(c) = left.chars().next() {
@@ -82,13 +82,13 @@ fn take_quoted(text: &str, things: &mut Vec<Thing>) -> String {
             && length > 0
         {
             let quoted = &left[c.len_utf8()..c.len_utf8() + length];
-            things.push(match thing(quoted, "") {
-                Some(found @ (Thing::Url(_) | Thing::Path(_)))
+            entities.push(match entity(quoted, "") {
+                Some(found @ (Entity::Url(_) | Entity::Path(_)))
                     if !quoted.contains(' ') && !is_hidden(quoted) =>
                 {
                     found
                 }
-                _ => Thing::Quoted(quoted.to_owned()),
+                _ => Entity::Quoted(quoted.to_owned()),
             });
             rest.push_str(" \u{0} ");
             left = &left[c.len_utf8() + length + close.len_utf8()..];
@@ -100,18 +100,18 @@ fn take_quoted(text: &str, things: &mut Vec<Thing>) -> String {
     rest
 }
 
-fn thing(token: &str, next: &str) -> Option<Thing> {
+fn entity(token: &str, next: &str) -> Option<Entity> {
     if token.starts_with("http://") || token.starts_with("https://") {
-        return Some(Thing::Url(token.to_owned()));
+        return Some(Entity::Url(token.to_owned()));
     }
     if is_date(token) {
-        return Some(Thing::Date(token.to_owned()));
+        return Some(Entity::Date(token.to_owned()));
     }
     if let Ok(value) = token.parse() {
         let unit = next.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        return Some(Thing::Number { value, unit });
+        return Some(Entity::Number { value, unit });
     }
-    is_path(token).then(|| Thing::Path(token.to_owned()))
+    is_path(token).then(|| Entity::Path(token.to_owned()))
 }
 
 /// `.name`, which in quotation marks is more likely an expression than a file.
@@ -181,44 +181,44 @@ fn ends_a_place(next: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn things(text: &str) -> Vec<Thing> {
-        take_apart(text).things
+    fn entities(text: &str) -> Vec<Entity> {
+        take_apart(text).entities
     }
 
     #[test]
     fn entities_are_found_in_sentences() {
         assert_eq!(
-            things("How many words are in README.md?"),
-            [Thing::Path("README.md".into())]
+            entities("How many words are in README.md?"),
+            [Entity::Path("README.md".into())]
         );
-        assert_eq!(things("List the files in docs"), [Thing::Path("docs".into())]);
+        assert_eq!(entities("List the files in docs"), [Entity::Path("docs".into())]);
         assert_eq!(
-            things("fetch https://example.com/a.html."),
-            [Thing::Url("https://example.com/a.html".into())]
+            entities("fetch https://example.com/a.html."),
+            [Entity::Url("https://example.com/a.html".into())]
         );
         assert_eq!(
-            things("first 20 lines of ./a/b"),
+            entities("first 20 lines of ./a/b"),
             [
-                Thing::Number {
+                Entity::Number {
                     value: 20,
                     unit: "lines".into()
                 },
-                Thing::Path("./a/b".into())
+                Entity::Path("./a/b".into())
             ]
         );
         assert_eq!(
-            things("replace \"a b\" with 'c' in `x.txt`"),
+            entities("replace \"a b\" with 'c' in `x.txt`"),
             [
-                Thing::Quoted("a b".into()),
-                Thing::Quoted("c".into()),
-                Thing::Path("x.txt".into())
+                Entity::Quoted("a b".into()),
+                Entity::Quoted("c".into()),
+                Entity::Path("x.txt".into())
             ]
         );
         assert_eq!(
-            things("between 2026-01-01 and 2026-03-01T10:00:00Z"),
+            entities("between 2026-01-01 and 2026-03-01T10:00:00Z"),
             [
-                Thing::Date("2026-01-01".into()),
-                Thing::Date("2026-03-01T10:00:00Z".into())
+                Entity::Date("2026-01-01".into()),
+                Entity::Date("2026-03-01T10:00:00Z".into())
             ]
         );
     }
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn ordinary_words_are_no_entities() {
         for text in ["What's up?", "it's 'not closed", "Find it.", "the e.g. case", "“"] {
-            let found = things(text);
+            let found = entities(text);
             assert!(
-                found.iter().all(|t| matches!(t, Thing::Path(p) if p == "e.g")),
+                found.iter().all(|t| matches!(t, Entity::Path(p) if p == "e.g")),
                 "{text}: {found:?}"
             );
         }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::things::{Request, Thing, is_name, is_unit_of_time};
+use super::entities::{Entity, ParsedRequest, is_name, is_unit_of_time};
 use super::tool::{Kind, Offered, Parameter};
 use super::words::{Word, stem, words};
 
@@ -16,25 +16,29 @@ fn holds_text(parameter: &Parameter) -> bool {
 }
 
 /// Arguments for a tool; `None` if a required one is not in the request.
-pub(super) fn fill(tool: &Offered<'_>, request: &Request, asked: &[Word]) -> Option<Map<String, Value>> {
-    let mut things: Vec<Option<&Thing>> = request.things.iter().map(Some).collect();
+pub(super) fn fill(
+    tool: &Offered<'_>,
+    request: &ParsedRequest,
+    asked: &[Word],
+) -> Option<Map<String, Value>> {
+    let mut entities: Vec<Option<&Entity>> = request.entities.iter().map(Some).collect();
     let mut arguments = Map::new();
     // Entities with one possible kind first; free text takes the remaining words.
     let certain = |p: &&Parameter| p.kind != Kind::Text && p.kind != Kind::Integer;
     for parameter in tool.parameters.iter().filter(certain) {
-        if let Some(value) = fill_certain(parameter, request, &mut things) {
+        if let Some(value) = fill_certain(parameter, request, &mut entities) {
             arguments.insert(parameter.name.clone(), value);
         }
     }
-    fill_durations(tool, request, &mut things, &mut arguments);
-    fill_numbers(tool, request, &mut things, &mut arguments);
+    fill_durations(tool, request, &mut entities, &mut arguments);
+    fill_numbers(tool, request, &mut entities, &mut arguments);
     let has_source = !arguments.is_empty();
     let mut free = free_text(request, asked, tool);
     for parameter in tool.parameters.iter().filter(|p| p.kind == Kind::Text) {
-        let quoted = things.iter_mut().find(|t| matches!(t, Some(Thing::Quoted(_))));
+        let quoted = entities.iter_mut().find(|t| matches!(t, Some(Entity::Quoted(_))));
         if let Some(slot) = quoted
             && (parameter.required || !has_source || !holds_text(parameter))
-            && let Some(Thing::Quoted(text)) = slot.take()
+            && let Some(Entity::Quoted(text)) = slot.take()
         {
             arguments.insert(parameter.name.clone(), as_language(text, parameter).into());
         } else if parameter.required {
@@ -60,9 +64,13 @@ pub(super) fn fill(tool: &Offered<'_>, request: &Request, asked: &[Word]) -> Opt
     Some(arguments)
 }
 
-fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&Thing>]) -> Option<Value> {
-    let mut take = |wanted: fn(&Thing) -> Option<&String>| {
-        let slot = things
+fn fill_certain(
+    parameter: &Parameter,
+    request: &ParsedRequest,
+    entities: &mut [Option<&Entity>],
+) -> Option<Value> {
+    let mut take = |wanted: fn(&Entity) -> Option<&String>| {
+        let slot = entities
             .iter_mut()
             .find(|t| t.is_some_and(|t| wanted(t).is_some()))?;
         slot.take()
@@ -70,8 +78,8 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
             .map(|text| Value::from(text.as_str()))
     };
     match &parameter.kind {
-        Kind::Url => take(|t| if let Thing::Url(s) = t { Some(s) } else { None }),
-        Kind::Path => take(|t| if let Thing::Path(s) = t { Some(s) } else { None })
+        Kind::Url => take(|t| if let Entity::Url(s) = t { Some(s) } else { None }),
+        Kind::Path => take(|t| if let Entity::Path(s) = t { Some(s) } else { None })
             // "the files here": the current directory.
             .or_else(|| {
                 parameter
@@ -79,7 +87,7 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
                     .then(|| Value::from("."))
                     .filter(|_| is_directory(parameter))
             }),
-        Kind::Date => take(|t| if let Thing::Date(s) = t { Some(s) } else { None }),
+        Kind::Date => take(|t| if let Entity::Date(s) = t { Some(s) } else { None }),
         Kind::OneOf(values) => {
             let plain = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
             let rest: Vec<String> = request.rest.split_whitespace().map(plain).collect();
@@ -93,8 +101,8 @@ fn fill_certain(parameter: &Parameter, request: &Request, things: &mut [Option<&
             // A unit directly follows its number.
             found
                 .or_else(|| {
-                    request.things.iter().find_map(|thing| match thing {
-                        Thing::Number { unit, .. } => values.iter().find(|value| stem(value) == stem(unit)),
+                    request.entities.iter().find_map(|entity| match entity {
+                        Entity::Number { unit, .. } => values.iter().find(|value| stem(value) == stem(unit)),
                         _ => None,
                     })
                 })
@@ -124,8 +132,8 @@ fn is_directory(parameter: &Parameter) -> bool {
 /// A duration as text, negative if the request refers to the past.
 fn fill_durations(
     tool: &Offered<'_>,
-    request: &Request,
-    things: &mut [Option<&Thing>],
+    request: &ParsedRequest,
+    entities: &mut [Option<&Entity>],
     arguments: &mut Map<String, Value>,
 ) {
     let is_past = words(&request.rest).iter().any(|w| {
@@ -135,8 +143,8 @@ fn fill_durations(
     });
     for parameter in tool.parameters.iter().filter(|p| p.kind == Kind::Duration) {
         let mut parts = Vec::new();
-        for slot in things.iter_mut() {
-            if let Some(Thing::Number { value, unit }) = slot
+        for slot in entities.iter_mut() {
+            if let Some(Entity::Number { value, unit }) = slot
                 && is_unit_of_time(unit)
             {
                 let value = if is_past { value.saturating_neg() } else { *value };
@@ -154,14 +162,14 @@ fn fill_durations(
 /// limit.
 fn fill_numbers(
     tool: &Offered<'_>,
-    request: &Request,
-    things: &mut [Option<&Thing>],
+    request: &ParsedRequest,
+    entities: &mut [Option<&Entity>],
     arguments: &mut Map<String, Value>,
 ) {
-    let numbers: Vec<(i64, String)> = things
+    let numbers: Vec<(i64, String)> = entities
         .iter_mut()
         .filter_map(|slot| match slot {
-            Some(Thing::Number { value, unit }) => {
+            Some(Entity::Number { value, unit }) => {
                 *slot = None;
                 Some((*value, stem(unit)))
             }
@@ -229,7 +237,7 @@ fn fill_numbers(
 }
 
 /// Words that occur in no tool description: the subject of the request rather than the action.
-fn free_text(request: &Request, asked: &[Word], tool: &Offered<'_>) -> Option<String> {
+fn free_text(request: &ParsedRequest, asked: &[Word], tool: &Offered<'_>) -> Option<String> {
     let mut run: Vec<&str> = Vec::new();
     for token in request.rest.split_whitespace() {
         let bare = token.trim_matches(|c: char| matches!(c, ',' | ';' | ':' | '!' | '?' | '.' | '(' | ')'));

@@ -5,9 +5,9 @@
 //! texts, numbers, dates), makes one call, and returns its result. It has no built-in tool names and no language
 //! understanding, and every answer states what it is.
 
+mod entities;
 mod fill;
 mod plan;
-mod things;
 mod tool;
 mod words;
 

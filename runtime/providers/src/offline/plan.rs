@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 use toolcell_core::ToolSpec;
 
+use super::entities::{Entity, ParsedRequest, is_unit_of_time, take_apart};
 use super::fill::fill;
-use super::things::{Request, Thing, is_unit_of_time, take_apart};
 use super::tool::{Kind, Offered};
 use super::words::{Word, words};
 
@@ -20,7 +20,7 @@ const THING: f64 = 2.0;
 /// Weight of a file extension, relative to 1 for a word.
 const ENDING_WEIGHT: f64 = 0.5;
 
-/// The planned call.
+/// Planned call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlannedCall {
     pub(super) tool: String,
@@ -41,7 +41,7 @@ pub(super) fn plan(text: &str, tools: &[ToolSpec]) -> Option<PlannedCall> {
             tool: tool.spec.name.to_string(),
             arguments: fill(tool, &request, &asked)?,
         };
-        Some((words + score_of_things(&request, tool), call))
+        Some((words + score_of_entities(&request, tool), call))
     });
     scored
         .filter(|(score, _)| *score >= ENOUGH)
@@ -62,12 +62,12 @@ pub(super) fn near<'a>(text: &str, tools: &'a [ToolSpec]) -> Vec<&'a ToolSpec> {
     scored.into_iter().map(|(_, spec)| spec).collect()
 }
 
-fn meaningful(request: &Request) -> Vec<Word> {
+fn meaningful(request: &ParsedRequest) -> Vec<Word> {
     let mut asked: Vec<Word> = words(&request.rest)
         .into_iter()
         .filter(|w| !w.is_empty())
         .collect();
-    if asked.is_empty() && !request.things.is_empty() {
+    if asked.is_empty() && !request.entities.is_empty() {
         // "What is in it?" is a request to read.
         asked = words("read");
     }
@@ -75,16 +75,16 @@ fn meaningful(request: &Request) -> Vec<Word> {
 }
 
 /// Extensions of the files in a request: `package.json` relates to JSON.
-fn endings(request: &Request) -> Vec<Word> {
-    let ending = |thing: &Thing| match thing {
-        Thing::Path(path) => path
+fn endings(request: &ParsedRequest) -> Vec<Word> {
+    let ending = |entity: &Entity| match entity {
+        Entity::Path(path) => path
             .rsplit('/')
             .next()?
             .rsplit_once('.')
             .map(|(_, ending)| words(ending)),
         _ => None,
     };
-    request.things.iter().filter_map(ending).flatten().collect()
+    request.entities.iter().filter_map(ending).flatten().collect()
 }
 
 fn score_of_words(asked: &[Word], tool: &Offered<'_>, all: &[Offered<'_>]) -> f64 {
@@ -110,29 +110,29 @@ fn score_of_words(asked: &[Word], tool: &Offered<'_>, all: &[Offered<'_>]) -> f6
     score
 }
 
-fn kind_of(thing: &Thing) -> Option<Kind> {
-    match thing {
-        Thing::Url(_) => Some(Kind::Url),
-        Thing::Path(_) => Some(Kind::Path),
-        Thing::Date(_) => Some(Kind::Date),
-        Thing::Number { unit, .. } if is_unit_of_time(unit) => Some(Kind::Duration),
-        Thing::Quoted(_) | Thing::Number { .. } => None,
+fn kind_of(entity: &Entity) -> Option<Kind> {
+    match entity {
+        Entity::Url(_) => Some(Kind::Url),
+        Entity::Path(_) => Some(Kind::Path),
+        Entity::Date(_) => Some(Kind::Date),
+        Entity::Number { unit, .. } if is_unit_of_time(unit) => Some(Kind::Duration),
+        Entity::Quoted(_) | Entity::Number { .. } => None,
     }
 }
 
 /// Adds a score for each entity that the tool accepts and subtracts one for each that it does not.
-fn score_of_things(request: &Request, tool: &Offered<'_>) -> f64 {
+fn score_of_entities(request: &ParsedRequest, tool: &Offered<'_>) -> f64 {
     let mut score = 0.0;
     for kind in [Kind::Url, Kind::Path, Kind::Date, Kind::Duration] {
         let named = request
-            .things
+            .entities
             .iter()
             .filter(|t| kind_of(t).as_ref() == Some(&kind))
             .count();
         let taken = named.min(tool.takes(&kind));
         // A number of days may be a plain number as well.
         let lost = if kind == Kind::Duration { 0 } else { named - taken };
-        #[expect(clippy::cast_precision_loss, reason = "no request names so many things")]
+        #[expect(clippy::cast_precision_loss, reason = "no request names so many entities")]
         let difference = taken as f64 - lost as f64;
         score += THING * difference;
     }

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use toolcell_core::ToolSpec;
 
-use super::things::is_date;
+use super::entities::is_date;
 use super::words::{Word, likeness, stem, words};
 
-/// A tool, its words weighted by where they occur, and its parameters.
+/// Tool with its parameters, and its words weighted by their position.
 pub(super) struct Offered<'a> {
     pub(super) spec: &'a ToolSpec,
     pub(super) parameters: Vec<Parameter>,

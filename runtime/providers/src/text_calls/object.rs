@@ -1,11 +1,11 @@
-//! The parsed call, and the JSON object that most formats contain.
+//! Parsed calls, and the JSON objects that most formats contain.
 
 use serde_json::Value;
 
 use super::names::Offered;
 use super::value::{end_of_value, read};
 
-/// A parsed call.
+/// Parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) name: String,
