@@ -430,7 +430,7 @@ fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
         async move {
             match number {
                 0..3 => Ok(Token {
-                    value: ApiKey::new(format!("token-{number}")),
+                    value: ApiKey::new(format!("access-token-{number}")),
                     expires_in: None,
                 }),
                 _ => Err("not logged in".to_owned()),
@@ -447,7 +447,7 @@ fn with_tokens(server: &Server) -> (Gemini, Arc<AtomicU32>) {
 async fn expired_token_is_renewed_once() {
     // The server's error repeats the token.
     let expired = |number: u32| {
-        let body = json!({"error": {"code": 401, "message": format!("token-{number} expired")}});
+        let body = json!({"error": {"code": 401, "message": format!("access-token-{number} expired")}});
         Reply::json(401, body.to_string())
     };
     let server = Server::start([
@@ -477,7 +477,7 @@ async fn expired_token_is_renewed_once() {
         .iter()
         .map(|received| received.header("authorization").map(str::to_owned))
         .collect();
-    let bearer = |number: u32| Some(format!("Bearer token-{number}"));
+    let bearer = |number: u32| Some(format!("Bearer access-token-{number}"));
     assert_eq!(sent, [bearer(0), bearer(0), bearer(1), bearer(1), bearer(2)]);
 }
 
