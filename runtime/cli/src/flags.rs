@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use toolcell_fs::Rules;
 
 use crate::config::Overrides;
 use crate::config::budget::NamedBudget;
@@ -11,6 +12,10 @@ use crate::config::grants::FlagGrant;
 use crate::config::limits::FlagLimit;
 use crate::config::provider::ProviderFlags;
 use crate::config::units::Span;
+use crate::config::user_files::because;
+use crate::environment::Environment;
+use crate::error::{Exit, Failure};
+use crate::ui::terminal::text;
 
 /// Grants and limits of tools.
 #[derive(Debug, Default, Args)]
@@ -69,15 +74,20 @@ pub(crate) struct AgentFlags {
     pub(crate) locked: bool,
 
     #[command(flatten)]
-    model: ModelFlags,
+    pub(crate) model: ModelFlags,
 }
 
 /// Model and limits of a turn.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
-struct ModelFlags {
+pub(crate) struct ModelFlags {
     #[command(flatten)]
     provider: ProviderFlags,
+
+    /// Instructions for the model, or a file with them. They follow those of Toolcell and take precedence. A text that
+    /// begins with `@` is written with two.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) system: Option<String>,
 
     /// Maximum number of model requests in one turn [default: 50].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -94,8 +104,13 @@ struct ModelFlags {
 
 impl AgentFlags {
     /// Copies the flags into the last configuration layer.
-    pub(crate) fn apply(&self, overrides: &mut Overrides) {
+    ///
+    /// # Errors
+    /// Returns an error if the file of `--system` cannot be read.
+    pub(crate) fn apply(&self, overrides: &mut Overrides, environment: &Environment) -> Result<(), Failure> {
         self.policy.apply(overrides);
+        let system = self.model.system.as_deref();
+        overrides.system = system.map(|text| text_or_file(text, environment)).transpose()?;
         overrides.flow = self.flow;
         overrides.budget.clone_from(&self.budget);
         let model = &self.model;
@@ -103,5 +118,30 @@ impl AgentFlags {
         overrides.max_steps = model.max_steps;
         overrides.deadline = model.deadline.map(|span| span.0);
         overrides.preset.clone_from(&model.preset);
+        Ok(())
     }
+}
+
+/// Maximum size of a file with instructions, in bytes: far more than is useful in every request.
+const MAX_INSTRUCTIONS: u64 = 256 << 10;
+
+/// Returns a text as written, or that of the file behind `@`.
+fn text_or_file(written: &str, environment: &Environment) -> Result<String, Failure> {
+    let Some(path) = written.strip_prefix('@') else {
+        return Ok(written.to_owned());
+    };
+    if path.starts_with('@') {
+        return Ok(path.to_owned());
+    }
+    let path = environment.path(path, &environment.cwd);
+    toolcell_fs::read_text(&path, &Rules::named(MAX_INSTRUCTIONS)).map_err(|error| {
+        let failure = Failure::new(
+            Exit::Usage,
+            text!(
+                "the instructions in `{}` cannot be read",
+                environment.shown(&path)
+            ),
+        );
+        because(failure, error)
+    })
 }

@@ -118,14 +118,14 @@ fn request_parameters_come_from_configuration() {
 #[test]
 fn expired_vertex_token_is_fetched_again_by_command() {
     let server = ModelServer::playing(vec![
-        Answer::error(401, "token-1 has expired"),
+        Answer::error(401, "token-number-1 has expired"),
         Answer::gemini("Two."),
     ]);
     let user = User::new();
     // Each run prints another token.
     user.file(
         "token.sh",
-        "echo x >> made; echo token-$(wc -l < made | tr -d ' ')\n",
+        "echo x >> made; echo token-number-$(wc -l < made | tr -d ' ')\n",
     );
     let url = server.url("/v1/projects/p/locations/l/publishers/google");
     user.configure(&format!(
@@ -134,15 +134,15 @@ fn expired_vertex_token_is_fetched_again_by_command() {
     ));
     let seen = user.run(&ask(&[])).ended(0);
     assert_eq!(seen.stdout.trim(), "Two.");
-    assert!(!seen.stderr.contains("token-"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("token-number"), "{}", seen.stderr);
     let heads: Vec<String> = server.requests().iter().map(|r| r.head.to_lowercase()).collect();
     assert!(
-        heads[0].contains("authorization: bearer token-1\r\n"),
+        heads[0].contains("authorization: bearer token-number-1\r\n"),
         "{}",
         heads[0]
     );
     assert!(
-        heads[1].contains("authorization: bearer token-2\r\n"),
+        heads[1].contains("authorization: bearer token-number-2\r\n"),
         "{}",
         heads[1]
     );

@@ -57,10 +57,19 @@ fn offline_provider_runs_tools_without_a_key() {
         .ended(0);
     assert!(seen.stdout.contains("words: 4"), "{}", seen.stdout);
     assert!(
-        seen.stderr.starts_with("offline stand-in, no model"),
+        seen.stderr.contains("\noffline stand-in, no model"),
         "{}",
         seen.stderr
     );
+    // `fetch` can do nothing without a host, and `files` reaches one directory.
+    assert!(
+        seen.stderr
+            .starts_with("not offered without a grant: `fetch` (--grant http=HOST)\n"),
+        "{}",
+        seen.stderr
+    );
+    let named = user.run(&["run", "x", "--tool", "fetch"]).ended(0);
+    assert!(!named.stderr.contains("not offered"), "{}", named.stderr);
 }
 
 #[test]

@@ -4,3 +4,4 @@ pub(crate) mod model;
 pub(crate) mod prices;
 pub(crate) mod setup;
 pub(crate) mod subagents;
+pub(crate) mod system_prompt;

@@ -8,7 +8,7 @@ use toolcell_agent::{Agent, AgentBuilder, Approvals, BuildError, LoopPolicy, pre
 use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::SharedRules;
-use crate::agent::{model, prices, subagents};
+use crate::agent::{model, prices, subagents, system_prompt};
 use crate::approval::project_rules;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::components::data_flow;
@@ -57,7 +57,7 @@ pub(crate) async fn assemble(
     console: &Console,
     store: Option<Arc<dyn SessionStore>>,
 ) -> Result<AgentSetup, Failure> {
-    flags.apply(&mut overrides);
+    flags.apply(&mut overrides, environment)?;
     let settings = config::load(environment, overrides)?;
     let model = model::choose(&settings.provider, environment)?;
     let name = &model.provider.info().model;
@@ -74,7 +74,9 @@ pub(crate) async fn assemble(
 
     let policy = loop_policy(&settings, settings.budget.budget(prices));
     let rules = components.shared_rules(approvals);
-    let mut agent = main_agent(model.provider, &settings, policy, &components, &rules);
+    let mut agent = main_agent(model.provider, &settings, policy, &components, &rules).instructions(
+        system_prompt::of_main(&settings, components.mains(), environment)?,
+    );
     agent = subagents::offer(
         agent,
         &settings,
@@ -114,6 +116,11 @@ struct Components {
 }
 
 impl Components {
+    /// Returns the components of the main agent.
+    fn mains(&self) -> &[Loaded] {
+        &self.loaded[..self.mains]
+    }
+
     async fn load(
         named: &[String],
         settings: &Settings,
@@ -122,7 +129,7 @@ impl Components {
     ) -> Result<Self, Failure> {
         let loader = ComponentLoader::open(environment, settings, console)?;
         let of_subagents = subagents::components(settings);
-        let (loaded, mains) = selection::load_with(&loader, named, &of_subagents, console).await?;
+        let (loaded, mains) = selection::load_for_agent(&loader, named, &of_subagents, console).await?;
         let hooks = loader.hooks().await?;
         Ok(Self { loaded, mains, hooks })
     }
@@ -196,7 +203,7 @@ fn main_agent(
     components: &Components,
     rules: &SharedRules,
 ) -> AgentBuilder {
-    let own = &components.loaded[..components.mains];
+    let own = components.mains();
     let tools: Vec<Arc<dyn Tool>> = own.iter().flat_map(|loaded| loaded.tools.clone()).collect();
     let agent = Agent::builder(provider)
         .tools(tools)

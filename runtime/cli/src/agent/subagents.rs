@@ -7,7 +7,7 @@ use toolcell_agent::{Agent, AgentBuilder, Approvals, Hook, LoopPolicy};
 use toolcell_core::Tool;
 use toolcell_core::event::DataFlow;
 
-use crate::agent::{model, prices};
+use crate::agent::{model, prices, system_prompt};
 use crate::components::data_flow;
 use crate::components::loader::Loaded;
 use crate::config::{AgentSettings, Settings};
@@ -109,7 +109,7 @@ fn one(
     let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
     let builder = Agent::builder(chosen.provider)
         .tools(tools.collect::<Vec<Arc<dyn Tool>>>())
-        .instructions(&agent.instructions)
+        .instructions(system_prompt::of_subagent(agent, settings, loaded, environment)?)
         .policy(policy)
         .model(provider.model_settings());
     rules

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_core::Grant;
 
-use crate::agent::model;
+use crate::agent::{model, setup};
 use crate::components::configured::{ConfiguredComponents, absent_secrets};
 use crate::config::file::schema;
 use crate::config::layers;
@@ -15,6 +15,7 @@ use crate::config::user_files::{USER_FILE, user_file};
 use crate::config::{self, AgentSettings, Origin, Overrides, Settings, limits};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
+use crate::flags::AgentFlags;
 use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
@@ -26,6 +27,7 @@ use anstyle::Style;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     Check(Check),
+    Prompt(Box<Prompt>),
     Schema(Schema),
 }
 
@@ -73,6 +75,34 @@ Examples:
   toolcell config schema > toolcell.schema.json")]
 pub(crate) struct Schema {}
 
+/// Print the system prompt of the main agent, as its model gets it with the same flags.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolcell config prompt --grant read=.
+  toolcell config prompt --system @instructions.md --preset stepwise")]
+pub(crate) struct Prompt {
+    #[command(flatten)]
+    agent: AgentFlags,
+}
+
+impl Prompt {
+    async fn run(
+        self,
+        overrides: Overrides,
+        environment: &Environment,
+        console: &Console,
+    ) -> Result<Exit, Failure> {
+        let setup = setup::assemble(&self.agent, overrides, environment, console, None).await?;
+        console.write(|s| {
+            s.out.data(setup.agent.instructions())?;
+            s.out.end_line()?;
+            s.out.flush()
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
 impl Config {
     pub(crate) async fn run(
         self,
@@ -82,6 +112,7 @@ impl Config {
     ) -> Result<Exit, Failure> {
         match self {
             Self::Check(command) => command.run(overrides, environment, console).await,
+            Self::Prompt(command) => command.run(overrides, environment, console).await,
             Self::Schema(_) => {
                 print_pretty(console, &schema::json_schema())?;
                 Ok(Exit::Ok)
@@ -168,6 +199,18 @@ fn rows(settings: &Settings, environment: &Environment) -> Vec<(String, String, 
     for (key, value, origin) in settings.provider.rows() {
         rows.push((format!("provider.{key}"), value, origin));
     }
+    if let Some(instructions) = &settings.instructions {
+        rows.push((
+            "agent.instructions".into(),
+            escape::toml(&instructions.value),
+            instructions.origin.clone(),
+        ));
+    }
+    rows.push((
+        "agent.environment".into(),
+        settings.tells_environment.value.to_string(),
+        settings.tells_environment.origin.clone(),
+    ));
     match &settings.max_steps {
         Some(steps) => rows.push((
             "loop.max_steps".into(),

@@ -8,7 +8,7 @@ use crate::config::{ComponentSource, Settings, ToolSettings};
 use crate::error::{Exit, Failure};
 use crate::ui::escape;
 use crate::ui::render::Console;
-use crate::ui::terminal::text;
+use crate::ui::terminal::{Own, Text, text};
 
 /// Loads the components that were named, or all enabled ones.
 pub(crate) async fn load(
@@ -16,16 +16,65 @@ pub(crate) async fn load(
     named: &[String],
     console: &Console,
 ) -> Result<Vec<Loaded>, Failure> {
-    Ok(load_with(loader, named, &[], console).await?.0)
+    let wanted = wanted(loader, named, console).await?;
+    check_flags(loader.settings, &wanted)?;
+    load_all(loader, &wanted).await
 }
 
-/// Loads components as [`load`] does, then those of `also` that are missing; returns the number of the former as well.
-pub(crate) async fn load_with(
+/// Loads components for an agent, then those of `also` that are missing; returns the number of the former as well.
+///
+/// Components are left out that can do nothing without a grant, unless they are named.
+pub(crate) async fn load_for_agent(
     loader: &ComponentLoader<'_>,
     named: &[String],
     also: &[String],
     console: &Console,
 ) -> Result<(Vec<Loaded>, usize), Failure> {
+    let mut wanted = wanted(loader, named, console).await?;
+    let used = wanted.clone();
+    let mut not_offered: Vec<Text> = Vec::new();
+    if named.is_empty() {
+        let (offered, idle) = wanted
+            .into_iter()
+            .partition::<Vec<_>, _>(|tool| tool.missing_grant().is_none());
+        wanted = offered;
+        let idle = idle.iter().filter_map(|tool| {
+            let grant = tool.missing_grant()?;
+            Some(text!("`{}` (--grant {})", tool.name, Own(grant)))
+        });
+        not_offered.extend(idle);
+    }
+    let mains = wanted.len();
+    for name in also {
+        if let Some(tool) = loader.settings.tools.get(name)
+            && !wanted.iter().any(|known| known.name == *name)
+        {
+            wanted.push(tool.clone());
+        }
+    }
+    check_flags(loader.settings, used.iter().chain(&wanted))?;
+    let loaded = load_all(loader, &wanted).await?;
+    if !not_offered.is_empty() {
+        let not_offered = Text::join(not_offered, ", ");
+        console.note(text!("not offered without a grant: {}", not_offered));
+    }
+    Ok((loaded, mains))
+}
+
+async fn load_all(loader: &ComponentLoader<'_>, wanted: &[ToolSettings]) -> Result<Vec<Loaded>, Failure> {
+    let mut loaded = Vec::new();
+    for settings in wanted {
+        loaded.push(loader.load(settings).await?);
+    }
+    Ok(loaded)
+}
+
+/// Returns the components that were named, or all enabled ones.
+async fn wanted(
+    loader: &ComponentLoader<'_>,
+    named: &[String],
+    console: &Console,
+) -> Result<Vec<ToolSettings>, Failure> {
     let mut wanted: Vec<ToolSettings> = Vec::new();
     if named.is_empty() {
         for tool in loader.settings.tools.values().filter(|tool| tool.enabled.value) {
@@ -61,20 +110,7 @@ pub(crate) async fn load_with(
             wanted.push(found.settings);
         }
     }
-    let mains = wanted.len();
-    for name in also {
-        if let Some(tool) = loader.settings.tools.get(name)
-            && !wanted.iter().any(|known| known.name == *name)
-        {
-            wanted.push(tool.clone());
-        }
-    }
-    check_flags(loader.settings, &wanted)?;
-    let mut loaded = Vec::new();
-    for settings in &wanted {
-        loaded.push(loader.load(settings).await?);
-    }
-    Ok((loaded, mains))
+    Ok(wanted)
 }
 
 /// Refuses `--grant` and `--limit` flags for a component that is not in use.

@@ -27,6 +27,10 @@ pub(crate) struct Settings {
     pub(crate) variables: Vec<&'static str>,
     /// Model provider.
     pub(crate) provider: ProviderSettings,
+    /// The user's instructions for the main agent.
+    pub(crate) instructions: Option<Sourced<String>>,
+    /// True if models are told the date, the working directory and what their tools can reach.
+    pub(crate) tells_environment: Sourced<bool>,
     /// Maximum number of model requests in one turn; `None` means the default of the loop.
     pub(crate) max_steps: Option<Sourced<u32>>,
     /// Maximum wall time of one turn; `None` means unlimited.
@@ -154,6 +158,8 @@ pub(crate) struct Overrides {
     pub(crate) config: Option<PathBuf>,
     /// `--provider`, `--model` and the other flags of the provider
     pub(crate) provider: ProviderSettings,
+    /// Instructions given by `--system`.
+    pub(crate) system: Option<String>,
     /// `--max-steps`
     pub(crate) max_steps: Option<u32>,
     /// Deadline given by `--deadline`.
@@ -264,6 +270,20 @@ impl ToolSettings {
     /// True if the component can be named on the command line: it is not explicitly disabled.
     pub(crate) fn is_usable(&self) -> bool {
         self.enabled.value || matches!(self.enabled.origin, Origin::Default)
+    }
+
+    /// Returns the grant without which no tool of a built-in component can do anything, if it is missing.
+    pub(crate) fn missing_grant(&self) -> Option<&'static str> {
+        let is_granted = |fits: fn(&Grant) -> bool| self.grants.iter().any(|line| fits(&line.grant));
+        match (&self.component, self.name.as_str()) {
+            (ComponentSource::Shipped(_), "files") => {
+                (!is_granted(|grant| matches!(grant, Grant::Dir { .. }))).then_some("read=DIR")
+            }
+            (ComponentSource::Shipped(_), "fetch") => {
+                (!is_granted(|grant| matches!(grant, Grant::Http(_)))).then_some("http=HOST")
+            }
+            _ => None,
+        }
     }
 
     /// True if the tool is offered.

@@ -33,7 +33,7 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// event of a stream.
 const MAX_WHOLE_BODY: usize = MAX_EVENT_BYTES;
 
-/// Minimum length of a key that is redacted from answers, in bytes. A shorter one is an ordinary word, such as the
+/// Minimum length of a key that is redacted from answers and errors, in bytes. A shorter one is an ordinary word, such as the
 /// `ollama` that some local servers require.
 const MIN_SECRET: usize = 8;
 
@@ -383,8 +383,6 @@ fn redactor<'a>(keys: impl Iterator<Item = &'a ApiKey>, options: &'a HttpOptions
     Redactor::new(keys.chain(secret_headers(options)).map(|value| ("key", value)))
 }
 
-/// True if a value is long enough to be a secret. A server on this machine often takes any key, such as `x`, and
-/// redaction would remove every such letter.
 fn is_secret(value: &&str) -> bool {
     value.len() >= MIN_SECRET
 }

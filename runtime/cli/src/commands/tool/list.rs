@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, NAME, Name, STRONG, inert_line, text};
+use crate::ui::terminal::{BAD, FAINT, NAME, Name, Own, STRONG, WARN, inert_line, text};
 
 /// List the built-in tools and those of the configuration.
 #[derive(Debug, Args)]
@@ -59,6 +59,7 @@ impl List {
                         "source": source(tool, environment),
                         "enabled": tool.enabled.value,
                         "only": tool.only.as_ref().map(|only| &only.value),
+                        "missing_grant": tool.missing_grant(),
                         "grants": tool.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
                         "digest": component.as_ref().map(|component| component.digest().to_string()),
                         "tools": component.as_ref().map(|component| component.definitions().to_vec()),
@@ -77,6 +78,10 @@ impl List {
                     let grants: Vec<String> = tool.grants.iter().map(|line| line.grant.to_string()).collect();
                     if !grants.is_empty() {
                         s.out.text(text!("  {}", grants.join("  ")))?;
+                    }
+                    if let Some(grant) = tool.missing_grant() {
+                        s.out
+                            .styled(WARN, text!("  not offered without --grant {}", Own(grant)))?;
                     }
                     s.out.end_line()?;
                     let specs = component.as_ref().map(|c| c.definitions()).unwrap_or_default();

@@ -26,6 +26,8 @@ use crate::config::units::{Bytes, Count, Span};
 pub(crate) struct File {
     /// Model provider of `toolcell run`. Not in a project's file.
     pub(crate) provider: ProviderTable,
+    /// The main agent, as its model is told. Not in a project's file.
+    pub(crate) agent: MainAgentTable,
     /// Limits of one turn.
     #[serde(rename = "loop")]
     pub(crate) turn: LoopTable,
@@ -75,6 +77,18 @@ impl TryFrom<String> for DenyLine {
         };
         grant.map(Self)
     }
+}
+
+/// The main agent, as its model is told.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct MainAgentTable {
+    /// Instructions for the model, after those of Toolcell; they take precedence.
+    #[schemars(with = "Option<String>")]
+    pub(crate) instructions: Option<Spanned<String>>,
+    /// Tells the model the date, the working directory and what its tools can reach. Defaults to `true`.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) environment: Option<Spanned<bool>>,
 }
 
 /// Limits of one turn.

@@ -493,7 +493,7 @@ mod tests {
                │ in c.toml, line 1, column 2
                │   1 | [mcp]
                │     |  ^^^
-         hint: the keys are `agents`, `approval`, `budget`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
+         hint: the keys are `agent`, `agents`, `approval`, `budget`, `deny`, `hooks`, `log`, `loop`, `prices`, `provider`, `secrets`, `tools`
         ");
     }
 

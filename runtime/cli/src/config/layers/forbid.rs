@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use crate::config::budget::PricesTable;
-use crate::config::file::{AgentTable, HookTable, LogTable, SecretTable, ToolTable};
+use crate::config::file::{AgentTable, HookTable, LogTable, MainAgentTable, SecretTable, ToolTable};
 use crate::config::provider::ProviderTable;
 use crate::config::source::Source;
 use crate::error::{Exit, Failure};
@@ -24,6 +24,21 @@ pub(super) fn forbid_provider(table: &ProviderTable, source: &Arc<Source>) -> Re
         .why(source.point_at(&place))
         .why("the provider receives the conversation, and its key is billed")
         .hint("move `[provider]` to your own configuration (`toolcell config check` shows its path), or use --provider, --model and --base-url"))
+}
+
+pub(super) fn forbid_agent(table: &MainAgentTable, source: &Arc<Source>) -> Result<(), Failure> {
+    let MainAgentTable {
+        instructions,
+        environment,
+    } = table;
+    let place = instructions.as_ref().map(Spanned::span);
+    let Some(place) = place.or_else(|| environment.as_ref().map(Spanned::span)) else {
+        return Ok(());
+    };
+    Err(refused("a project's file cannot instruct the agent")
+        .why(source.point_at(&place))
+        .why("its model would take the instructions for yours")
+        .hint("move `[agent]` to your own configuration, or use --system"))
 }
 
 pub(super) fn forbid_agents(
@@ -120,7 +135,9 @@ mod tests {
 
     /// Every configuration key, or a table of keys, with a project's file that contains it, and true if that is
     /// refused.
-    const DECIDED: [(&str, &str, bool); 32] = [
+    const DECIDED: [(&str, &str, bool); 34] = [
+        ("agent.environment", "[agent]\nenvironment = true", true),
+        ("agent.instructions", "[agent]\ninstructions = \"x\"", true),
         ("agents", "[agents.a]\ndescription = \"d\"", true),
         ("approval.flow", "[approval]\nflow = \"ask\"", false),
         (

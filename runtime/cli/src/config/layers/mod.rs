@@ -63,6 +63,8 @@ pub(crate) fn load(environment: &Environment, overrides: Overrides) -> Result<Se
         files: Vec::new(),
         variables: Vec::new(),
         provider: ProviderSettings::default(),
+        instructions: None,
+        tells_environment: Sourced::default(true),
         max_steps: None,
         deadline: None,
         budget: SourcedBudget::default(),
@@ -156,6 +158,7 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     settings.files.push(source.clone());
     let File {
         provider,
+        agent,
         turn,
         budget,
         prices,
@@ -171,6 +174,13 @@ fn apply_user(settings: &mut Settings, user: &Parsed, environment: &Environment)
     settings.secrets.clone_from(secrets);
     settings.provider = ProviderSettings::of_table(provider, source);
     settings.log = log_settings(log, source, environment);
+    set(&mut settings.instructions, agent.instructions.as_ref(), source);
+    if let Some(environment) = &agent.environment {
+        settings.tells_environment = Sourced {
+            value: *environment.get_ref(),
+            origin: origin(source, environment),
+        };
+    }
     set(&mut settings.max_steps, turn.max_steps.as_ref(), source);
     set(&mut settings.preset, turn.preset.as_ref(), source);
     settings.rules = rules(approval, source);
@@ -320,6 +330,9 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
         ..
     } = settings;
     provider.overlay(&overrides.provider);
+    if let Some(system) = &overrides.system {
+        settings.instructions = Some(Sourced::flag("--system", system.clone()));
+    }
     if let Some(max_steps) = overrides.max_steps {
         settings.max_steps = Some(Sourced::flag("--max-steps", max_steps));
     }

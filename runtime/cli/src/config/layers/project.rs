@@ -16,8 +16,8 @@ use toml::Spanned;
 use toolcell_core::Grant;
 
 use super::forbid::{
-    forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider, forbid_scratch,
-    forbid_secrets, refused,
+    forbid_agent, forbid_agents, forbid_hooks, forbid_log, forbid_preset, forbid_prices, forbid_provider,
+    forbid_scratch, forbid_secrets, refused,
 };
 use super::tool_table::{self, declare, deny_lines, grant_lines, origin};
 use crate::config::budget::{self, NamedBudget};
@@ -49,6 +49,7 @@ pub(super) fn apply_project(
     settings.files.push(source.clone());
     let File {
         provider,
+        agent,
         turn,
         budget,
         prices,
@@ -66,6 +67,7 @@ pub(super) fn apply_project(
         deadline,
     } = turn;
     forbid_provider(provider, source)?;
+    forbid_agent(agent, source)?;
     forbid_agents(agents, source)?;
     forbid_log(log, source)?;
     forbid_secrets(secrets, tools, source)?;
