@@ -281,3 +281,24 @@ fn file_is_removed_only_while_unchanged() {
     assert!(toolcell_fs::remove_if_same(&path, &seen).unwrap());
     assert!(!path.exists());
 }
+
+#[test]
+fn size_limit_holds_for_checked_files_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "1234567890").unwrap();
+    toolcell_fs::check(&path, &Rules::own(10)).unwrap();
+    assert_eq!(
+        refusal(toolcell_fs::check(&path, &Rules::own(9))),
+        Refusal::TooLarge(9)
+    );
+    // A file that holds more than its metadata says.
+    #[cfg(target_os = "linux")]
+    assert_eq!(
+        refusal(toolcell_fs::read(
+            Path::new("/proc/self/status"),
+            &Rules::named(9)
+        )),
+        Refusal::TooLarge(9)
+    );
+}

@@ -356,4 +356,45 @@ mod tests {
         drop(held);
         assert_eq!(taken(&pool), 0);
     }
+
+    #[test]
+    fn unchanged_objects_are_charged_once() {
+        let pool = MemoryPool::new(100);
+        let (first, second) = (account(100, &pool), account(100, &pool));
+        assert!(first.set_objects(60));
+        assert!(!second.set_objects(60), "the pool is exhausted");
+        assert_eq!(second.overdrawn(), Some(Refusal::Pool));
+        assert!(first.set_objects(60), "it takes no more than before");
+        assert!(first.set_objects(59));
+        assert_eq!((first.overdrawn(), taken(&pool)), (None, 119));
+    }
+
+    #[test]
+    fn reservation_releases_at_most_what_it_holds() {
+        let pool = MemoryPool::new(100);
+        let account = account(100, &pool);
+        let mut held = account.reserve(10).unwrap();
+        let other = account.reserve(50).unwrap();
+        held.shrink(4);
+        assert_eq!((account.left(), held.left(), taken(&pool)), (44, 44, 56));
+        held.shrink(7);
+        assert_eq!((account.left(), taken(&pool)), (50, 50));
+        drop(held);
+        assert_eq!((account.left(), taken(&pool)), (50, 50));
+        drop(other);
+        assert_eq!((account.left(), taken(&pool)), (100, 0));
+    }
+
+    #[test]
+    fn pool_can_be_taken_to_its_last_byte() {
+        let pool = MemoryPool::new(100);
+        let account = account(u64::MAX, &pool);
+        account.grow_guest(40).unwrap();
+        assert!(account.set_objects(60));
+        assert_eq!(account.grow_guest(1), Err(Refusal::Pool));
+        account.shrink_guest(1);
+        account.grow_guest(1).unwrap();
+        assert!(!account.set_objects(61));
+        assert_eq!(account.peaks(), (100, 60));
+    }
 }

@@ -90,6 +90,8 @@ fn strings(request: &HostOutgoingRequest) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use wasmtime_wasi_http::WasiBody;
+
     use super::*;
 
     fn table_with<T: Send + 'static>(count: usize, make: impl Fn() -> T) -> ResourceTable {
@@ -138,7 +140,7 @@ mod tests {
             authority: Some("a".repeat(0x40)),
             path_with_query: Some("p".repeat(0x80)),
             headers: FieldMap::new_mutable(1),
-            body: body.then(wasmtime_wasi_http::WasiBody::default),
+            body: body.then(WasiBody::default),
         };
         assert_eq!(price_of_all(&mut table_with(1, || request(false))), FIELDS + 0xf0);
         assert_eq!(
@@ -149,5 +151,34 @@ mod tests {
             price_of_all(&mut table_with(1, || HostFutureIncomingResponse::Consumed)),
             SMALL
         );
+    }
+
+    #[test]
+    fn responses_and_bodies_are_priced_in_every_state() {
+        let body = || HostIncomingBody::new(WasiBody::default());
+        let price = |mut table: ResourceTable| price_of_all(&mut table);
+        let sent = |body: Option<WasiBody>| HostOutgoingResponse {
+            status: http::StatusCode::OK,
+            headers: FieldMap::new_mutable(1),
+            body,
+        };
+        assert_eq!(price(table_with(1, || sent(None))), FIELDS + OUTGOING_BODY);
+        let received = |body: Option<HostIncomingBody>| HostIncomingResponse {
+            status: 200,
+            headers: FieldMap::new_mutable(1),
+            body,
+        };
+        assert_eq!(price(table_with(1, || received(None))), FIELDS);
+        assert_eq!(price(table_with(1, body)), INCOMING_BODY);
+        assert_eq!(
+            price(table_with(1, || HostFutureTrailers::Waiting(body()))),
+            INCOMING_BODY
+        );
+        assert_eq!(
+            price(table_with(1, || HostFutureTrailers::Consumed)),
+            INCOMING_BODY
+        );
+        let failed = || HostFutureIncomingResponse::Ready(Err(wasmtime_wasi_http::Error::DnsTimeout));
+        assert_eq!(price(table_with(1, failed)), FIELDS);
     }
 }

@@ -6,10 +6,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
+use tokio::time::Instant;
 use toolcell_core::Redactor;
 use toolcell_core::redact::{Redaction, Replacement};
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource, Progress};
@@ -440,17 +441,80 @@ mod tests {
     }
 
     #[test]
-    fn first_and_last_progress_report_are_passed_on() {
+    fn what_is_written_and_dropped_is_counted_exactly() {
+        let lines_of = |limit, pieces: &[&str]| {
+            record(limit, |output| {
+                for piece in pieces {
+                    output.write(LogSource::Stdout, piece.as_bytes());
+                }
+            })
+        };
+        let dropped = "2 lines dropped: the log of a call is limited to 4 bytes in 1000 lines";
+        let (lines, written) = lines_of(4, &["abcd\n", "x\n", "y\nz"]);
+        assert_eq!((lines, written), (vec!["abcd".into(), dropped.to_owned()], 10));
+        let (lines, _) = lines_of(10, &["abcdef\n", "ghijkl\n"]);
+        assert_eq!(lines, ["abcdef", "ghij [2 bytes cut]"]);
+        // An empty line costs one byte.
+        let (lines, _) = lines_of(2, &["\n\n\n"]);
+        assert!(lines[2].starts_with("1 lines dropped"), "{lines:?}");
+
+        let (lines, written) = record(100, |output| {
+            for message in ["abc", "de"] {
+                output.log_message(LogLevel::Info, LogSource::Log, message);
+            }
+            output.log_host(format!("from the host: {SECRET}"));
+        });
+        assert_eq!(lines, ["abc", "de", "from the host: [redacted:token]"]);
+        assert_eq!(written, 5);
+    }
+
+    #[test]
+    fn line_of_maximum_length_is_one_line() {
+        let lengths = |pieces: &[&[u8]]| -> Vec<usize> {
+            let (lines, _) = record(1 << 20, |output| {
+                for piece in pieces {
+                    output.write(LogSource::Stderr, piece);
+                }
+            });
+            lines.iter().map(String::len).collect()
+        };
+        let longest = [b'x'; MAX_LINE];
+        assert_eq!(lengths(&[&longest, b"\n"]), [MAX_LINE]);
+        assert_eq!(lengths(&[b"ab", &longest, b"\n"]), [MAX_LINE, 2]);
+    }
+
+    #[tokio::test]
+    async fn standard_streams_are_no_terminals_and_take_everything() {
+        use tokio::io::AsyncWriteExt as _;
+        let observer = Arc::new(Recording::default());
+        let output = GuestOutput::new(observer.clone(), 100, &redactor());
+        let stdio = GuestStdio {
+            output: output.clone(),
+            source: LogSource::Stderr,
+        };
+        assert!(!stdio.is_terminal());
+        let mut stream = Box::into_pin(stdio.async_stream());
+        stream.write_all(b"one\ntwo").await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(output.finish(), 7);
+        let lines = observer.0.lock().unwrap().0.clone();
+        let lines: Vec<_> = lines.iter().map(|l| (l.source, l.message.as_str())).collect();
+        assert_eq!(lines, [(LogSource::Stderr, "one"), (LogSource::Stderr, "two")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_is_passed_on_at_intervals_and_at_the_end() {
         let observer = Arc::new(Recording::default());
         let mut output = GuestOutput::new(observer.clone(), 0, &redactor());
-        for done in 0..1_000 {
+        for done in 0..100 {
             progress::Host::report(&mut output, done, None, Some("é".repeat(1_000)));
+            tokio::time::advance(Duration::from_millis(1)).await;
         }
         output.finish();
         let reports = observer.0.lock().unwrap().1.clone();
-        assert_eq!(reports.first().unwrap().done, 0);
-        assert_eq!(reports.last().unwrap().done, 999);
-        assert!(reports.len() < 1_000, "{}", reports.len());
-        assert!(reports[0].message.as_ref().unwrap().len() <= MAX_PROGRESS_MESSAGE);
+        let done: Vec<u64> = reports.iter().map(|report| report.done).collect();
+        assert_eq!(done, [0, 50, 99]);
+        let message = reports[0].message.as_ref().unwrap();
+        assert_eq!(message.len(), MAX_PROGRESS_MESSAGE);
     }
 }

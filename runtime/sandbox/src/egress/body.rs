@@ -115,3 +115,26 @@ pub(crate) fn from_hyper(error: hyper::Error) -> Error {
         Error::Hyper(error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+    use hyper::client::conn::http1;
+    use hyper_util::rt::TokioIo;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn request_on_an_ended_connection_is_terminated() {
+        let (client, _server) = tokio::io::duplex(64);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();
+        drop(connection);
+        let closed = sender.ready().await.unwrap_err();
+        let request = http::Request::new(Empty::<Bytes>::new());
+        let cancelled = sender.send_request(request).await.unwrap_err();
+        assert!(closed.is_closed() && cancelled.is_canceled());
+        for error in [closed, cancelled] {
+            assert!(matches!(from_hyper(error), Error::ConnectionTerminated));
+        }
+    }
+}

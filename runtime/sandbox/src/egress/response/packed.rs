@@ -416,4 +416,20 @@ mod tests {
             assert_eq!(search.write(&vec![b'x'; length]).is_ok(), is_ok, "{length}");
         }
     }
+
+    #[test]
+    fn invalid_data_counts_as_compressed_from_64_bytes_on() {
+        for (length, end) in [(63_u16, Ok(())), (64, Err(Refused::Unsearchable))] {
+            let mut body = b"\x1f\x8b\x08\0\0\0\0\0\0\xff".to_vec();
+            // RFC 1951, section 3.2.4: a stored block.
+            body.push(0);
+            body.extend(length.to_le_bytes());
+            body.extend((!length).to_le_bytes());
+            body.resize(body.len() + usize::from(length), b'x');
+            let valid = body.len();
+            // A block of the reserved type.
+            body.push(7);
+            assert_eq!(passed(&body, valid).1, end, "{length}");
+        }
+    }
 }

@@ -7,12 +7,13 @@ use http_body_util::BodyExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use toolcell_core::Redactor;
-use wasmtime_wasi_http::{Error, RequestOptions};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks as _};
 
 use super::fake_network::{Caller, FakeNetwork, Server, Setup, get, ok, request};
 use crate::cell::memory::{MemoryAccount, MemoryPool};
 use crate::cell::objects::{CONNECTION, REQUEST};
 use crate::cell::receipt::ReceiptRecorder;
+use crate::egress::BODY_CHUNK;
 use crate::egress::shared::Timeouts;
 
 const URL: &str = "http://example.com/";
@@ -321,4 +322,11 @@ async fn request_and_connection_count_as_memory_of_the_call() {
         let held = memory - account.left();
         assert!(held <= kept, "{held}");
     }
+}
+
+#[tokio::test]
+async fn request_body_is_queued_in_pieces_of_the_priced_size() {
+    let network = Arc::<FakeNetwork>::default();
+    let mut caller = Caller::new(&network, &["http=example.com"]);
+    assert_eq!(caller.hooks.p2_outgoing_body_chunk_size(), BODY_CHUNK);
 }
