@@ -284,7 +284,8 @@ impl std::fmt::Debug for Tee {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolcell_core::provider::StopReason;
+    use toolcell_core::provider::{ProviderError, ProviderErrorKind, StopReason, Usage};
+    use toolcell_core::{CallResult, ToolError};
 
     fn thought(text: &str) -> Event {
         Event::StepFinished {
@@ -447,5 +448,59 @@ mod tests {
         let text = read(dir.path(), "toolcell-s.log");
         assert_eq!(text.lines().count(), 3);
         assert!(text.ends_with("\"log\":\"full: 67108864 bytes\"}\n"), "{text}");
+    }
+
+    #[test]
+    fn each_event_is_logged_at_its_level() {
+        let notice = |level| Event::Notice {
+            level,
+            text: String::new(),
+        };
+        let finished = |error: Option<ToolError>| Event::CallFinished {
+            id: "1".into(),
+            tool: "t".into(),
+            result: CallResult {
+                error,
+                ..CallResult::default()
+            },
+        };
+        let interrupted = Event::StepInterrupted {
+            step: 1,
+            message: None,
+            reason: String::new(),
+            usage: None,
+        };
+        let ended = |outcome| Event::TurnFinished {
+            outcome,
+            text: String::new(),
+            result: None,
+            steps: 1,
+            usage: Usage::default(),
+            wall_ms: 1,
+        };
+        let provider = ProviderError::new("p", ProviderErrorKind::Timeout, "late");
+        for (event, expected) in [
+            (finished(Some(ToolError::Cancelled)), "error"),
+            (finished(None), "info"),
+            (notice(NoticeLevel::Info), "info"),
+            (notice(NoticeLevel::Warning), "warning"),
+            (notice(NoticeLevel::Error), "error"),
+            (interrupted, "error"),
+            (ended(TurnOutcome::Completed), "info"),
+            (ended(TurnOutcome::ProviderFailed { error: provider }), "error"),
+        ] {
+            assert_eq!(level(&event), expected, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn first_error_of_writing_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = LogFiles::open(dir.path(), "s").unwrap();
+        files.event(&Event::StepStarted { step: 1 });
+        assert_eq!(files.error(), None);
+        lock(&files.general).file = File::open(dir.path().join("toolcell-s.log")).unwrap();
+        files.event(&Event::StepStarted { step: 2 });
+        assert!(files.error().is_some());
     }
 }

@@ -371,3 +371,31 @@ async fn closed_file_holds_no_deleted_or_replaced_data() {
     assert!(gone.len() > 200 && live.iter().all(|(key, _)| is_found(key)));
     assert_eq!(left, Vec::<&String>::new());
 }
+
+#[tokio::test]
+async fn deletion_returns_the_bytes_of_key_and_value() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, SMALL);
+    let bucket = bucket(&store, "b").await;
+    let first = pair("abc", &"x".repeat(50));
+    bucket.set(vec![first, pair("d", &"x".repeat(40))]).await.unwrap();
+    bucket.delete(vec!["abc".into()]).await.unwrap();
+    let full = bucket.set(vec![pair("e", &"x".repeat(59))]).await;
+    assert!(matches!(full, Err(KeyValueError::Full { limit: 100, .. })));
+    bucket.set(vec![pair("e", &"x".repeat(58))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn file_is_rebuilt_when_closed_after_a_deletion() {
+    let dir = TempDir::new().unwrap();
+    let store = open(&dir, BucketLimits::default());
+    let notes = bucket(&store, "notes").await;
+    let long = "x".repeat(1 << 20);
+    notes
+        .set(vec![pair("long", &long), pair("short", "value")])
+        .await
+        .unwrap();
+    notes.delete(vec!["long".into()]).await.unwrap();
+    drop((notes, store));
+    assert!(bytes_on_disk(&dir).len() < 1 << 19);
+}

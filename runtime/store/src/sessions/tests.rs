@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -186,6 +187,11 @@ async fn list_is_sorted_by_latest_use() {
     let dir = TempDir::new().unwrap();
     let store = open(&dir);
     let long = format!("  Find\nthe {}", "x".repeat(200));
+    let now = || {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap()
+    };
+    let before = now();
     store.append("one", 0, vec![started(&long)]).await.unwrap();
     store
         .append("two", 0, vec![started("Hi"), note("n")])
@@ -198,6 +204,11 @@ async fn list_is_sorted_by_latest_use() {
     assert_eq!((by("two").title.as_str(), by("two").events), ("Hi", 2));
     assert_eq!(by("three").parent.as_deref(), Some("one"));
     assert!(list.windows(2).all(|pair| pair[0].used_ms >= pair[1].used_ms));
+    let times = before..=now();
+    assert!(
+        list.iter()
+            .all(|info| times.contains(&info.created_ms) && times.contains(&info.used_ms))
+    );
 }
 
 #[tokio::test]
