@@ -62,4 +62,16 @@ mod tests {
             assert_eq!(last.map(|rule| rule.verdict), expected, "{rules:?}");
         }
     }
+
+    #[test]
+    fn rules_for_project_tools_apply_to_no_others() {
+        let verdict_of = |tool: &str| {
+            let mut all = vec![ApprovalRule::tool("*", Deny), ApprovalRule::tool("mine", Allow)];
+            all.extend(of_tool("their_read", &all));
+            let matches = |rule: &&ApprovalRule| rule.matches(tool, &serde_json::Value::Null);
+            all.iter().rfind(matches).map(|rule| rule.verdict)
+        };
+        assert_eq!(verdict_of("mine"), Some(Allow));
+        assert_eq!(verdict_of("their_read"), Some(Deny));
+    }
 }

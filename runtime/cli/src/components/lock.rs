@@ -516,4 +516,18 @@ mod tests {
         lock.write(&path(&environment)).unwrap();
         assert_eq!(read(&environment).unwrap(), lock);
     }
+
+    #[test]
+    fn locked_denial_may_stay_and_not_go() {
+        let denying = |mut locked: Locked| {
+            locked.grants.push("deny=private".into());
+            locked
+        };
+        let differences = |now: &Locked| denying(locked()).differences(now, |_| true);
+        assert_eq!(differences(&denying(locked())), Vec::<String>::new());
+        assert_eq!(
+            differences(&locked()),
+            ["the denial `deny=private` is locked and no longer applies"]
+        );
+    }
 }

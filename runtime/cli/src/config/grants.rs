@@ -487,4 +487,48 @@ mod tests {
             assert_eq!(is, covered, "{outer:?} covers {inner:?}");
         }
     }
+
+    #[test]
+    fn other_grants_and_denials_are_kept_once_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment::for_tests(dir.path(), &[("A", "1"), ("B", "2")]);
+        let lines = [
+            "http=example.com",
+            "http=example.com",
+            "http=example.org",
+            "env=A",
+            "env=B",
+            "env=A=3",
+            "deny=private",
+            "deny=private",
+            "deny=other",
+            "deny-http=example.net",
+            "deny-keyvalue=b",
+        ];
+        let grants = combine(&lines.map(|line| resolved(line, dir.path())), &environment).unwrap();
+        let hosts: Vec<&str> = grants.http.iter().map(|http| http.host.as_str()).collect();
+        assert_eq!(hosts, ["example.com", "example.org"]);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(grants.env, [pair("B", "2"), pair("A", "3")]);
+        let denied = grants.denied;
+        assert_eq!(denied.paths.len(), 2);
+        assert_eq!((denied.http.len(), denied.buckets.len()), (1, 1));
+    }
+
+    #[test]
+    fn denial_names_the_line_it_comes_from() {
+        let base = Path::new("/");
+        let by = |line: &str, origin: &Origin| match resolved(line, base).written_at(origin) {
+            ResolvedGrant::Deny(PathDenial { by, .. })
+            | ResolvedGrant::DenyHttp(HttpDenial { by, .. })
+            | ResolvedGrant::DenyBucket(BucketDenial { by, .. }) => by,
+            other => panic!("{other:?}"),
+        };
+        for line in ["deny=private", "deny-http=example.com", "deny-keyvalue=b"] {
+            let plain = by(line, &Origin::Default);
+            assert!(!plain.contains("--grant"), "{plain}");
+            let named = by(line, &Origin::Flag("--grant"));
+            assert!(named.starts_with(&plain) && named.contains("--grant"), "{named}");
+        }
+    }
 }
