@@ -62,4 +62,12 @@ mod tests {
         assert_eq!(nearest("Files_Read", &known)[0], "files_read");
         assert!(nearest(&"q".repeat(1 << 20), &known).is_empty());
     }
+
+    #[test]
+    fn contained_name_is_near_from_three_characters_on() {
+        assert_eq!(nearest("xyz", &["abcdefghxyz"]), ["abcdefghxyz"]);
+        assert_eq!(nearest("abcdefghxyz", &["xyz"]), ["xyz"]);
+        assert!(nearest("yz", &["abcdefghxyz"]).is_empty());
+        assert!(nearest("abcdefghxyz", &["yz"]).is_empty());
+    }
 }

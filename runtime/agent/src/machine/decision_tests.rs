@@ -7,11 +7,12 @@ use toolcell_core::event::{ReminderKind, TurnOutcome};
 use toolcell_core::message::CallRequest;
 use toolcell_core::place::PlaceKind;
 use toolcell_core::provider::{Completion, ProviderInfo, StopReason, Usage};
-use toolcell_core::{ArgumentPlace, Content, Event, Message, Part, ToolError};
+use toolcell_core::{ArgumentPlace, Content, Event, Limit, Message, Part, Receipt, ToolError};
 
 use super::*;
 use crate::approval::{ApprovalRule, FlowGuard, Verdict};
-use crate::policy::{ErrorVisibility, Repeats};
+use crate::budget::Budget;
+use crate::policy::{ErrorVisibility, OnLimit, Repeats};
 
 /// A machine with the state of one session.
 struct Session {
@@ -533,4 +534,84 @@ fn user_is_told_that_a_budget_ends_the_turn() {
         let told = |event| matches!(event, Event::Notice { text, .. } if text == "the turn ends: no fuel");
         assert_eq!(events(effects).any(told), is_told);
     }
+}
+
+#[test]
+fn equal_errors_end_a_turn_only_if_configured() {
+    for (error_breaker, ends) in [(0, false), (3, false), (2, true)] {
+        let mut session = with_policy(LoopPolicy {
+            error_breaker,
+            ..LoopPolicy::default()
+        });
+        let mut has_ended = false;
+        for id in ["1", "2"] {
+            session.answer(&[(id, "t", "{}")], StopReason::Complete, &[]);
+            session.prepared(id, json!({}));
+            let effects = session.returned(id, failed("broken"));
+            has_ended |= events(effects).any(|event| match event {
+                Event::TurnFinished { outcome, .. } => {
+                    matches!(outcome, TurnOutcome::Failing { times: 2, .. })
+                }
+                _ => false,
+            });
+        }
+        assert_eq!(has_ended, ends, "{error_breaker}");
+    }
+}
+
+#[test]
+fn call_that_the_rest_of_a_budget_ended_ends_the_turn() {
+    for (limit, ends) in [(Limit::Fuel(100), true), (Limit::Memory(100), false)] {
+        let mut session = with_policy(LoopPolicy {
+            budget: Budget {
+                fuel: Some(100),
+                ..Budget::default()
+            },
+            ..LoopPolicy::default()
+        });
+        session.answer(&[("a", "t", "{}")], StopReason::Complete, &[]);
+        session.prepared("a", json!({}));
+        let effects = session.returned(
+            "a",
+            CallResult {
+                error: Some(ToolError::Limit { limit }),
+                receipt: Some(Receipt {
+                    fuel: 90,
+                    ..Receipt::default()
+                }),
+                ..CallResult::default()
+            },
+        );
+        let is_end = |event| match event {
+            Event::TurnFinished { outcome, .. } => matches!(outcome, TurnOutcome::Budget { .. }),
+            _ => false,
+        };
+        assert_eq!(events(effects).any(is_end), ends, "{limit:?}");
+    }
+}
+
+#[test]
+fn answer_without_the_model_lists_at_most_fifty_findings() {
+    let ids: Vec<String> = (0..51).map(|n| format!("c{n}")).collect();
+    let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "t", "{}")).collect();
+    let mut session = with_policy(LoopPolicy {
+        max_steps: 1,
+        on_limit: OnLimit::BestEffort,
+        concurrency: 51,
+        repeats: Repeats { warn: 0, stop: 0 },
+        ..LoopPolicy::default()
+    });
+    session.answer(&calls, StopReason::Complete, &[]);
+    let mut effects = Vec::new();
+    for id in &ids {
+        effects.extend(session.prepared(id, json!({})));
+    }
+    for id in &ids {
+        effects.extend(session.returned(id, succeeded("found")));
+    }
+    let answer = events(effects).find_map(|event| match event {
+        Event::TurnFinished { text, .. } => Some(text),
+        _ => None,
+    });
+    assert_eq!(answer.unwrap().matches("- t: found").count(), 50);
 }

@@ -210,4 +210,56 @@ mod tests {
         let error = call(&tools[0], json!({"n": 1})).await.error.unwrap();
         assert_eq!(error.kind(), "crashed");
     }
+
+    /// A tool that resolves its path below `/work`.
+    struct Resolving(ToolSpec);
+
+    impl Tool for Resolving {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call(&self, _: ToolCall, _: CallContext) -> BoxFuture<'_, CallResult> {
+            Box::pin(std::future::ready(CallResult::text("ran")))
+        }
+
+        fn max_use(&self) -> RemainingBudget {
+            RemainingBudget {
+                fuel: Some(7),
+                ..RemainingBudget::default()
+            }
+        }
+
+        fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
+            let path = arguments["path"].as_str().unwrap_or_default();
+            let real = format!("/work/{}", path.trim_start_matches("./"));
+            vec![ArgumentPlace {
+                pointer: "/path".into(),
+                kind: toolcell_core::PlaceKind::Path,
+                plain: path.into(),
+                named: Some(real.clone()),
+                real: Some(real),
+                is_unresolved: false,
+            }]
+        }
+    }
+
+    #[tokio::test]
+    async fn rules_for_paths_apply_to_guarded_tools() {
+        let inner: Arc<dyn Tool> = Arc::new(Resolving(tool("t", |_| Ok("".into())).spec().clone()));
+        let approvals = Approvals {
+            rules: vec![ApprovalRule::tool("t", Verdict::Deny).with_argument("/path", "/work/private/*")],
+            flow: FlowGuard::Off,
+            base: Some("/work".into()),
+        };
+        let tools = guarded([inner.clone()], approvals, [], Arc::new(|_, _| String::new()));
+        for (path, runs) in [("./private/key", false), ("notes/a", true)] {
+            let result = call(&tools[0], json!({ "path": path })).await;
+            assert_eq!(result.error.is_none(), runs, "{path}");
+        }
+        // What runs such a tool reserves and checks as much for it as for the tool itself.
+        let arguments = json!({"path": "x"});
+        assert_eq!(tools[0].places(&arguments), inner.places(&arguments));
+        assert_eq!(tools[0].max_use(), inner.max_use());
+    }
 }

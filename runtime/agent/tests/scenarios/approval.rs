@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{DataFlow, TurnOutcome};
-use toolcell_core::{BoxFuture, Event, Message, Tool};
+use toolcell_core::{ArgumentPlace, BoxFuture, Event, Message, PlaceKind, Tool};
 
 use super::{RecordedEvents, agent, timeless};
 use crate::testing::{Say, Script, call, text_of, tool};
@@ -14,7 +14,7 @@ use toolcell_agent::LoopState;
 use toolcell_agent::NullSink;
 use toolcell_agent::TurnStart;
 use toolcell_agent::approval::{
-    ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
+    ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict, is_within,
 };
 
 /// Returns a fixed decision and records the requests.
@@ -365,4 +365,46 @@ async fn data_flow_is_tracked_across_turns() {
     session.ask("Read my mail").await.unwrap();
     session.ask("Now look at the web").await.unwrap();
     assert_eq!(count.load(Ordering::SeqCst), 0, "no approver decides");
+}
+
+#[test]
+fn used_up_work_leaves_denials_and_questions_in_force() {
+    let text = "a".repeat(1 << 20);
+    let arguments = json!({ "text": text });
+    let costly = || ApprovalRule::tool("t", Verdict::Allow).with_argument("/text", "*b*c");
+    for (first, expected) in [
+        (ApprovalRule::tool("other_*", Verdict::Deny), Verdict::Deny),
+        (ApprovalRule::tool("other_*", Verdict::Ask), Verdict::Ask),
+        (ApprovalRule::tool("t", Verdict::Allow), Verdict::Deny),
+    ] {
+        let mut rules = vec![ApprovalRule::tool("*", Verdict::Deny), first];
+        rules.extend(std::iter::repeat_with(costly).take(64));
+        let approvals = Approvals {
+            rules,
+            flow: FlowGuard::Off,
+            ..Approvals::default()
+        };
+        let (verdict, _) = approvals.verdict("t", &arguments, &[]);
+        assert_eq!(verdict, expected);
+    }
+}
+
+#[test]
+fn saved_pattern_covers_only_resolved_targets_within_it() {
+    let place = |real: Option<&str>| ArgumentPlace {
+        pointer: "/path".into(),
+        kind: PlaceKind::Path,
+        plain: "/x".into(),
+        named: real.map(str::to_owned),
+        real: real.map(str::to_owned),
+        is_unresolved: real.is_none(),
+    };
+    for (real, expected) in [
+        (Some("/work/notes/a"), true),
+        (Some("/work/private/key"), false),
+        (None, false),
+    ] {
+        let found = is_within(&place(real), "./notes/*", Some("/work"));
+        assert_eq!(found, expected, "{real:?}");
+    }
 }

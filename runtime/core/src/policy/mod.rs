@@ -365,4 +365,17 @@ mod tests {
         };
         assert_eq!(limits.wall_time(), Duration::from_millis(1_500));
     }
+
+    #[test]
+    fn address_may_be_followed_by_a_path_and_not_by_a_range() {
+        for (line, is_valid) in [
+            ("http=10.0.0.1", true),
+            ("http=10.0.0.1/", true),
+            ("http=10.0.0.1/a", true),
+            ("http=10.0.0.1/8", false),
+            ("http=example.com/8", true),
+        ] {
+            assert_eq!(Policy::granting([line]).is_ok(), is_valid, "{line}");
+        }
+    }
 }

@@ -491,9 +491,25 @@ mod tests {
                 "https://example.com/i",
             ),
         ] {
-            let error = Schema::parse(schema).unwrap_err().to_string();
-            assert!(error.contains(reason), "{schema}: {error}");
+            let found = match Schema::parse(schema).unwrap_err() {
+                SchemaError::RemoteReference(found) | SchemaError::NestedId(found) => found,
+                other => panic!("{schema}: {other}"),
+            };
+            assert_eq!(found, reason);
         }
+    }
+
+    #[test]
+    fn every_mismatch_of_arguments_is_reported() {
+        let schema = Schema::for_arguments(
+            r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}"#,
+        )
+        .unwrap();
+        assert_eq!(schema.check_arguments(&json!({"a": 1, "b": 2})), Ok(()));
+        let error = schema.check_arguments(&json!({"a": "x", "b": "y"})).unwrap_err();
+        assert_eq!(error.kind(), "invalid_arguments");
+        let text = error.to_string();
+        assert!(text.contains("/a: ") && text.contains("; /b: "), "{text}");
     }
 
     #[test]
