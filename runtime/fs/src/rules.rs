@@ -102,7 +102,6 @@ pub(crate) fn name(kind: FileType) -> &'static str {
         kind if kind.is_fifo() => "a pipe",
         kind if kind.is_socket() => "a socket",
         kind if kind.is_block_device() || kind.is_char_device() => "a device",
-        kind if kind.is_symlink() => "a symbolic link",
         _ => "a regular file",
     }
 }

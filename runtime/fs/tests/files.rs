@@ -7,7 +7,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::FdFlags;
 use toolcell_fs::{PRIVATE, Refusal, Rules, SHARED};
 
 const ALL: [fn(u64) -> Rules; 3] = [Rules::named, Rules::found, Rules::own];
@@ -301,4 +302,79 @@ fn size_limit_holds_for_checked_files_too() {
         )),
         Refusal::TooLarge(9)
     );
+}
+
+#[test]
+fn opened_files_are_not_inherited_and_never_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "x").unwrap();
+    let read = ALL.map(|rules| toolcell_fs::open(&path, &rules(10)).unwrap());
+    let (appended, _) = toolcell_fs::append(&path).unwrap();
+    for (file, is_appended) in read.iter().map(|file| (file, false)).chain([(&appended, true)]) {
+        let inherited = rustix::io::fcntl_getfd(file).unwrap();
+        assert!(inherited.contains(FdFlags::CLOEXEC), "{is_appended}");
+        let flags = rustix::fs::fcntl_getfl(file).unwrap();
+        assert!(flags.contains(OFlags::NONBLOCK), "{is_appended}");
+        assert_eq!(flags.contains(OFlags::APPEND), is_appended);
+        assert_eq!(flags.contains(OFlags::RDWR), is_appended);
+    }
+}
+
+#[test]
+fn link_that_replaces_a_file_is_never_followed() {
+    let is_harmless = |error: &toolcell_fs::FileError| matches!(error.refusal(), Some(Refusal::Link));
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("secret"), "top secret").unwrap();
+    fs::write(at("file"), "x").unwrap();
+    let swap = || {
+        for _ in 0..200 {
+            symlink(at("secret"), at("new")).unwrap();
+            fs::rename(at("new"), at("file")).unwrap();
+            fs::write(at("new"), "x").unwrap();
+            fs::rename(at("new"), at("file")).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let swapping = scope.spawn(swap);
+        while !swapping.is_finished() {
+            match toolcell_fs::read(&at("file"), &Rules::own(100)) {
+                Ok(content) => assert_eq!(content, b"x"),
+                Err(error) => assert!(is_harmless(&error), "{error}"),
+            }
+            match toolcell_fs::append(&at("file")) {
+                Ok((file, _)) => assert_eq!(file.metadata().unwrap().len(), 1),
+                Err(error) => assert!(is_harmless(&error), "{error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn path_that_cannot_be_examined_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "x").unwrap();
+    let open = fs::File::open(at("file")).unwrap();
+    assert!(toolcell_fs::remove_if_same(&at("file/below"), &open).is_err());
+    let below = toolcell_fs::read(&at("file/below"), &Rules::own(9)).unwrap_err();
+    assert!(!below.is_not_found());
+    // The names of the files beside this one are too long.
+    assert!(toolcell_fs::database(&at(&"d".repeat(255))).is_err());
+    assert!(toolcell_fs::database(&at("file/below")).is_err());
+}
+
+#[test]
+fn size_limit_is_shown_in_its_largest_unit() {
+    for (limit, shown) in [
+        (0, "larger than 0 bytes"),
+        (1_023, "larger than 1023 bytes"),
+        (1 << 10, "larger than 1 KiB"),
+        ((1 << 10) + 1, "larger than 1025 bytes"),
+        (1_025 << 10, "larger than 1025 KiB"),
+        (3 << 20, "larger than 3 MiB"),
+    ] {
+        assert!(Refusal::TooLarge(limit).to_string().ends_with(shown), "{limit}");
+    }
 }

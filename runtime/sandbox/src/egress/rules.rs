@@ -247,9 +247,8 @@ impl HostPattern {
             (Self::Any, _) => true,
             (Self::One(Host::Ip(_)), Host::Ip(_)) => self.is_address_of(host),
             (Self::One(one), host) => one == host,
-            (Self::Below(suffix), Host::Name(name)) => {
-                name.len() > suffix.len() && name.ends_with(suffix.as_str())
-            }
+            // No name begins with a dot, as the suffix does.
+            (Self::Below(suffix), Host::Name(name)) => name.ends_with(suffix.as_str()),
             _ => false,
         }
     }
