@@ -363,7 +363,7 @@ mod tests {
         let (first, second) = (account(100, &pool), account(100, &pool));
         assert!(first.set_objects(60));
         assert!(!second.set_objects(60), "the pool is exhausted");
-        assert_eq!(second.overdrawn(), Some(Refusal::Pool));
+        assert_eq!(second.overdrawn(), Some(OutOfMemory::Pool));
         assert!(first.set_objects(60), "it takes no more than before");
         assert!(first.set_objects(59));
         assert_eq!((first.overdrawn(), taken(&pool)), (None, 119));
@@ -391,7 +391,7 @@ mod tests {
         let account = account(u64::MAX, &pool);
         account.grow_guest(40).unwrap();
         assert!(account.set_objects(60));
-        assert_eq!(account.grow_guest(1), Err(Refusal::Pool));
+        assert_eq!(account.grow_guest(1), Err(OutOfMemory::Pool));
         account.shrink_guest(1);
         account.grow_guest(1).unwrap();
         assert!(!account.set_objects(61));
