@@ -509,7 +509,10 @@ mod tests {
         let error = schema.check_arguments(&json!({"a": "x", "b": "y"})).unwrap_err();
         assert_eq!(error.kind(), "invalid_arguments");
         let text = error.to_string();
-        assert!(text.contains("/a: ") && text.contains("; /b: "), "{text}");
+        assert!(
+            text.contains("/a") && text.contains("; ") && text.contains("/b"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -197,3 +197,61 @@ async fn guest_path_is_limited_to_4096_bytes_however_reached() {
     }
     assert_eq!(depth, (MAX_PATH - "/w".len()) / 256);
 }
+
+#[tokio::test]
+async fn name_that_is_not_utf8_ends_no_listing() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let overlay = tempfile::tempdir().unwrap();
+    for name in [b"a".as_slice(), b"b\xff", b"c"] {
+        fs::write(dir.path().join(std::ffi::OsStr::from_bytes(name)), "").unwrap();
+    }
+    let plain = Guest::new(&[(dir.path(), "/w", "read")]);
+    let layered = Guest::layered(dir.path(), overlay.path(), "read", &Limits::default());
+    for (mut guest, unreadable) in [(plain, 1), (layered, 0)] {
+        let stream = start(&mut guest).await.unwrap();
+        let (mut names, mut errors) = (BTreeSet::new(), 0);
+        loop {
+            match next(&mut guest, &stream).await {
+                Ok(Some(name)) => assert!(names.insert(name)),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(error, ErrorCode::IllegalByteSequence);
+                    errors += 1;
+                }
+            }
+        }
+        assert_eq!(names, ["a", "c"].map(str::to_owned).into());
+        assert_eq!(errors, unreadable);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn descriptors_of_files_are_not_inherited() {
+    const CLOEXEC: u32 = 0o2_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("f"), "x").unwrap();
+    let mut guest = Guest::new(&[(dir.path(), "/w", "write")]);
+    let both = DescriptorFlags::READ | DescriptorFlags::WRITE;
+    guest.open("f", OpenFlags::empty(), both).await.unwrap();
+    let read = DescriptorFlags::READ;
+    guest.open("d", OpenFlags::DIRECTORY, read).await.unwrap();
+    start(&mut guest).await.unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    let mut seen = 0;
+    for entry in fs::read_dir("/proc/self/fd").unwrap() {
+        let number = entry.unwrap().file_name().into_string().unwrap();
+        let target = fs::read_link(format!("/proc/self/fd/{number}"));
+        if !target.is_ok_and(|target| target.starts_with(&real)) {
+            continue;
+        }
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+        let flags = u32::from_str_radix(flags.trim(), 8).unwrap();
+        assert_eq!(flags & CLOEXEC, CLOEXEC, "{info}");
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen}");
+}

@@ -486,3 +486,63 @@ async fn denial_names_the_grant_with_the_missing_right() {
     let expected = format!("read+create={}:/w", tree.host.display());
     assert_eq!(allow_with.as_deref(), Some(expected.as_str()));
 }
+
+#[tokio::test]
+async fn walk_enters_at_most_1024_directories() {
+    let tree = tree();
+    fs::create_dir_all(tree.host.join("a/b/c")).unwrap();
+    for file in ["a/b/f", "a/b/c/f"] {
+        fs::write(tree.host.join(file), "x").unwrap();
+    }
+    let mut guest = tree.plain("read");
+    // `a` once, and twice for each `..`: `b`, and `a` again from the top.
+    let path = format!("a/{}", "b/../".repeat(511));
+    guest.stat(&format!("{path}b/f")).await.unwrap();
+    let beyond = guest.stat(&format!("{path}b/c/f")).await;
+    assert_eq!(beyond.map(drop), Err(ErrorCode::NameTooLong));
+}
+
+#[tokio::test]
+async fn location_and_guest_path_have_up_to_4096_bytes() {
+    let tree = tree();
+    let mut guest = tree.plain("read");
+    // The guest path of the granted directory is `/w`.
+    let missing = |bytes: usize| format!("{}{}", "x/".repeat(2_000), "y".repeat(bytes - 4_003));
+    for (bytes, error) in [(4_096, ErrorCode::NoEntry), (4_097, ErrorCode::NameTooLong)] {
+        let path = missing(bytes);
+        assert_eq!("/w/".len() + path.len(), bytes);
+        assert_eq!(guest.stat(&path).await.map(drop), Err(error));
+    }
+    // A link makes a short path lead to a long location.
+    let mut deep = format!("{}/", "n".repeat(255)).repeat(15);
+    deep.push_str("n".repeat(10).as_str());
+    fs::create_dir_all(tree.host.join(&deep)).unwrap();
+    symlink(&deep, tree.host.join("short")).unwrap();
+    for (bytes, error) in [(4_096, ErrorCode::NoEntry), (4_097, ErrorCode::NameTooLong)] {
+        let name = "m".repeat(bytes - deep.len() - 1);
+        assert_eq!(
+            guest.stat(&format!("short/{name}")).await.map(drop),
+            Err(error),
+            "{bytes}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn empty_path_is_no_entry_of_a_directory() {
+    for mut guest in tree().both("read") {
+        assert_eq!(guest.stat("").await.map(drop), Err(ErrorCode::NoEntry));
+    }
+}
+
+#[tokio::test]
+async fn open_file_states_what_it_was_opened_for() {
+    let tree = tree();
+    let mut guest = tree.plain("write");
+    let (read, write) = (DescriptorFlags::READ, DescriptorFlags::WRITE);
+    for flags in [read, write, read | write] {
+        let fd = guest.open("f", OpenFlags::empty(), flags).await.unwrap();
+        let stated = code(guest.view().get_flags(borrow(&fd)).await).unwrap();
+        assert_eq!(stated & (read | write), flags);
+    }
+}
