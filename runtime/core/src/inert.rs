@@ -104,4 +104,23 @@ mod tests {
             assert_eq!(json(text), text);
         }
     }
+
+    #[test]
+    fn controlling_hidden_and_unknown_characters_are_unsafe() {
+        for c in [
+            '\u{1b}', '\u{9b}', '\u{ad}', '\u{200b}', '\u{202e}', '\u{2800}', '\u{feff}',
+        ] {
+            assert!(is_unsafe(c), "{c:?}");
+        }
+        for c in ['\u{ad}', '\u{200b}', '\u{202e}', '\u{2800}', '\u{3164}'] {
+            assert!(is_hidden(c), "{c:?}");
+        }
+        // Of private use, unassigned, and a format character.
+        for c in ['\u{e000}', '\u{378}', '\u{600}'] {
+            assert!(has_no_glyph(c) && is_unsafe(c), "{c:?}");
+        }
+        for c in ['a', '~', ' ', 'é', '日', 'न', '👩'] {
+            assert!(!is_unsafe(c), "{c:?}");
+        }
+    }
 }

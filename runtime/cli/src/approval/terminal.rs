@@ -545,4 +545,44 @@ mod tests {
             assert_eq!(asking.is_answered(&request), answered, "{cause:?}");
         }
     }
+
+    #[test]
+    fn pattern_of_a_rule_starts_at_home_if_it_says_so() {
+        let mut environment = Environment::for_tests(Path::new("/"), &[]);
+        environment.home = Some("/home/ada".into());
+        for (pattern, expected) in [
+            ("~/private/*", "/home/ada/private/*"),
+            ("~ada/x", "~ada/x"),
+            ("private/~/*", "private/~/*"),
+        ] {
+            assert_eq!(from_home(pattern, &environment), expected);
+        }
+        environment.home = None;
+        assert_eq!(from_home("~/private/*", &environment), "~/private/*");
+    }
+
+    #[test]
+    fn question_says_how_much_more_a_tool_reaches() {
+        let environment = Environment::for_tests(Path::new("/"), &[]);
+        let reach = |count: usize| {
+            let known = Known {
+                component: "files".into(),
+                reach: (0..count).map(|n| text!("do {}", n)).collect(),
+                ..Known::default()
+            };
+            let asking = ApproverState {
+                console: Console::new(&environment),
+                known: BTreeMap::from([("t".to_owned(), known)]),
+                file: None,
+                remembered: Mutex::default(),
+                base: None,
+                is_kept: false,
+            };
+            asking.reach("t").unwrap().to_string()
+        };
+        assert!(reach(0).ends_with("can only compute and log"));
+        assert!(reach(1).ends_with("can do 0"));
+        assert!(!reach(MAX_REACH).contains("more"));
+        assert!(reach(MAX_REACH + 2).ends_with("and 2 more"));
+    }
 }

@@ -172,4 +172,15 @@ mod tests {
             assert!(failure.to_string().contains("exactly one source"), "{failure}");
         }
     }
+
+    #[test]
+    fn secret_of_a_file_is_its_content_without_line_end() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("key"), format!("{VALUE}\n")).unwrap();
+        let (settings, environment) = settings(dir.path(), "[secrets.a]\nfile = \"key\"\n");
+        let secrets = read(&settings, &environment).unwrap();
+        assert_eq!(secrets.get("a").unwrap().expose(), VALUE);
+        std::fs::remove_file(dir.path().join("key")).unwrap();
+        assert!(read(&settings, &environment).is_err());
+    }
 }

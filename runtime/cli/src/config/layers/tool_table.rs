@@ -161,3 +161,47 @@ pub(super) fn bindings(
 pub(super) fn origin<T>(source: &Arc<Source>, value: &Spanned<T>) -> Origin {
     Origin::File(source.clone(), value.span())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{self, Overrides};
+
+    use super::*;
+
+    fn load(text: &str) -> Result<Settings, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        config::load(&Environment::for_tests(dir.path(), &[]), overrides)
+    }
+
+    #[test]
+    fn component_has_the_name_of_a_tool() {
+        for (name, is_valid) in [("mine", true), ("a b", false), ("1", false), ("", false)] {
+            let table = format!("[tools.\"{name}\"]\ncomponent = \"x.wasm\"\n");
+            assert_eq!(load(&table).is_ok(), is_valid, "{name}");
+        }
+    }
+
+    #[test]
+    fn bound_secret_has_one_position_in_a_request() {
+        for (position, is_valid) in [
+            ("header = \"X-Key\"", true),
+            ("header = \"X-Key\"\ntemplate = \"Key {}\"", true),
+            ("placeholder = \"HERE\"", true),
+            ("placeholder = \"HERE\"\ntemplate = \"Key {}\"", false),
+            ("header = \"X-Key\"\nplaceholder = \"HERE\"", false),
+            ("", false),
+        ] {
+            let table = format!(
+                "[secrets.k]\nenv = \"KEY\"\n[tools.mine]\ncomponent = \"x.wasm\"\n\
+                 [[tools.mine.secrets]]\nsecret = \"k\"\norigins = [\"https://example.com\"]\n{position}\n"
+            );
+            assert_eq!(load(&table).is_ok(), is_valid, "{position}");
+        }
+    }
+}
