@@ -47,7 +47,7 @@ const TABLE: &[(&str, &[Row])] = &[
             (
                 "get-environment",
                 "",
-                "the granted variables, reserved twice when the cell starts",
+                "the granted variables, reserved before they are copied",
             ),
             ("get-arguments", "", "always empty"),
             ("initial-cwd", "", "always empty"),

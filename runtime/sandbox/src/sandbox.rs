@@ -468,12 +468,13 @@ impl Shared {
         job: J,
     ) -> Result<J::Done, LoadError> {
         self.definitions_read.fetch_add(1, Ordering::Relaxed);
-        let policy = definitions::bare_policy();
+        let policy = Arc::new(definitions::bare_policy());
         let transport = self.transport.clone();
         let egress = Egress::new(&[], &policy.limits, BoundSecrets::default(), transport);
         let order = CellRequest {
             pre,
             policy: &policy,
+            limits: policy.limits.clone(),
             egress: &Arc::new(egress),
             observer: Arc::new(Unobserved),
             footprint,

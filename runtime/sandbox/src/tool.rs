@@ -1,6 +1,5 @@
 //! A tool of a component under a policy, as an implementation of `Tool`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +7,7 @@ use toolcell_core::json::inexact_number;
 use toolcell_core::schema::Mismatch;
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, LogSource};
 use toolcell_core::{
-    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Link, Policy, Redactor,
+    ArgumentPlace, Blob, BoxFuture, CallContext, CallResult, Content, Limits, Link, Policy, Redactor,
     RemainingBudget, Schema, Secrets, Tool, ToolCall, ToolError, ToolSpec,
 };
 use wasmtime::Store;
@@ -103,10 +102,10 @@ impl ComponentTool {
                 .map(|(k, v)| (k.clone(), v.to_string()))
                 .collect(),
         };
-        let policy = within(&self.policy, cx.observer.left());
         let request = CellRequest {
             pre: &self.component.pre,
-            policy: &policy,
+            policy: &self.policy,
+            limits: within(&self.policy.limits, cx.observer.left()),
             egress: &self.egress,
             observer: cx.observer.clone(),
             footprint: self.component.base.footprint,
@@ -131,18 +130,14 @@ impl ComponentTool {
     }
 }
 
-/// Returns the policy with its limits capped by the remaining budget of the session.
-pub(crate) fn within(policy: &Policy, left: RemainingBudget) -> Cow<'_, Policy> {
-    let fuel = left.fuel.filter(|left| *left < policy.limits.fuel);
-    let wall_ms = [left.wall_ms, left.call_ms].into_iter().flatten().min();
-    let wall_ms = wall_ms.filter(|left| *left < policy.limits.wall_ms);
-    if fuel.is_none() && wall_ms.is_none() {
-        return Cow::Borrowed(policy);
+/// Returns the limits capped by the remaining budget of the session.
+pub(crate) fn within(limits: &Limits, left: RemainingBudget) -> Limits {
+    let capped = |limit: u64, left: Option<u64>| left.map_or(limit, |left| left.min(limit));
+    Limits {
+        fuel: capped(limits.fuel, left.fuel),
+        wall_ms: capped(capped(limits.wall_ms, left.wall_ms), left.call_ms),
+        ..limits.clone()
     }
-    let mut policy = policy.clone();
-    policy.limits.fuel = fuel.unwrap_or(policy.limits.fuel);
-    policy.limits.wall_ms = wall_ms.unwrap_or(policy.limits.wall_ms);
-    Cow::Owned(policy)
 }
 
 /// Calls the tool.

@@ -45,9 +45,8 @@ const MIN_BEGINNING: usize = 4;
 
 /// Finds and replaces secrets. Clones share the patterns; the default value has none.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<Patterns>);
+pub struct Redactor(Option<Arc<Patterns>>);
 
-#[derive(Default)]
 struct Patterns {
     list: Vec<Pattern>,
     /// Patterns by their first byte.
@@ -101,12 +100,12 @@ impl Redactor {
             let patterns = forms::forms(value).into_iter();
             list.extend(patterns.map(|form| Pattern::new(form, mark.clone())));
         }
-        Self(Arc::new(Patterns::new(list)))
+        Self((!list.is_empty()).then(|| Arc::new(Patterns::new(list))))
     }
 
     /// Returns `true` if the redactor has no patterns.
     pub fn is_empty(&self) -> bool {
-        self.0.list.is_empty()
+        self.0.is_none()
     }
 
     /// Returns the redacted text, borrowed if there was no match.
@@ -202,11 +201,15 @@ impl Redactor {
         replacement: Replacement,
         out: &mut Vec<u8>,
     ) -> (usize, bool) {
+        let Some(patterns) = &self.0 else {
+            out.extend_from_slice(text);
+            return (text.len(), false);
+        };
         let mut found_any = false;
         let mut copied = 0;
         let mut at = 0;
         while at < text.len() {
-            match self.0.find(&text[at..], is_whole) {
+            match patterns.find(&text[at..], is_whole) {
                 (Match::No, _) => at += 1,
                 (Match::Perhaps(_), _) => {
                     out.extend_from_slice(&text[copied..at]);
@@ -406,11 +409,11 @@ impl Redaction {
 
     /// Returns how many of the held bytes need not be withheld.
     fn open(&self) -> usize {
-        if self.least == 0 {
+        let Some(patterns) = self.redactor.0.as_deref().filter(|_| self.least > 0) else {
             return 0;
-        }
+        };
         let begins = |at: &usize| {
-            let (found, _) = self.redactor.0.find(&self.held[*at..], false);
+            let (found, _) = patterns.find(&self.held[*at..], false);
             matches!(found, Match::Perhaps(bytes) if bytes >= self.least) || matches!(found, Match::Yes(_))
         };
         (0..self.held.len()).find(begins).unwrap_or(self.held.len())
@@ -439,7 +442,7 @@ impl Redaction {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let patterns = self.0.list.len();
+        let patterns = self.0.as_deref().map_or(0, |patterns| patterns.list.len());
         f.debug_struct("Redactor").field("patterns", &patterns).finish()
     }
 }

@@ -1,5 +1,6 @@
 //! The cell: one call in one store, from instantiation to the receipt.
 
+pub(crate) mod environment;
 pub(crate) mod epoch;
 pub(crate) mod failure;
 pub(crate) mod fuel;
@@ -18,9 +19,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use toolcell_core::tool::CallObserver;
-use toolcell_core::{KeyValueStore, Limit, Policy, Receipt, Redactor, ToolError};
+use toolcell_core::{KeyValueStore, Limit, Limits, Policy, Receipt, ToolError};
 use wasmtime::{Engine, Store};
 
 use crate::bindings::{HookProvider, HookProviderPre, Provider, ProviderPre};
@@ -90,7 +91,9 @@ pub(crate) struct Footprint {
 /// Parameters of one call.
 pub(crate) struct CellRequest<'a, W> {
     pub(crate) pre: &'a W,
-    pub(crate) policy: &'a Policy,
+    pub(crate) policy: &'a Arc<Policy>,
+    /// Limits of the policy, capped by the remaining budget of the session.
+    pub(crate) limits: Limits,
     /// HTTP grants of the policy, shared by its calls.
     pub(crate) egress: &'a Arc<Egress>,
     pub(crate) observer: Arc<dyn CallObserver>,
@@ -131,10 +134,10 @@ impl CellRunner {
         request: CellRequest<'_, J::World>,
         job: J,
     ) -> CellOutcome<J::Done> {
-        let wall = request.policy.limits.wall_time();
+        let wall = request.limits.wall_time();
         let meter = Arc::new(CpuTimer::start());
         // From here on a receipt is always produced, also if this future is dropped.
-        let account = MemoryAccount::new(request.policy.limits.memory, self.memory.clone());
+        let account = MemoryAccount::new(request.limits.memory, self.memory.clone());
         let mut guard = ReceiptGuard {
             is_reported: false,
             slot: None,
@@ -143,8 +146,7 @@ impl CellRunner {
             recorder: ReceiptRecorder::new(&account, request.egress.redactor()),
             account,
             observer: request.observer.clone(),
-            redactor: request.egress.redactor().clone(),
-            fuel: FuelCounter::new(request.policy.limits.fuel),
+            fuel: FuelCounter::new(request.limits.fuel),
         };
         guard.recorder.lock().bytes_in = request.bytes_in;
         let result = self.run_in_slot(request, job, &mut guard, wall).await;
@@ -168,23 +170,34 @@ impl CellRunner {
                 limit: Limit::WallTimeMs(0),
             });
         }
-        let slot = self.slots.clone().acquire_many_owned(request.footprint.slots);
-        let Ok(Ok(slot)) = tokio::time::timeout(wall, slot).await else {
-            return Err(failure::busy());
-        };
-        guard.slot = Some(slot);
+        guard.slot = Some(self.slot(request.footprint.slots, wall).await?);
         let scheduler = self.scheduler.get_or_init(FairScheduler::of_this_runtime);
         let meter = guard.meter.clone();
-        let call = async {
+        let call = std::pin::pin!(Some(async {
             let result = self.run_in_store(request, job, guard).await;
             guard.close();
             result
-        };
-        match tokio::time::timeout(wall, Scheduled::new(call, meter, scheduler.clone())).await {
+        }));
+        match tokio::time::timeout(wall, Scheduled::new(call, meter, scheduler)).await {
             Ok(result) => result,
             Err(_) => Err(ToolError::Limit {
                 limit: Limit::WallTimeMs(millis(wall)),
             }),
+        }
+    }
+
+    /// Waits for slots of the pool, at most for the wall time.
+    async fn slot(&self, count: u32, wall: Duration) -> Result<OwnedSemaphorePermit, ToolError> {
+        // Without a timer if there is a free one.
+        match self.slots.clone().try_acquire_many_owned(count) {
+            Ok(slot) => return Ok(slot),
+            Err(TryAcquireError::Closed) => return Err(failure::busy()),
+            Err(TryAcquireError::NoPermits) => {}
+        }
+        let slot = self.slots.clone().acquire_many_owned(count);
+        match tokio::time::timeout(wall, slot).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) | Err(_) => Err(failure::busy()),
         }
     }
 
@@ -194,15 +207,16 @@ impl CellRunner {
         job: J,
         guard: &mut ReceiptGuard,
     ) -> Result<J::Done, ToolError> {
-        let limits = &request.policy.limits;
+        let limits = &request.limits;
         let instances = guard.account.reserve(request.footprint.bytes);
         let _instances = instances.map_err(OutOfMemory::into_error)?;
         let state = CellState::new(
             request.policy,
+            limits,
             request.egress,
             self.buckets.clone(),
-            guard.account.clone(),
-            guard.recorder.clone(),
+            &guard.account,
+            &guard.recorder,
             request.observer,
         )?;
         let store = guard.store.insert(Store::new(&self.engine, state));
@@ -252,7 +266,6 @@ struct ReceiptGuard {
     recorder: ReceiptRecorder,
     account: MemoryAccount,
     observer: Arc<dyn CallObserver>,
-    redactor: Redactor,
     fuel: FuelCounter,
 }
 
@@ -286,7 +299,7 @@ impl ReceiptGuard {
         (receipt.peak_memory, receipt.peak_host_memory) = self.account.peaks();
         receipt.wall_us = micros(self.meter.wall());
         receipt.cpu_us = micros(self.meter.cpu());
-        self.redactor.receipt(&mut receipt);
+        self.recorder.redactor().receipt(&mut receipt);
         receipt
     }
 

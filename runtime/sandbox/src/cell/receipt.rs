@@ -35,6 +35,11 @@ impl ReceiptRecorder {
         &self.0.account
     }
 
+    /// Returns the redactor of the call.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.0.redactor
+    }
+
     /// Records a contacted host, as `host:port`.
     pub(crate) fn host(&self, host: String) {
         let host = self.bounded(host);

@@ -78,19 +78,23 @@ impl FairScheduler {
 }
 
 /// A measured call, which waits for a permit once it is long, and which ends in an error if the host panics.
-pub(crate) struct Scheduled<F> {
+pub(crate) struct Scheduled<'a, F> {
     /// `None` after a panic.
-    call: Option<Pin<Box<F>>>,
+    call: Pin<&'a mut Option<F>>,
     meter: Arc<CpuTimer>,
-    scheduler: FairScheduler,
+    scheduler: &'a FairScheduler,
     /// Position in the queue, created when the call becomes long.
     place: Option<PollSemaphore>,
 }
 
-impl<F> Scheduled<F> {
-    pub(crate) fn new(call: F, meter: Arc<CpuTimer>, scheduler: FairScheduler) -> Self {
+impl<'a, F> Scheduled<'a, F> {
+    pub(crate) fn new(
+        call: Pin<&'a mut Option<F>>,
+        meter: Arc<CpuTimer>,
+        scheduler: &'a FairScheduler,
+    ) -> Self {
         Self {
-            call: Some(Box::pin(call)),
+            call,
             meter,
             scheduler,
             place: None,
@@ -110,24 +114,24 @@ impl<F> Scheduled<F> {
     }
 }
 
-impl<T, F: Future<Output = Result<T, ToolError>>> Future for Scheduled<F> {
+impl<T, F: Future<Output = Result<T, ToolError>>> Future for Scheduled<'_, F> {
     type Output = Result<T, ToolError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         // Held until the end of this poll.
         let _permit = ready!(this.poll_permit(cx));
-        let Some(call) = &mut this.call else {
+        let Some(call) = this.call.as_mut().as_pin_mut() else {
             return Poll::Ready(Err(panicked()));
         };
         this.meter.enter();
         // No part of the call is used after a panic: its store is dropped here, as after any error.
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)));
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| call.poll(cx)));
         this.meter.leave();
         match polled {
             Ok(poll) => poll,
             Err(_) => {
-                this.call = None;
+                this.call.set(None);
                 Poll::Ready(Err(panicked()))
             }
         }
@@ -144,12 +148,13 @@ fn panicked() -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
 
     #[tokio::test]
     async fn panic_ends_only_its_own_call() {
         let meter = Arc::new(CpuTimer::start());
-        let call = async { if true { panic!("planted") } else { Ok(()) } };
-        let result = Scheduled::new(call, meter, FairScheduler::of_this_runtime()).await;
+        let call = pin!(Some(async { if true { panic!("planted") } else { Ok(()) } }));
+        let result = Scheduled::new(call, meter, &FairScheduler::of_this_runtime()).await;
         assert_eq!(result, Err(panicked()));
     }
 
@@ -157,7 +162,7 @@ mod tests {
     async fn only_time_in_polls_is_cpu_time() {
         let meter = Arc::new(CpuTimer::start());
         let inner = meter.clone();
-        let call = async {
+        let call = pin!(Some(async {
             std::thread::sleep(Duration::from_millis(5));
             tokio::time::sleep(Duration::from_millis(30)).await;
             // That of earlier polls and of the running one.
@@ -165,8 +170,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             assert!(inner.cpu() >= before + Duration::from_millis(5));
             Ok(inner.cpu())
-        };
-        let seen_inside = Scheduled::new(call, meter.clone(), FairScheduler::of_this_runtime())
+        }));
+        let seen_inside = Scheduled::new(call, meter.clone(), &FairScheduler::of_this_runtime())
             .await
             .unwrap();
         assert!(seen_inside >= Duration::from_millis(10), "{seen_inside:?}");
@@ -184,8 +189,8 @@ mod tests {
             let scheduler = FairScheduler(Arc::new(Semaphore::new(permits)));
             let meter = Arc::new(CpuTimer::start());
             meter.spent.store(spent, Ordering::Relaxed);
-            let call = std::future::ready(Ok(()));
-            let mut call = std::pin::pin!(Scheduled::new(call, meter, scheduler.clone()));
+            let call = pin!(Some(std::future::ready(Ok(()))));
+            let mut call = pin!(Scheduled::new(call, meter, &scheduler));
             let mut cx = Context::from_waker(std::task::Waker::noop());
             assert_eq!(call.as_mut().poll(&mut cx).is_ready(), runs, "{spent} {permits}");
             // A permit is held only during the poll.

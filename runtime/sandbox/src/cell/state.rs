@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use toolcell_core::tool::{CallObserver, LogSource};
-use toolcell_core::{KeyValueStore, Policy, ToolError};
+use toolcell_core::{KeyValueStore, Limits, Policy, ToolError};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::bindings::{log, progress};
+use crate::cell::environment::{self, EnvironmentView};
 use crate::cell::limiter::Limiter;
-use crate::cell::memory::{MemoryAccount, OutOfMemory, Reservation};
+use crate::cell::memory::{MemoryAccount, Reservation};
 use crate::cell::objects;
 use crate::cell::output::{GuestOutput, GuestStdio};
 use crate::cell::poll::{self, MAX_RANDOM, PollView, RandomView};
@@ -33,9 +34,9 @@ pub(crate) struct CellState {
     /// Data returned by the last host function. It is in host memory until it is copied to the guest, whose allocator
     /// may take time; the host is not notified, so that it counts until the guest's next call.
     in_flight: Reservation,
-    /// Memory of the granted environment variables.
-    _environment: Reservation,
-    wasi: WasiCtx,
+    policy: Arc<Policy>,
+    /// Created by the first host function that needs it: it takes a fifth of the time of a small call.
+    wasi: Option<Box<WasiCtx>>,
     http: WasiHttpCtx,
     egress: CallEgress,
     files: Files,
@@ -48,41 +49,15 @@ pub(crate) struct CellState {
 impl CellState {
     /// Creates the state of a cell: everything that the policy grants, and nothing else.
     pub(crate) fn new(
-        policy: &Policy,
+        policy: &Arc<Policy>,
+        limits: &Limits,
         egress: &Arc<Egress>,
         buckets: Option<Arc<dyn KeyValueStore>>,
-        account: MemoryAccount,
-        recorder: ReceiptRecorder,
+        account: &MemoryAccount,
+        recorder: &ReceiptRecorder,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
-        let output = GuestOutput::new(observer, policy.limits.log, egress.redactor());
-        let mut wasi = WasiCtx::builder();
-        wasi.stdout(GuestStdio {
-            output: output.clone(),
-            source: LogSource::Stdout,
-        })
-        .stderr(GuestStdio {
-            output: output.clone(),
-            source: LogSource::Stderr,
-        })
-        .allow_tcp(false)
-        .allow_udp(false)
-        .allow_ip_name_lookup(false)
-        .max_random_size(MAX_RANDOM);
-        // Once for the cell, and once for the response to a guest that asks.
-        let environment: usize = policy
-            .grants
-            .env
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
-        let environment = account
-            .reserve(2 * environment as u64)
-            .map_err(OutOfMemory::into_error)?;
-        for (name, value) in &policy.grants.env {
-            wasi.env(name, value);
-        }
-        let files = Files::open(&policy.grants, &policy.limits, &recorder).map_err(|(grant, error)| {
+        let files = Files::open(&policy.grants, limits, recorder).map_err(|(grant, error)| {
             ToolError::Unavailable {
                 message: format!("could not open the directory `{}`: {error}", grant.guest),
             }
@@ -90,23 +65,23 @@ impl CellState {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(MAX_REQUEST_HEADERS);
         let mut table = ResourceTable::new();
-        table.set_max_capacity(policy.limits.handles as usize);
+        table.set_max_capacity(limits.handles as usize);
         let mut closed = ResourceTable::new();
         closed.set_max_capacity(0);
         Ok(Self {
             table,
             closed,
             in_flight: account.empty(),
-            _environment: environment,
-            wasi: wasi.build(),
+            policy: policy.clone(),
+            wasi: None,
             http,
             egress: egress.call(recorder.clone()),
             files,
-            buckets: Buckets::new(buckets, policy, recorder.clone()),
-            limiter: Limiter::new(&policy.limits, account.clone()),
-            account,
-            recorder,
-            output,
+            buckets: Buckets::new(buckets, policy.clone(), limits.keyvalue_bytes, recorder.clone()),
+            limiter: Limiter::new(limits, account.clone()),
+            account: account.clone(),
+            recorder: recorder.clone(),
+            output: GuestOutput::new(observer, limits.log, egress.redactor()),
         })
     }
 
@@ -144,7 +119,15 @@ impl CellState {
     fn random(&mut self) -> RandomView<'_> {
         self.settle();
         RandomView {
-            random: self.wasi.random(),
+            random: wasi(&mut self.wasi, &self.output).random(),
+            in_flight: &mut self.in_flight,
+        }
+    }
+
+    fn environment(&mut self) -> EnvironmentView<'_> {
+        self.settle();
+        EnvironmentView {
+            policy: &self.policy,
             in_flight: &mut self.in_flight,
         }
     }
@@ -160,7 +143,7 @@ impl WasiView for CellState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let open = self.settle();
         WasiCtxView {
-            ctx: &mut self.wasi,
+            ctx: wasi(&mut self.wasi, &self.output),
             table: if open { &mut self.table } else { &mut self.closed },
         }
     }
@@ -177,6 +160,24 @@ impl WasiHttpView for CellState {
     }
 }
 
+/// Returns the context of the parts of WASI that the engine implements.
+fn wasi<'a>(context: &'a mut Option<Box<WasiCtx>>, output: &GuestOutput) -> &'a mut WasiCtx {
+    context.get_or_insert_with(|| {
+        let stream = |source| GuestStdio {
+            output: output.clone(),
+            source,
+        };
+        let mut wasi = WasiCtx::builder();
+        wasi.stdout(stream(LogSource::Stdout))
+            .stderr(stream(LogSource::Stderr))
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false)
+            .max_random_size(MAX_RANDOM);
+        Box::new(wasi.build())
+    })
+}
+
 /// Creates the linker of all cells: WASI 0.2, `wasi:keyvalue`, and the log and progress interfaces.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     let mut linker = Linker::new(engine);
@@ -184,6 +185,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CellState>> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     sockets::add_to_linker(&mut linker, CellState::denied)?;
+    environment::add_to_linker(&mut linker, CellState::environment)?;
     poll::add_to_linker(&mut linker, CellState::poll, CellState::random)?;
     files::add_to_linker(&mut linker, CellState::files)?;
     keyvalue::add_to_linker(&mut linker, CellState::keyvalue)?;

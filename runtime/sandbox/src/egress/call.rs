@@ -28,7 +28,8 @@ pub(crate) struct CallEgress {
     egress: Arc<Egress>,
     recorder: ReceiptRecorder,
     sent: u32,
-    redirects: Arc<Mutex<Redirects>>,
+    /// Created by the first request.
+    redirects: Option<Arc<Mutex<Redirects>>>,
     /// Memory of the recorded redirects.
     remembered: Reservation,
 }
@@ -41,7 +42,7 @@ impl Egress {
             remembered: recorder.account().empty(),
             recorder,
             sent: 0,
-            redirects: Arc::default(),
+            redirects: None,
         }
     }
 }
@@ -70,7 +71,8 @@ impl CallEgress {
         self.sent += 1;
         self.remembered.grow(REDIRECT).map_err(no_memory)?;
         let memory = self.recorder.account().reserve(REQUEST).map_err(no_memory)?;
-        let hop = lock(&self.redirects).follow(&target);
+        let redirects = self.redirects.get_or_insert_default().clone();
+        let hop = lock(&redirects).follow(&target);
         if let Some(by) = self.egress.rules.denied(method.as_str(), &target) {
             self.egress.note_denied_by(&self.recorder, &method, &target, by);
             return Err(Error::HttpRequestDenied);
@@ -101,7 +103,7 @@ impl CallEgress {
         Ok(ApprovedRequest {
             egress: self.egress.clone(),
             recorder: self.recorder.clone(),
-            redirects: self.redirects.clone(),
+            redirects,
             request,
             target,
             scope,

@@ -98,10 +98,10 @@ impl CellHook {
             return Ok(Answer::<R>::default());
         }
         let call = HookCall::new(request, &cx);
-        let policy = within(&self.policy, cx.left());
         let cell = CellRequest {
             pre: &self.hook.pre,
-            policy: &policy,
+            policy: &self.policy,
+            limits: within(&self.policy.limits, cx.left()),
             egress: &self.egress,
             observer: cx.observer.clone(),
             footprint: self.hook.base.footprint,

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-use toolcell_core::denial::BucketDenial;
 use toolcell_core::keyvalue::{MAX_BATCH, MAX_KEY_BYTES, MAX_READ_BYTES, MAX_VALUE_BYTES, is_bucket_name};
 use toolcell_core::policy::BucketGrant;
 use toolcell_core::{Bucket, Grant, KeyValueError, KeyValueStore, Policy, error_chain};
@@ -39,8 +38,7 @@ const MAX_NOTED_NAME: usize = 64;
 /// Buckets of one call.
 pub(crate) struct Buckets {
     store: Option<Arc<dyn KeyValueStore>>,
-    grants: Vec<BucketGrant>,
-    denied: Vec<BucketDenial>,
+    policy: Arc<Policy>,
     recorder: ReceiptRecorder,
     /// Bytes that the call may still read and write.
     left: u64,
@@ -66,14 +64,13 @@ pub(crate) enum TrappableStoreError {
 impl Buckets {
     pub(crate) fn new(
         store: Option<Arc<dyn KeyValueStore>>,
-        policy: &Policy,
+        policy: Arc<Policy>,
+        limit: u64,
         recorder: ReceiptRecorder,
     ) -> Self {
-        let limit = policy.limits.keyvalue_bytes;
         Self {
             store,
-            grants: policy.grants.buckets.clone(),
-            denied: policy.grants.denied.buckets.clone(),
+            policy,
             recorder,
             left: limit,
             limit,
@@ -219,7 +216,13 @@ impl KeyValueView<'_> {
 
 impl store::Host for KeyValueView<'_> {
     async fn open(&mut self, identifier: String) -> Result<Handle, TrappableStoreError> {
-        let granted = self.buckets.grants.iter().find(|g| g.guest == identifier);
+        let granted = self
+            .buckets
+            .policy
+            .grants
+            .buckets
+            .iter()
+            .find(|g| g.guest == identifier);
         let Some(grant) = granted.cloned() else {
             let grant = is_bucket_name(&identifier).then(|| BucketGrant {
                 bucket: identifier.clone(),
@@ -228,7 +231,8 @@ impl store::Host for KeyValueView<'_> {
             });
             return Err(self.buckets.deny(&identifier, grant));
         };
-        if let Some(denial) = self.buckets.denied.iter().find(|d| d.bucket == grant.bucket) {
+        let mut denied = self.buckets.policy.grants.denied.buckets.iter();
+        if let Some(denial) = denied.find(|d| d.bucket == grant.bucket) {
             let (name, by) = (grant.guest, denial.by.clone());
             self.buckets.recorder.refusal("keyvalue", name, by);
             return Err(TrappableStoreError::Error(store::Error::AccessDenied));

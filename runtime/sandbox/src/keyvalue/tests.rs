@@ -104,7 +104,7 @@ impl Call {
             policy.grants.buckets.extend(granted.buckets);
             policy.grants.denied.buckets.extend(granted.denied.buckets);
         }
-        let buckets = Buckets::new(store, &policy, ReceiptRecorder::default());
+        let buckets = Buckets::new(store, Arc::new(policy), limit, ReceiptRecorder::default());
         Self {
             buckets,
             table: ResourceTable::new(),
