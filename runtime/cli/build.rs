@@ -1,7 +1,8 @@
 //! Lists the built-in components, which are embedded in the binary.
 //!
 //! They are built from `tools/` by `tools/build` into `tools/prebuilt`. A missing one is omitted with a warning: the command
-//! line works without it, and reports it on use.
+//! line works without it, and reports it on use. Their digests come from the manifest that `tools/build` writes, so that no
+//! command has to hash them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let prebuilt = manifest.join("prebuilt");
     println!("cargo::rerun-if-changed={}", prebuilt.display());
+    let manifest = prebuilt.join("manifest.json");
+    println!("cargo::rerun-if-changed={}", manifest.display());
+    let manifest = std::fs::read_to_string(manifest).unwrap_or_default();
     let mut table = String::from("&[\n");
     let mut missing = Vec::new();
     for name in SHIPPED {
@@ -29,11 +33,29 @@ fn main() {
         };
         writeln!(
             table,
-            "    Shipped {{ name: {name:?}, bytes: include_bytes!({file:?}) }},"
+            "    Shipped {{ name: {name:?}, bytes: include_bytes!({file:?}), digest: {:?} }},",
+            digest(&manifest, name)
         )
         .expect("a string takes every text");
     }
     table.push_str("]\n");
     std::fs::write(out.join("shipped.rs"), table).expect("cargo made the directory");
     std::fs::write(out.join("missing.rs"), format!("&{missing:?}")).expect("cargo made the directory");
+}
+
+/// Returns the digest of a component according to the manifest, an object of the form
+/// `{"clock": {"component": "64 hexadecimal digits"}}`.
+fn digest(manifest: &str, name: &str) -> Option<[u8; 32]> {
+    let (_, entry) = manifest.split_once(&format!("\"{name}\": {{"))?;
+    let (entry, _) = entry.split_once('}')?;
+    let (_, value) = entry.split_once("\"component\": \"")?;
+    let (digits, _) = value.split_once('"')?;
+    let mut digest = [0; 32];
+    if digits.len() != 2 * digest.len() {
+        return None;
+    }
+    for (i, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    Some(digest)
 }

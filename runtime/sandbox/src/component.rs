@@ -32,6 +32,13 @@ pub struct Identity {
     pub(crate) exports: Vec<String>,
 }
 
+/// Identity of a component and the definitions of its tools, without its code.
+#[derive(Debug, Clone)]
+pub struct Description {
+    pub(crate) identity: Identity,
+    pub(crate) specs: Vec<Arc<ToolSpec>>,
+}
+
 /// Everything that a cell needs, for components of any role.
 pub(crate) struct Base {
     pub(crate) cells: Arc<CellRunner>,
@@ -87,6 +94,18 @@ impl Identity {
     }
 }
 
+impl Description {
+    /// Returns the identity of the component.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the definitions of its tools, in the component's order.
+    pub fn definitions(&self) -> &[Arc<ToolSpec>] {
+        &self.specs
+    }
+}
+
 impl Base {
     /// Returns the egress of its cells under a policy.
     pub(crate) fn egress(&self, policy: &Policy, secrets: BoundSecrets) -> Arc<Egress> {
@@ -131,6 +150,14 @@ impl Component {
     pub fn definitions(&self) -> &[Arc<ToolSpec>] {
         &self.0.specs
     }
+
+    /// Returns its identity and the definitions of its tools.
+    pub fn description(&self) -> Description {
+        Description {
+            identity: self.identity().clone(),
+            specs: self.0.specs.clone(),
+        }
+    }
 }
 
 impl fmt::Debug for Component {
@@ -146,6 +173,11 @@ impl Digest {
     /// Computes the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// Returns the digest with this value, such as one computed when a program was built.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
     }
 
     /// Returns the 64 hexadecimal digits.

@@ -7,6 +7,7 @@
 //! | allocation | pool of slots, 64 KiB of each kept resident | makes a new instance cost microseconds |
 //! | memory reservation | 4 GiB of address space per slot | no bounds checks in compiled code |
 //! | WebAssembly stack | 512 KiB of a 2 MiB fiber | recursion ends in an error, with room for host functions |
+//! | native unwind tables, address maps | off | only debuggers need them, and they are a sixth of the compiled code |
 //! | garbage collection, exceptions, threads, 64-bit memories, relaxed SIMD, component-model async | off | no tool needs them, and most advisories of the last year concern them |
 //! | multiple memories, reference types | on | the engine panics on valid components without them (48.0.8) |
 
@@ -88,6 +89,8 @@ fn config(optimize: bool) -> Config {
         .async_stack_size(FIBER_STACK)
         .memory_reservation(4 << 30)
         .memory_init_cow(true)
+        .native_unwind_info(false)
+        .generate_address_map(false)
         .concurrency_support(false)
         .shared_memory(false)
         .gc_support(false)

@@ -73,7 +73,7 @@ mod places;
 mod sandbox;
 mod tool;
 
-pub use component::{Component, Digest, Identity, InvalidDigest};
+pub use component::{Component, Description, Digest, Identity, InvalidDigest};
 pub use egress::{HostNetwork, InvalidBinding, Network};
 pub use error::{CacheError, CompileLimit, EngineError, LoadError};
 pub use files::overlay;

@@ -15,7 +15,7 @@ use crate::bindings::{HookProviderPre, ProviderPre, Role, split_version};
 use crate::cell::memory::MemoryPool;
 use crate::cell::state::{self, CellState};
 use crate::cell::{CellRequest, CellRunner, Footprint, GuestCall};
-use crate::component::{Base, Component, Digest, Identity, Loaded};
+use crate::component::{Base, Component, Description, Digest, Identity, Loaded};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
 use crate::engine::{self, TABLES_PER_SLOT};
 use crate::error::{CacheError, EngineError, LoadError};
@@ -24,7 +24,7 @@ use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
 use crate::load::definitions::{self, Ask};
 use crate::load::imports;
-use crate::load::preflight;
+use crate::load::preflight::{self, Shape};
 
 /// Bytes of host memory for the instances of a cell that are not charged: as much as every cell needs anyway. Tools
 /// have about 50 KiB, language runtimes up to a megabyte.
@@ -193,25 +193,89 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`] with the reason; [`LoadError::hint`] suggests a remedy.
     pub async fn load(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
-        self.load_with(label, bytes, &self.0.options.compiler).await
+        self.load_tools(Source {
+            label,
+            bytes,
+            digest: None,
+            compiler: &self.0.options.compiler,
+        })
+        .await
     }
 
-    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process.
+    /// Loads a component that is part of the program itself: as [`Sandbox::load`], but compiled in this process, and
+    /// with the digest of `bytes` computed when the program was built.
     ///
     /// # Errors
     /// As [`Sandbox::load`].
-    pub async fn load_trusted(&self, label: &str, bytes: &[u8]) -> Result<Component, LoadError> {
-        self.load_with(label, bytes, &Compiler::InProcess).await
-    }
-
-    async fn load_with(
+    pub async fn load_trusted(
         &self,
         label: &str,
         bytes: &[u8],
-        compiler: &Compiler,
+        digest: Digest,
     ) -> Result<Component, LoadError> {
+        self.load_tools(self.trusted(label, bytes, digest)).await
+    }
+
+    /// Returns the identity and the definitions of a component, from the cache if it was loaded before: its code is not
+    /// read then.
+    ///
+    /// # Errors
+    /// As [`Sandbox::load`].
+    pub async fn describe(&self, label: &str, bytes: &[u8]) -> Result<Description, LoadError> {
+        self.describe_tools(Source {
+            label,
+            bytes,
+            digest: None,
+            compiler: &self.0.options.compiler,
+        })
+        .await
+    }
+
+    /// Returns the identity and the definitions of a component that is part of the program itself, as
+    /// [`Sandbox::describe`] and [`Sandbox::load_trusted`].
+    ///
+    /// # Errors
+    /// As [`Sandbox::load`].
+    pub async fn describe_trusted(
+        &self,
+        label: &str,
+        bytes: &[u8],
+        digest: Digest,
+    ) -> Result<Description, LoadError> {
+        self.describe_tools(self.trusted(label, bytes, digest)).await
+    }
+
+    fn trusted<'a>(&self, label: &'a str, bytes: &'a [u8], digest: Digest) -> Source<'a> {
+        Source {
+            label,
+            bytes,
+            digest: Some(digest),
+            compiler: &Compiler::InProcess,
+        }
+    }
+
+    async fn describe_tools(&self, source: Source<'_>) -> Result<Description, LoadError> {
         let shared = &self.0;
-        let found = shared.look(label, bytes, Role::Tools, compiler).await?;
+        let examined = shared.examine(&source, Role::Tools).await?;
+        let known = (shared.cache.as_ref())
+            .filter(|_| examined.is_known)
+            .and_then(|cache| cache.definitions(&examined.entry));
+        if let Some(stored) = known {
+            return Ok(Description {
+                identity: examined.identity,
+                specs: definitions::checked(stored)?,
+            });
+        }
+        let source = Source {
+            digest: Some(examined.identity.digest),
+            ..source
+        };
+        Ok(self.load_tools(source).await?.description())
+    }
+
+    async fn load_tools(&self, source: Source<'_>) -> Result<Component, LoadError> {
+        let shared = &self.0;
+        let found = shared.look(source, Role::Tools).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
@@ -220,14 +284,17 @@ impl Sandbox {
             .cache
             .as_ref()
             .and_then(|cache| cache.definitions(&found.entry));
-        let (stored, is_known) = match known {
-            Some(stored) => (stored, true),
-            None => (shared.ask(&pre, found.base.footprint, Ask).await?, false),
+        let specs = match known {
+            Some(stored) => definitions::checked(stored)?,
+            None => {
+                let stored = shared.ask(&pre, found.base.footprint, Ask).await?;
+                let specs = definitions::check(stored.clone())?;
+                if let Some(cache) = &shared.cache {
+                    cache.keep_definitions(&found.entry, &stored);
+                }
+                specs
+            }
         };
-        let specs = definitions::check(stored.clone())?;
-        if let (Some(cache), false) = (&shared.cache, is_known) {
-            cache.keep_definitions(&found.entry, &stored);
-        }
         Ok(Component(Arc::new(Loaded {
             base: found.base,
             pre,
@@ -241,8 +308,13 @@ impl Sandbox {
     /// As [`Sandbox::load`]; [`LoadError::NotAHook`] if it is not a hook.
     pub async fn load_hook(&self, label: &str, bytes: &[u8]) -> Result<HookComponent, LoadError> {
         let shared = &self.0;
-        let compiler = &shared.options.compiler;
-        let found = shared.look(label, bytes, Role::Hook, compiler).await?;
+        let source = Source {
+            label,
+            bytes,
+            digest: None,
+            compiler: &shared.options.compiler,
+        };
+        let found = shared.look(source, Role::Hook).await?;
         let mismatch = |e: wasmtime::Error| LoadError::ContractMismatch {
             source: shared_error(e),
         };
@@ -298,6 +370,25 @@ impl Sandbox {
     }
 }
 
+/// A component to load.
+struct Source<'a> {
+    label: &'a str,
+    bytes: &'a [u8],
+    /// Computed from the bytes if missing.
+    digest: Option<Digest>,
+    compiler: &'a Compiler,
+}
+
+/// A component whose shape was checked.
+struct Examined {
+    identity: Identity,
+    /// Name of its cache entries.
+    entry: EntryName,
+    /// True if the shape comes from the cache, in which case the component could be compiled and linked before.
+    is_known: bool,
+    shape: Shape,
+}
+
 /// A component that was checked and compiled.
 struct Found {
     base: Base,
@@ -307,53 +398,70 @@ struct Found {
 }
 
 impl Shared {
-    /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
-    async fn look(
-        &self,
-        label: &str,
-        bytes: &[u8],
-        role: Role,
-        compiler: &Compiler,
-    ) -> Result<Found, LoadError> {
-        let size = bytes.len() as u64;
+    /// Checks the shape of a component for a role. A component with a known digest and a shape in the cache is not read.
+    async fn examine(&self, source: &Source<'_>, role: Role) -> Result<Examined, LoadError> {
+        let size = source.bytes.len() as u64;
         if size > self.options.max_component_bytes {
             return Err(LoadError::TooLarge {
                 size,
                 limit: self.options.max_component_bytes,
             });
         }
-        // Scanning 30 MiB takes a while; it must not block other calls.
-        let bytes: Arc<[u8]> = bytes.into();
-        let looked_at = bytes.clone();
-        let (shape, imports, digest) = off_worker(move || {
-            let shape = preflight::scan(&looked_at)?;
-            check_contract(role, &shape.exports)?;
-            let imports = imports::classify(&shape.imports)?;
-            Ok((shape, imports, Digest::of(&looked_at)))
-        })
-        .await?;
+        let digest = match source.digest {
+            Some(digest) => digest,
+            // Hashing and scanning 30 MiB takes a while; it must not block other calls.
+            None => {
+                let bytes: Arc<[u8]> = source.bytes.into();
+                off_worker(move || Ok(Digest::of(&bytes))).await?
+            }
+        };
         let entry = EntryName::new(&self.cells.engine, digest);
-        let component = self.code(label, &bytes, &entry, compiler).await?;
+        let known = self.cache.as_ref().and_then(|cache| cache.shape(&entry));
+        let is_known = known.is_some();
+        let shape = match known {
+            Some(shape) => shape,
+            None => {
+                let bytes: Arc<[u8]> = source.bytes.into();
+                off_worker(move || preflight::scan(&bytes)).await?
+            }
+        };
+        check_contract(role, &shape.exports)?;
+        Ok(Examined {
+            identity: Identity {
+                label: source.label.to_owned(),
+                digest,
+                size,
+                imports: imports::classify(&shape.imports)?,
+                exports: shape.exports.clone(),
+            },
+            entry,
+            is_known,
+            shape,
+        })
+    }
+
+    /// Checks a component for a role, compiles it or takes its code from the cache, and links it.
+    async fn look(&self, source: Source<'_>, role: Role) -> Result<Found, LoadError> {
+        let examined = self.examine(&source, role).await?;
+        let entry = examined.entry;
+        let component = self.code(&source, &entry).await?;
         let footprint = Footprint {
             slots: self.slots_of(&component)?,
-            bytes: shape.instance_bytes.saturating_sub(FREE_INSTANCE_BYTES),
+            bytes: (examined.shape.instance_bytes).saturating_sub(FREE_INSTANCE_BYTES),
         };
         let linked = self.linker.instantiate_pre(&component);
         let linked = linked.map_err(|e| LoadError::ImportMismatch {
             source: shared_error(e),
         })?;
+        if let (Some(cache), false) = (&self.cache, examined.is_known) {
+            cache.keep_shape(&entry, &examined.shape);
+        }
         Ok(Found {
             base: Base {
                 cells: self.cells.clone(),
                 transport: self.transport.clone(),
                 footprint,
-                identity: Identity {
-                    label: label.to_owned(),
-                    digest,
-                    size,
-                    imports,
-                    exports: shape.exports,
-                },
+                identity: examined.identity,
             },
             linked,
             entry,
@@ -363,10 +471,8 @@ impl Shared {
     /// Returns the machine code of a component, from the cache or the compiler.
     async fn code(
         &self,
-        label: &str,
-        bytes: &Arc<[u8]>,
+        source: &Source<'_>,
         entry: &EntryName,
-        compiler: &Compiler,
     ) -> Result<wasmtime::component::Component, LoadError> {
         if let Some(component) = self.cached(entry).await? {
             self.from_cache.fetch_add(1, Ordering::Relaxed);
@@ -389,13 +495,13 @@ impl Shared {
         }
         let started = Instant::now();
         self.tell(CompileEvent::Started {
-            label,
-            size: bytes.len() as u64,
+            label: source.label,
+            size: source.bytes.len() as u64,
         });
-        let code = self.compile(bytes, compiler).await;
+        let code = self.compile(&source.bytes.into(), source.compiler).await;
         self.compiled.fetch_add(1, Ordering::Relaxed);
         self.tell(CompileEvent::Finished {
-            label,
+            label: source.label,
             took: started.elapsed(),
         });
         let code = code?;

@@ -145,12 +145,79 @@ async fn entries_of_another_key_are_not_used() {
     let (ours, theirs) = (home.path().join("ours"), home.path().join("theirs"));
     start(&theirs).await;
     start(&ours).await;
-    for extension in ["code", "tools"] {
+    for extension in ["code", "shape", "tools"] {
         let name = entry(&theirs, extension);
         fs::copy(&name, ours.join(name.file_name().unwrap())).unwrap();
     }
     let statistics = start(&ours).await;
     assert_eq!((statistics.compiled, statistics.definitions_read), (1, 1));
+}
+
+#[tokio::test]
+async fn described_component_is_neither_loaded_nor_asked_again() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    let bytes = Probe::default().build();
+    let first = with_cache(&dir, false);
+    let described = first.describe("probe", &bytes).await.unwrap();
+    assert_eq!(first.statistics(), COMPILED, "it was never loaded before");
+    let loaded = load(&first, &Probe::default()).await.unwrap();
+    assert_eq!(described.definitions(), loaded.definitions());
+    assert_eq!(described.identity().digest(), loaded.digest());
+
+    let second = with_cache(&dir, false);
+    let again = second.describe("probe", &bytes).await.unwrap();
+    assert_eq!(again.definitions(), described.definitions());
+    assert_eq!(again.identity().imports(), described.identity().imports());
+    assert_eq!(second.statistics(), Statistics::default());
+    // Definitions from the cache still check arguments.
+    let component = load(&second, &Probe::default()).await.unwrap();
+    let schema = &component.definitions()[0].input;
+    assert!(schema.check_arguments(&serde_json::json!({})).is_ok());
+    assert!(schema.check_arguments(&serde_json::json!([])).is_err());
+}
+
+#[tokio::test]
+async fn facts_that_are_not_authentic_are_established_anew() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    let bytes = Probe::default().build();
+    start(&dir).await;
+    for (extension, statistics) in [
+        ("shape", CACHED),
+        (
+            "tools",
+            Statistics {
+                definitions_read: 1,
+                ..CACHED
+            },
+        ),
+    ] {
+        let path = entry(&dir, extension);
+        let good = fs::read(&path).unwrap();
+        let mut bad = good.clone();
+        bad[good.len() / 2] ^= 1;
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &bad).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let sandbox = with_cache(&dir, false);
+        sandbox.describe("probe", &bytes).await.unwrap();
+        assert_eq!(sandbox.statistics(), statistics, "{extension}");
+        assert_eq!(fs::read(&path).unwrap(), good, "it is written anew");
+    }
+}
+
+#[tokio::test]
+async fn changed_component_has_no_facts_in_the_cache() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("cache");
+    start(&dir).await;
+    let sandbox = with_cache(&dir, false);
+    let mut changed = Probe::default().build();
+    // A custom section, which changes nothing but the bytes.
+    changed.extend_from_slice(&[0, 2, 1, b'x']);
+    sandbox.describe("probe", &changed).await.unwrap();
+    assert_eq!(sandbox.statistics(), COMPILED);
 }
 
 #[tokio::test]

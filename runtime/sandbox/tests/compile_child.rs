@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use support::{Probe, call, load, only_tool};
 use toolcell_sandbox::{
-    CompileCommand, CompileLimit, CompileLimits, Compiler, LoadError, Protection, Sandbox, SandboxOptions,
-    compile_child_main,
+    CompileCommand, CompileLimit, CompileLimits, Compiler, Digest, LoadError, Protection, Sandbox,
+    SandboxOptions, compile_child_main,
 };
 
 const CHILD: &str = "compile-child";
@@ -364,5 +364,6 @@ async fn trusted_component_needs_no_child() {
     };
     let sandbox = sandbox(missing, CompileLimits::default());
     let bytes = Probe::default().build();
-    assert!(sandbox.load_trusted("probe", &bytes).await.is_ok());
+    let digest = Digest::of(&bytes);
+    assert!(sandbox.load_trusted("probe", &bytes, digest).await.is_ok());
 }

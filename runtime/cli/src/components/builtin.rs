@@ -1,5 +1,7 @@
 //! Built-in components, embedded in the binary.
 
+use toolcell_sandbox::Digest;
+
 /// A component embedded in this binary.
 #[derive(Debug)]
 pub(crate) struct Shipped {
@@ -7,6 +9,16 @@ pub(crate) struct Shipped {
     pub(crate) name: &'static str,
     /// Its WebAssembly binary.
     pub(crate) bytes: &'static [u8],
+    /// SHA-256 digest of the binary, if it was known when this program was built.
+    digest: Option<[u8; 32]>,
+}
+
+impl Shipped {
+    /// Returns the digest of the binary.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+            .map_or_else(|| Digest::of(self.bytes), Digest::from_bytes)
+    }
 }
 
 /// All built-in components, sorted by name.
@@ -54,3 +66,16 @@ pub(crate) const OFF_BY_DEFAULT: [&str; 1] = ["memory"];
 
 /// Built-in components that were not built together with this binary.
 pub(crate) static MISSING: &[&str] = include!(concat!(env!("OUT_DIR"), "/missing.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_of_the_manifest_are_those_of_the_components() {
+        for shipped in ALL {
+            let digest = shipped.digest.map(Digest::from_bytes);
+            assert_eq!(digest, Some(Digest::of(shipped.bytes)), "{}", shipped.name);
+        }
+    }
+}

@@ -10,7 +10,9 @@ use toolcell_core::hook::HookOrder;
 use toolcell_core::suggest::nearest;
 use toolcell_core::{Hook, Policy, Secrets, Tool};
 use toolcell_fs::{Refusal, Rules};
-use toolcell_sandbox::{Component, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox};
+use toolcell_sandbox::{
+    Component, Description, Digest, HookComponent, Identity, InvalidBinding, LoadError, Sandbox,
+};
 
 use crate::components::buckets;
 use crate::components::keyring::Keyring;
@@ -288,6 +290,26 @@ impl<'a> ComponentLoader<'a> {
         Ok(component)
     }
 
+    /// Returns the identity of a component and the definitions of its tools, enabled or not. Its code is loaded only if it
+    /// was never loaded before.
+    ///
+    /// # Errors
+    /// Same as [`ComponentLoader::component`].
+    pub(crate) async fn describe(&self, settings: &ToolSettings) -> Result<Description, Failure> {
+        if settings.is_of_project() {
+            return Ok(self.component(settings).await?.description());
+        }
+        let (label, bytes) = self.bytes(settings)?;
+        let described = match &settings.component {
+            ComponentSource::Shipped(shipped) => {
+                let digest = shipped.digest();
+                self.sandbox.describe_trusted(&label, &bytes, digest).await
+            }
+            ComponentSource::File(_) => self.sandbox.describe(&label, &bytes).await,
+        };
+        described.map_err(|error| cannot_load(&label, error))
+    }
+
     /// True if a component may run: not from a project, or trusted. False if it cannot be read.
     pub(crate) fn is_trusted(&self, settings: &ToolSettings) -> bool {
         !settings.is_of_project()
@@ -300,7 +322,10 @@ impl<'a> ComponentLoader<'a> {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub(crate) fn digest(settings: &ToolSettings, environment: &Environment) -> Result<Digest, Failure> {
-        bytes(settings, environment).map(|(_, bytes)| Digest::of(&bytes))
+        match &settings.component {
+            ComponentSource::Shipped(shipped) => Ok(shipped.digest()),
+            ComponentSource::File(_) => bytes(settings, environment).map(|(_, bytes)| Digest::of(&bytes)),
+        }
     }
 
     /// Refuses a component of a project with a tool whose name is already in use: rules, approvals and the model
@@ -339,7 +364,9 @@ impl<'a> ComponentLoader<'a> {
         bytes: &[u8],
     ) -> Result<Component, LoadError> {
         match &settings.component {
-            ComponentSource::Shipped(_) => self.sandbox.load_trusted(label, bytes).await,
+            ComponentSource::Shipped(shipped) => {
+                self.sandbox.load_trusted(label, bytes, shipped.digest()).await
+            }
             ComponentSource::File(_) => self.sandbox.load(label, bytes).await,
         }
     }

@@ -3,7 +3,7 @@
 //! A schema is checked once, when its tool is loaded, and is immutable afterwards. It cannot make the host fetch
 //! anything: only references inside the document are resolved.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde::{Serialize, Serializer};
@@ -12,10 +12,12 @@ use serde_json::Value;
 use crate::{ToolError, json};
 
 mod patterns;
+mod version;
 mod work;
 
 pub use patterns::MAX_PATTERN_SIZE;
 use patterns::Patterns;
+pub use version::{RULES, version_of};
 pub use work::{MAX_CHAIN, MAX_CHECKS};
 
 /// Maximum size of a schema, in bytes of JSON. The largest schemas of real tools have about 30 KiB; preparing a schema
@@ -43,7 +45,8 @@ pub const MAX_DETAILED: u32 = 20_000;
 /// A checked schema, ready to validate.
 pub struct Schema {
     value: Value,
-    validator: Validator,
+    /// Built with the schema, or by the first validation if the schema was checked before.
+    validator: OnceLock<Validator>,
     patterns: Patterns,
 }
 
@@ -153,15 +156,25 @@ impl Schema {
         if patterns.size() > MAX_PATTERN_SIZE {
             return Err(SchemaError::PatternsTooLarge(patterns.size()));
         }
-        // The plain regex engine: it runs in linear time, and rejects look-around and back-references.
-        let validator = jsonschema::draft202012::options()
-            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-            .build(&value)
-            .map_err(|error| SchemaError::Invalid(Arc::new(error)))?;
+        let validator = build(&value).map_err(|error| SchemaError::Invalid(Arc::new(error)))?;
         Ok(Self {
             value,
-            validator,
+            validator: OnceLock::from(validator),
             patterns,
+        })
+    }
+
+    /// Parses a schema that [`Schema::parse`] or [`Schema::for_arguments`] has accepted under the same [`RULES`], and
+    /// builds its validator when it is first used. Every value is a mismatch for a schema that they do not accept.
+    ///
+    /// # Errors
+    /// [`SchemaError::Json`] for a text that is not JSON.
+    pub fn parse_checked(text: &str) -> Result<Self, SchemaError> {
+        let value: Value = serde_json::from_str(text).map_err(|error| SchemaError::Json(Arc::new(error)))?;
+        Ok(Self {
+            patterns: Patterns::of(&value),
+            validator: OnceLock::new(),
+            value,
         })
     }
 
@@ -196,16 +209,22 @@ impl Schema {
                 "validation against the schema would take too long; send less, or nest it less deeply",
             );
         };
+        let validator = match self.validator.get() {
+            Some(validator) => validator,
+            None => match build(&self.value) {
+                Ok(validator) => self.validator.get_or_init(|| validator),
+                Err(_) => return whole("the schema itself is invalid"),
+            },
+        };
         if possible > MAX_DETAILED {
-            return match self.validator.is_valid(value) {
+            return match validator.is_valid(value) {
                 true => Ok(()),
                 false => {
                     whole("the value does not match the schema and is too large to say where; send less")
                 }
             };
         }
-        let mismatches: Vec<Mismatch> = self
-            .validator
+        let mismatches: Vec<Mismatch> = validator
             .iter_errors(value)
             .take(MAX_MISMATCHES)
             .map(|e| Mismatch {
@@ -247,6 +266,14 @@ impl Serialize for Schema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value.serialize(serializer)
     }
+}
+
+/// Builds the validator of a schema, which includes checking the schema against the meta-schema of its draft.
+fn build(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    // The plain regex engine: it runs in linear time, and rejects look-around and back-references.
+    jsonschema::draft202012::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
+        .build(schema)
 }
 
 /// Returns the number of entries of the longest list or object.
@@ -319,6 +346,33 @@ mod tests {
     use crate::error_chain;
     use serde_json::json;
     use std::error::Error as _;
+
+    #[test]
+    fn checked_schema_validates_as_the_one_that_was_checked() {
+        let text = r#"{"type":"object","properties":{"a":{"type":"string","pattern":"^x+$"}}}"#;
+        let (schema, checked) = (Schema::parse(text).unwrap(), Schema::parse_checked(text).unwrap());
+        assert_eq!(schema, checked);
+        for value in [
+            json!({}),
+            json!({"a": "xx"}),
+            json!({"a": "y"}),
+            json!({"a": 1}),
+            json!([]),
+        ] {
+            assert_eq!(checked.validate(&value), schema.validate(&value), "{value}");
+        }
+        assert!(Schema::parse_checked("{").is_err());
+        // Such a schema is never accepted, and so no cache has it.
+        let invalid = Schema::parse_checked(r#"{"type":"objekt"}"#).unwrap();
+        assert_eq!(reasons(&invalid, &json!({})), ["the schema itself is invalid"]);
+    }
+
+    #[test]
+    fn version_of_rules_changes_with_any_of_their_texts() {
+        assert_eq!(version_of(&[b"ab", b"c"]), version_of(&[b"ab", b"c"]));
+        assert_ne!(version_of(&[b"ab"]), version_of(&[b"ac"]));
+        assert_ne!(version_of(&[]), version_of(&[b"\0"]));
+    }
 
     fn reasons(schema: &Schema, value: &Value) -> Vec<String> {
         schema

@@ -1,20 +1,26 @@
 //! On-disk cache of compiled code and definitions, so that later starts neither compile nor read definitions.
 //!
 //! Loading compiled code means running it, so only code written by this user is loaded: the directory belongs to the
-//! user alone, and each entry ends in a keyed BLAKE3 hash of its name and content, with a random key stored beside it.
-//! An invalid entry counts as absent and is written anew.
+//! user alone, and each entry ends in a keyed BLAKE3 hash of its name, its length and the BLAKE3 hashes of its segments,
+//! with a random key stored beside it. An invalid entry counts as absent and is written anew.
+//!
+//! Facts about a component that are expensive to check (its shape, its definitions) are stored once they were checked,
+//! with the version of the rules ([`RULES`]) that they passed. Those of other rules count as absent.
 //!
 //! An entry is written to a temporary file and renamed, never modified in place: a mapped file never changes.
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::num::NonZero;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use wasmtime::Engine;
 
 use crate::component::Digest;
@@ -22,9 +28,11 @@ use crate::error::CacheError;
 use crate::hook::HookManifest;
 use crate::load::compile::{self, Artefact};
 use crate::load::definitions::Stored;
+use crate::load::preflight::Shape;
+use crate::load::rules::RULES;
 
 /// Changes when the format of entries changes.
-const FORMAT: &str = "toolcell cache 1";
+const FORMAT: &str = "toolcell cache 2";
 
 /// Name prefix of unfinished files.
 const TEMPORARY: &str = ".toolcell-new-";
@@ -42,11 +50,17 @@ const MAX_BYTES: u64 = 2 << 30;
 /// Age after which a temporary file is considered abandoned by a dead process.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Bytes that are read and hashed at a time. BLAKE3 reaches its speed with pieces of 128 KiB and more.
-const PIECE: usize = 256 << 10;
+/// Bytes of a segment, which is read and hashed at once. BLAKE3 reaches its speed with 128 KiB and more.
+const SEGMENT: usize = 256 << 10;
 
-/// Maximum size of a definitions entry, in bytes; the limits of definitions are lower.
-const MAX_DEFINITIONS: u64 = 16 << 20;
+/// Segments of an entry for which another thread is started: a thread takes as long to start as a tenth of them.
+const SEGMENTS_PER_THREAD: usize = 8;
+
+/// Maximum number of threads that hash an entry; beyond it, memory is the limit.
+const MAX_THREADS: usize = 4;
+
+/// Maximum size of an entry of facts, in bytes; the limits of definitions are lower.
+const MAX_FACTS: u64 = 16 << 20;
 
 /// A directory of compiled code.
 pub(crate) struct Cache {
@@ -58,8 +72,16 @@ pub(crate) struct Cache {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Code,
+    Shape,
     Definitions,
     Hook,
+}
+
+/// Facts that passed the rules of a version.
+#[derive(Serialize, Deserialize)]
+struct Checked<T> {
+    rules: u64,
+    facts: T,
 }
 
 /// Name of the entries of one component under one engine.
@@ -78,6 +100,7 @@ impl EntryName {
     fn file(&self, kind: Kind) -> String {
         match kind {
             Kind::Code => format!("{}.code", self.0),
+            Kind::Shape => format!("{}.shape", self.0),
             Kind::Definitions => format!("{}.tools", self.0),
             Kind::Hook => format!("{}.hook", self.0),
         }
@@ -140,6 +163,11 @@ impl Cache {
         }
     }
 
+    /// Returns the shape of a component.
+    pub(crate) fn shape(&self, name: &EntryName) -> Option<Shape> {
+        self.read(name, Kind::Shape)
+    }
+
     /// Returns the definitions of a component.
     pub(crate) fn definitions(&self, name: &EntryName) -> Option<Vec<Stored>> {
         self.read(name, Kind::Definitions)
@@ -151,14 +179,12 @@ impl Cache {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &EntryName, kind: Kind) -> Option<T> {
-        let (mut file, len) = self.verified(name, kind)?;
-        if len > MAX_DEFINITIONS {
-            return None;
-        }
-        let mut content = Vec::new();
-        io::Seek::rewind(&mut file).ok()?;
-        file.take(len).read_to_end(&mut content).ok()?;
-        serde_json::from_slice(&content).ok()
+        let (file, len) = self.verified(name, kind)?;
+        let len = usize::try_from(len).ok().filter(|_| len <= MAX_FACTS)?;
+        let mut content = vec![0; len];
+        file.read_exact_at(&mut content, 0).ok()?;
+        let checked: Checked<T> = serde_json::from_slice(&content).ok()?;
+        (checked.rules == RULES).then_some(checked.facts)
     }
 
     /// Stores compiled code. A failure only costs time later.
@@ -169,16 +195,25 @@ impl Cache {
         }
     }
 
-    /// Stores definitions.
-    pub(crate) fn keep_definitions(&self, name: &EntryName, definitions: &[Stored]) {
-        let text = serde_json::to_vec(definitions).expect("definitions are plain data");
-        self.keep(name, Kind::Definitions, &text);
+    /// Stores a shape that was checked.
+    pub(crate) fn keep_shape(&self, name: &EntryName, shape: &Shape) {
+        self.keep_facts(name, Kind::Shape, shape);
     }
 
-    /// Stores the manifest of a hook.
+    /// Stores definitions that were checked.
+    pub(crate) fn keep_definitions(&self, name: &EntryName, definitions: &[Stored]) {
+        self.keep_facts(name, Kind::Definitions, definitions);
+    }
+
+    /// Stores the manifest of a hook that was checked.
     pub(crate) fn keep_hook(&self, name: &EntryName, claims: &HookManifest) {
-        let text = serde_json::to_vec(claims).expect("manifests are plain data");
-        self.keep(name, Kind::Hook, &text);
+        self.keep_facts(name, Kind::Hook, claims);
+    }
+
+    fn keep_facts<T: Serialize + ?Sized>(&self, name: &EntryName, kind: Kind, facts: &T) {
+        let checked = Checked { rules: RULES, facts };
+        let text = serde_json::to_vec(&checked).expect("facts are plain data");
+        self.keep(name, kind, &text);
     }
 
     /// Opens an entry and verifies every byte of it; returns the file and the length of its content. Later reads and
@@ -197,38 +232,39 @@ impl Cache {
     }
 
     fn check(&self, path: &Path, name: &str) -> io::Result<(File, u64)> {
-        let mut file = open_private(path)?;
+        let file = open_private(path)?;
         let len = file.metadata()?.len();
         let content = len
             .checked_sub(MAC as u64)
             .ok_or_else(|| io::Error::other("it is truncated"))?;
-        let mut hasher = self.hasher(name, content);
-        let mut piece = vec![0; PIECE];
-        let mut left = content;
-        while left > 0 {
-            let most = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
-            file.read_exact(&mut piece[..most])?;
-            hasher.update(&piece[..most]);
-            left -= most as u64;
-        }
+        let computed = self.mac(name, content, |segment, at| file.read_exact_at(segment, at))?;
         let mut mac = [0; MAC];
-        file.read_exact(&mut mac)?;
+        file.read_exact_at(&mut mac, content)?;
         // Constant-time comparison.
-        if hasher.finalize() == blake3::Hash::from(mac) {
+        if computed == blake3::Hash::from(mac) {
             Ok((file, content))
         } else {
             Err(io::Error::other("it was not written with the key of this cache"))
         }
     }
 
-    fn hasher(&self, name: &str, len: u64) -> blake3::Hasher {
+    /// Returns the authentication code of an entry with `len` bytes of content. `read` fills a buffer from an offset.
+    fn mac(
+        &self,
+        name: &str,
+        len: u64,
+        read: impl Fn(&mut [u8], u64) -> io::Result<()> + Sync,
+    ) -> io::Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(FORMAT.as_bytes());
         hasher.update(&[0]);
         hasher.update(name.as_bytes());
         hasher.update(&[0]);
         hasher.update(&len.to_le_bytes());
-        hasher
+        for hash in segment_hashes(len, read)? {
+            hasher.update(hash.as_bytes());
+        }
+        Ok(hasher.finalize())
     }
 
     fn keep(&self, name: &EntryName, kind: Kind, content: &[u8]) {
@@ -237,10 +273,13 @@ impl Cache {
             let mut temporary = tempfile::Builder::new()
                 .prefix(TEMPORARY)
                 .tempfile_in(&self.dir)?;
-            let mut hasher = self.hasher(&file, content.len() as u64);
-            hasher.update(content);
+            let mac = self.mac(&file, content.len() as u64, |segment, at| {
+                let at = usize::try_from(at).map_err(io::Error::other)?;
+                segment.copy_from_slice(&content[at..at + segment.len()]);
+                Ok(())
+            })?;
             temporary.write_all(content)?;
-            temporary.write_all(hasher.finalize().as_bytes())?;
+            temporary.write_all(mac.as_bytes())?;
             temporary.persist(self.dir.join(&file))?;
             Ok(())
         };
@@ -248,6 +287,44 @@ impl Cache {
             tracing::warn!("could not write the entry `{file}` of the cache: {error}");
         }
     }
+}
+
+/// Returns the hash of each segment of `len` bytes. Long contents are hashed by several threads.
+fn segment_hashes(
+    len: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()> + Sync,
+) -> io::Result<Vec<blake3::Hash>> {
+    let count = usize::try_from(len.div_ceil(SEGMENT as u64)).map_err(io::Error::other)?;
+    let mut hashes = vec![blake3::Hash::from([0; blake3::OUT_LEN]); count];
+    let hash_all = |first: usize, hashes: &mut [blake3::Hash]| -> io::Result<()> {
+        let mut buffer = vec![0; SEGMENT];
+        for (i, hash) in hashes.iter_mut().enumerate() {
+            let at = ((first + i) * SEGMENT) as u64;
+            let size = usize::try_from(len - at).map_or(SEGMENT, |left| left.min(SEGMENT));
+            read(&mut buffer[..size], at)?;
+            *hash = blake3::hash(&buffer[..size]);
+        }
+        Ok(())
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(MAX_THREADS).min(count / SEGMENTS_PER_THREAD).max(1);
+    let share = count.div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let mut parts = hashes.chunks_mut(share).enumerate();
+        let first = parts.next();
+        let others: Vec<_> = parts
+            .map(|(part, hashes)| {
+                let hash_all = &hash_all;
+                scope.spawn(move || hash_all(part * share, hashes))
+            })
+            .collect();
+        first.map_or(Ok(()), |(_, hashes)| hash_all(0, hashes))?;
+        others.into_iter().try_for_each(|other| match other.join() {
+            Ok(hashed) => hashed,
+            Err(_) => Err(io::Error::other("a thread that hashes it panicked")),
+        })
+    })?;
+    Ok(hashes)
 }
 
 /// Removes abandoned files, and the least recently used entries until the total size is at most `most`. Other files are
@@ -301,7 +378,9 @@ fn is_entry(path: &Path) -> bool {
     let is_hex = |text: &str, length: usize| {
         text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
-    matches!(extension, Some("code" | "tools" | "hook")) && is_hex(component, 64) && is_hex(engine, 32)
+    matches!(extension, Some("code" | "shape" | "tools" | "hook"))
+        && is_hex(component, 64)
+        && is_hex(engine, 32)
 }
 
 /// Opens a file without following a link at its end, and fails if another user could have written it.
@@ -397,6 +476,59 @@ mod tests {
     fn entry(letter: char, ending: &str) -> String {
         let hex = |length| letter.to_string().repeat(length);
         format!("{}-{}.{ending}", hex(64), hex(32))
+    }
+
+    fn cache(dir: &Path) -> (Cache, EntryName) {
+        let name = entry('a', "code");
+        let (name, _) = name.split_once('.').unwrap();
+        (
+            Cache::open(&dir.join("cache")).unwrap(),
+            EntryName(name.to_owned()),
+        )
+    }
+
+    #[test]
+    fn every_segment_of_an_entry_is_authenticated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, name) = cache(dir.path());
+        let path = cache.dir.join(name.file(Kind::Code));
+        // One thread, and several, the last with fewer segments.
+        for length in [0, 1, SEGMENT, SEGMENT + 1, 2 * SEGMENTS_PER_THREAD * SEGMENT + 7] {
+            let content: Vec<u8> = (0..length).map(|i| u8::try_from(i / SEGMENT).unwrap()).collect();
+            cache.keep(&name, Kind::Code, &content);
+            assert!(cache.verified(&name, Kind::Code).is_some(), "{length}");
+            let good = fs::read(&path).unwrap();
+            assert_eq!(good[..length], content);
+            let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+                let mut bad = good.clone();
+                change(&mut bad);
+                fs::write(&path, bad).unwrap();
+                cache.verified(&name, Kind::Code).is_none()
+            };
+            for at in (0..good.len()).step_by(SEGMENT).chain([good.len() - 1]) {
+                assert!(changed(&|bad| bad[at] ^= 1), "{length} {at}");
+            }
+            assert!(changed(&|bad| bad.truncate(length.saturating_sub(1))), "{length}");
+            assert!(changed(&|bad| bad.insert(0, 0)), "{length}");
+            if length > 2 * SEGMENT {
+                assert!(changed(&|bad| bad[..2 * SEGMENT].rotate_left(SEGMENT)));
+            }
+        }
+    }
+
+    #[test]
+    fn facts_of_other_rules_are_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, name) = cache(dir.path());
+        let shape = Shape {
+            instance_bytes: 7,
+            ..Shape::default()
+        };
+        for (rules, found) in [(RULES, Some(shape.clone())), (RULES ^ 1, None)] {
+            let checked = Checked { rules, facts: &shape };
+            cache.keep(&name, Kind::Shape, &serde_json::to_vec(&checked).unwrap());
+            assert_eq!(cache.shape(&name), found);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use toolcell_core::schema::SchemaError;
 use toolcell_core::tool::Hints;
 use toolcell_core::{Limits, Policy, Schema, ToolName, ToolSpec};
 use wasmtime::Store;
@@ -104,6 +105,14 @@ impl From<Definition> for Stored {
     }
 }
 
+/// Converts definitions that passed [`check`] under the same rules, without checking them again.
+pub(crate) fn checked(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
+    stored
+        .into_iter()
+        .map(|definition| convert(definition, Schema::parse_checked, Schema::parse_checked).map(Arc::new))
+        .collect()
+}
+
 /// Validates the definitions of one component.
 pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError> {
     if stored.is_empty() || stored.len() > MAX_TOOLS {
@@ -127,11 +136,11 @@ pub(crate) fn check(stored: Vec<Stored>) -> Result<Vec<Arc<ToolSpec>>, LoadError
 }
 
 fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
-    let name = ToolName::new(definition.name).map_err(LoadError::ToolName)?;
+    let name = &definition.name;
     let at_most = |field, text: &str, limit| {
         if text.len() > limit {
             Err(LoadError::TextTooLong {
-                tool: name.to_string(),
+                tool: name.clone(),
                 field,
                 size: text.len(),
                 limit,
@@ -140,21 +149,32 @@ fn check_one(definition: Stored) -> Result<ToolSpec, LoadError> {
             Ok(())
         }
     };
+    ToolName::new(name.clone()).map_err(LoadError::ToolName)?;
     at_most("description", &definition.description, MAX_DESCRIPTION)?;
     at_most(
         "title",
         definition.title.as_deref().unwrap_or_default(),
         MAX_TITLE,
     )?;
+    convert(definition, Schema::for_arguments, Schema::parse)
+}
+
+/// Converts a definition, with these parsers of its schemas.
+fn convert(
+    definition: Stored,
+    input: fn(&str) -> Result<Schema, SchemaError>,
+    output: fn(&str) -> Result<Schema, SchemaError>,
+) -> Result<ToolSpec, LoadError> {
+    let name = ToolName::new(definition.name).map_err(LoadError::ToolName)?;
     let schema_error = |which| {
         let tool = name.to_string();
         move |source| LoadError::Schema { tool, which, source }
     };
-    let input = Schema::for_arguments(&definition.input).map_err(schema_error("input"))?;
+    let input = input(&definition.input).map_err(schema_error("input"))?;
     let output = definition
         .output
         .as_deref()
-        .map(Schema::parse)
+        .map(output)
         .transpose()
         .map_err(schema_error("output"))?;
     let mut annotations = BTreeMap::new();

@@ -7,3 +7,4 @@ pub(crate) mod definitions;
 mod header;
 pub(crate) mod imports;
 pub(crate) mod preflight;
+pub(crate) mod rules;

@@ -4,6 +4,7 @@
 //! whether it is absurdly large once all instantiations are counted. A component of one kilobyte can instantiate itself
 //! 2^20 times, and the compiler would follow.
 
+use serde::{Deserialize, Serialize};
 use wasmparser::{
     ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind, ComponentTypeRef,
     ElementItems, ElementKind, Encoding, Instance, Parser, Payload,
@@ -31,7 +32,7 @@ mod bytes {
 }
 
 /// Imports, exports and size of a component.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
     /// Names of all imports that contain something to link, in order.
     pub(crate) imports: Vec<String>,

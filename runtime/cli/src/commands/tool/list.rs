@@ -42,7 +42,7 @@ impl List {
                 listed.push((tool, None));
                 continue;
             }
-            match loader.component(tool).await {
+            match loader.describe(tool).await {
                 Ok(component) => listed.push((tool, Some(component))),
                 Err(failure) => {
                     listed.push((tool, None));
@@ -61,7 +61,7 @@ impl List {
                         "only": tool.only.as_ref().map(|only| &only.value),
                         "missing_grant": tool.missing_grant(),
                         "grants": tool.grants.iter().map(|line| line.grant.to_string()).collect::<Vec<_>>(),
-                        "digest": component.as_ref().map(|component| component.digest().to_string()),
+                        "digest": component.as_ref().map(|component| component.identity().digest().to_string()),
                         "tools": component.as_ref().map(|component| component.definitions().to_vec()),
                     })
                 })

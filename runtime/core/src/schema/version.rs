@@ -1,0 +1,25 @@
+//! Version of the rules by which schemas are checked.
+
+/// Changes with the source code of the checks and with each release.
+pub const RULES: u64 = version_of(&[
+    env!("CARGO_PKG_VERSION").as_bytes(),
+    include_bytes!("mod.rs"),
+    include_bytes!("patterns.rs"),
+    include_bytes!("../json.rs"),
+]);
+
+/// Computes a version from texts at compile time (FNV-1a, 64 bits). It tells versions of this program apart and protects
+/// nothing.
+pub const fn version_of(texts: &[&[u8]]) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let mut text = 0;
+    while text < texts.len() {
+        let mut at = 0;
+        while at < texts[text].len() {
+            hash = (hash ^ texts[text][at] as u64).wrapping_mul(0x0100_0000_01b3);
+            at += 1;
+        }
+        text += 1;
+    }
+    hash
+}

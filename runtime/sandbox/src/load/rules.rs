@@ -1,0 +1,13 @@
+//! Version of the rules by which components are checked when they are loaded.
+
+use toolcell_core::schema::RULES as SCHEMA_RULES;
+
+/// Changes with each release, and with the source code of the checks: what passed other rules is checked again.
+pub(crate) const RULES: u64 = toolcell_core::schema::version_of(&[
+    &SCHEMA_RULES.to_le_bytes(),
+    env!("CARGO_PKG_VERSION").as_bytes(),
+    include_bytes!("header.rs"),
+    include_bytes!("preflight.rs"),
+    include_bytes!("complexity.rs"),
+    include_bytes!("definitions.rs"),
+]);
