@@ -306,8 +306,14 @@ fn segment_hashes(
         }
         Ok(())
     };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = cores.min(MAX_THREADS).min(count / SEGMENTS_PER_THREAD).max(1);
+    let useful = MAX_THREADS.min(count / SEGMENTS_PER_THREAD);
+    let threads = match useful {
+        0 | 1 => 1,
+        // Reads several files of the system.
+        _ => thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .min(useful),
+    };
     let share = count.div_ceil(threads).max(1);
     thread::scope(|scope| {
         let mut parts = hashes.chunks_mut(share).enumerate();
