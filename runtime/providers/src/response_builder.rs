@@ -44,7 +44,7 @@ pub(crate) struct ResponseBuilder {
     /// Redactors of the arguments of each call.
     arguments: Vec<Redaction>,
     /// Tools whose schema was sent in a different form, with the reverse conversion.
-    raised: BTreeMap<String, Strict>,
+    restored: BTreeMap<String, Strict>,
 }
 
 impl ResponseBuilder {
@@ -69,7 +69,7 @@ impl ResponseBuilder {
             redactor,
             is_reasoning: false,
             arguments: Vec::new(),
-            raised: BTreeMap::new(),
+            restored: BTreeMap::new(),
         }
     }
 
@@ -82,7 +82,7 @@ impl ResponseBuilder {
 
     /// Converts arguments back for tools, by name, whose schemas were sent in their strict forms.
     pub(crate) fn raising(mut self, tools: impl IntoIterator<Item = (String, Strict)>) -> Self {
-        self.raised.extend(tools);
+        self.restored.extend(tools);
         self
     }
 
@@ -333,11 +333,11 @@ impl ResponseBuilder {
         self.calls.clear();
         for part in &mut parts {
             if let Part::Call(call) = part
-                && let Some(strict) = self.raised.get(&call.name)
+                && let Some(strict) = self.restored.get(&call.name)
                 && let Ok(arguments) = parse_object(&call.arguments)
             {
                 let mut arguments = Value::Object(arguments);
-                strict.raise(&mut arguments);
+                strict.restore(&mut arguments);
                 call.arguments = arguments.to_string();
             }
         }

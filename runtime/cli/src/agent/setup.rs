@@ -20,7 +20,7 @@ use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::AgentFlags;
-use crate::scratch::overlay::Scratch;
+use crate::scratch::pending::Scratch;
 use crate::telemetry::log_files::Logs;
 use crate::ui::hints::{AllowHints, BudgetHints};
 use crate::ui::render::Console;

@@ -17,7 +17,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
-use crate::scratch::overlay::Scratch;
+use crate::scratch::pending::Scratch;
 use crate::ui::hints::AllowHints;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::json::print_line;

@@ -12,6 +12,7 @@ use crate::config::{self, Overrides};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::scratch::overlay::{self, Changed};
+use crate::scratch::pending;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
@@ -184,7 +185,7 @@ impl Scratch {
         }
         let lines = matches!(self, Self::Diff(Diff { names: false, .. })).then_some(&options.cancellation);
         console.write(|s| {
-            overlay::list(&mut s.out, &all, environment, usize::MAX, lines)?;
+            pending::list(&mut s.out, &all, environment, usize::MAX, lines)?;
             s.out.flush()
         })?;
         not_cancelled(options)?;
@@ -201,7 +202,7 @@ impl Scratch {
                 "discarded"
             }
         };
-        let changes = match overlay::count(&all) {
+        let changes = match pending::count(&all) {
             1 => text!("1 change"),
             many => text!("{} changes", many),
         };
@@ -241,13 +242,13 @@ impl Commit {
                             .iter()
                             .filter(|one| !changed.knows(one))
                             .collect::<Vec<_>>();
-                        overlay::list_skipped(&mut s.err, &changed.directory, &new, environment)
+                        pending::list_skipped(&mut s.err, &changed.directory, &new, environment)
                     })?;
                     carried.push((changed, done.found));
                 }
                 Err(CommitError::Cancelled(done)) => {
                     carried.push((changed, done.found));
-                    return Err(cancelled(&carried, overlay::count(all), environment));
+                    return Err(cancelled(&carried, pending::count(all), environment));
                 }
                 Err(error) => {
                     return Err(fail(Exit::Failed)

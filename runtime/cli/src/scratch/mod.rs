@@ -2,3 +2,4 @@
 
 pub(crate) mod diff;
 pub(crate) mod overlay;
+pub(crate) mod pending;

@@ -3,7 +3,7 @@
 //! A tool has one schema (JSON Schema 2020-12). It is sent unchanged to providers that accept it, and converted for
 //! others. A conversion may only widen the schema or express it differently: every argument is checked against the
 //! tool's own schema afterwards, and values in a different form are converted back before that
-//! ([`strict::Strict::raise`]).
+//! ([`strict::Strict::restore`]).
 
 mod gemini;
 mod inline;

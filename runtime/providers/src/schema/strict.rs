@@ -80,8 +80,8 @@ impl Strict {
     }
 
     /// Removes each `null` that stands for an omitted property.
-    pub(crate) fn raise(&self, value: &mut Value) {
-        raise(&self.original, value);
+    pub(crate) fn restore(&self, value: &mut Value) {
+        restore(&self.original, value);
     }
 }
 
@@ -231,7 +231,7 @@ fn required_all(schema: &Value) -> bool {
     }
 }
 
-fn raise(schema: &Value, value: &mut Value) {
+fn restore(schema: &Value, value: &mut Value) {
     let Value::Object(map) = schema else { return };
     match value {
         Value::Object(object) => {
@@ -241,14 +241,14 @@ fn raise(schema: &Value, value: &mut Value) {
                 });
                 for (name, property) in properties {
                     if let Some(value) = object.get_mut(name) {
-                        raise(property, value);
+                        restore(property, value);
                     }
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = map.get("items") {
-                items.iter_mut().for_each(|item| raise(schema, item));
+                items.iter_mut().for_each(|item| restore(schema, item));
             }
         }
         _ => return,
@@ -258,10 +258,10 @@ fn raise(schema: &Value, value: &mut Value) {
         .filter_map(|k| map.get(*k)?.as_array())
         .flatten();
     for form in forms {
-        let mut raised = value.clone();
-        raise(form, &mut raised);
-        if Schema::new(form.clone()).is_ok_and(|form| form.validate(&raised).is_ok()) {
-            *value = raised;
+        let mut restored = value.clone();
+        restore(form, &mut restored);
+        if Schema::new(form.clone()).is_ok_and(|form| form.validate(&restored).is_ok()) {
+            *value = restored;
             return;
         }
     }
@@ -302,7 +302,7 @@ mod tests {
         );
         assert!(!strict.is_exact());
         let mut arguments = json!({"city": "Rome", "days": null, "unit": null, "note": null});
-        strict.raise(&mut arguments);
+        strict.restore(&mut arguments);
         assert_eq!(arguments, json!({"city": "Rome", "note": null}));
     }
 
@@ -425,7 +425,7 @@ mod tests {
             let mut written = as_model(&root, &value);
             let checked = Schema::new(strict.schema().clone()).unwrap();
             prop_assert_eq!(checked.validate(&written), Ok(()));
-            strict.raise(&mut written);
+            strict.restore(&mut written);
             // A `null` that the schema itself accepts may remain.
             prop_assert_eq!(Schema::new(root).unwrap().validate(&written), Ok(()));
             prop_assert_eq!(without_nulls(&written), without_nulls(&value));
