@@ -115,3 +115,23 @@ pub enum FnToolError {
     #[error("invalid schema of the arguments")]
     Schema(#[from] SchemaError),
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcell_core::error_chain;
+
+    use super::*;
+    use crate::approval::Verdict;
+
+    #[test]
+    fn refused_rule_keeps_its_reason_as_source() {
+        let rule = ApprovalRule::tool("a b", Verdict::Deny);
+        let error = BuildError::InvalidRule {
+            reason: rule.check().unwrap_err(),
+            rule: Box::new(rule),
+        };
+        assert!(error_chain(&error).starts_with(
+            "the approval rule `deny a b` cannot be used: no tool has a name that matches `a b`"
+        ));
+    }
+}

@@ -24,6 +24,7 @@ pub enum FileError {
         /// Path of the file or directory.
         path: PathBuf,
         /// Reason of the refusal.
+        #[source]
         reason: Refusal,
     },
 }
