@@ -130,3 +130,46 @@ async fn identical_change_by_another_program_is_not_a_conflict() {
     fs::remove_file(scratch.host.join("a/y")).unwrap();
     commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
 }
+
+/// A file may hold what the link that it replaces leads to.
+#[tokio::test]
+async fn file_and_link_in_place_of_each_other_are_changes() {
+    let scratch = scratch();
+    let mut guest = scratch.guest("write");
+    guest.unlink("l").await.unwrap();
+    guest.write("l", b"old c").await.unwrap();
+    for (path, target) in [("a/x", "y"), ("b/x", "missing")] {
+        guest.unlink(path).await.unwrap();
+        guest.symlink(target, path).await.unwrap();
+    }
+    assert_eq!(scratch.changes(), ["~a/x", "~b/x", "~l"]);
+}
+
+#[tokio::test]
+async fn unchanged_copy_is_not_committed() {
+    use std::os::unix::fs::MetadataExt as _;
+    let scratch = scratch();
+    let number = |path: &str| fs::symlink_metadata(scratch.host.join(path)).unwrap().ino();
+    let before = [number("a/x"), number("c")];
+    let mut guest = scratch.guest("write");
+    guest.write("a/x", b"old a/x").await.unwrap();
+    guest.write("c", b"new").await.unwrap();
+    assert_eq!(scratch.changes(), ["~c"]);
+    commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options()).unwrap();
+    assert_eq!(number("a/x"), before[0], "it is the same file");
+    assert_ne!(number("c"), before[1]);
+}
+
+#[tokio::test]
+async fn cancelled_commit_changes_nothing() {
+    let scratch = scratch();
+    scratch.guest("write").write("c", b"new").await.unwrap();
+    let before = tree(&scratch.host);
+    let options = options();
+    options.cancellation.cancel();
+    let done = commit(&scratch.host, &scratch.overlay, OnConflict::Refuse, &options);
+    assert!(matches!(done, Err(CommitError::Cancelled(_))), "{done:?}");
+    assert_eq!(tree(&scratch.host), before);
+    assert!(changes(&scratch.host, &scratch.overlay, &options).is_err());
+    assert_eq!(scratch.changes(), ["~c"]);
+}
