@@ -437,3 +437,15 @@ proptest::proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn denied_path_through_a_loop_of_links_is_denied_as_written() {
+    let tree = tree();
+    for (target, link) in [("b", "a"), ("a", "b")] {
+        symlink(target, tree.root.join(link)).unwrap();
+    }
+    for mut guest in tree.guests(&[tree.deny("a/key")]) {
+        assert!(guest.read("a/key").await.is_err());
+        assert!(guest.read("data/file").await.is_ok());
+    }
+}
