@@ -550,7 +550,7 @@ fn equal_errors_end_a_turn_only_if_configured() {
             let effects = session.returned(id, failed("broken"));
             has_ended |= events(effects).any(|event| match event {
                 Event::TurnFinished { outcome, .. } => {
-                    matches!(outcome, TurnOutcome::Failing { times: 2, .. })
+                    matches!(outcome, TurnOutcome::Failing { .. })
                 }
                 _ => false,
             });
