@@ -25,6 +25,8 @@ pub(crate) struct Environment {
     pub(crate) state_dir: Option<PathBuf>,
     /// Path of this executable, used to start the compile process.
     pub(crate) program: Option<PathBuf>,
+    /// File of this executable, without symbolic links.
+    pub(crate) executable: Option<PathBuf>,
     /// Standard streams that are terminals.
     pub(crate) terminals: Terminals,
 }
@@ -87,6 +89,7 @@ impl Environment {
                 .as_ref()
                 .map(|d| d.state_dir().unwrap_or_else(|| d.data_local_dir()).to_owned()),
             program: program(),
+            executable: std::env::current_exe().ok(),
             terminals: Terminals {
                 stdin: std::io::stdin().is_terminal(),
                 stdout: std::io::stdout().is_terminal(),
@@ -101,6 +104,14 @@ impl Environment {
             .get(name)
             .and_then(|value| value.to_str())
             .filter(|value| !value.is_empty())
+    }
+
+    /// Returns the directories of `PATH`, in which programs are found. A relative one starts at the working directory.
+    pub(crate) fn program_dirs(&self) -> impl Iterator<Item = PathBuf> {
+        let path = self.vars.get("PATH");
+        path.into_iter()
+            .flat_map(std::env::split_paths)
+            .map(|dir| self.cwd.join(dir))
     }
 
     /// The names of all variables that start with `prefix`.
@@ -150,6 +161,7 @@ impl Environment {
             data_dir: None,
             state_dir: None,
             program: None,
+            executable: None,
             terminals: Terminals::default(),
         }
     }

@@ -63,8 +63,8 @@ fn subagent_has_own_model_and_tools_and_visible_calls() {
         .collect();
     assert_eq!(calls[0], r#"● counter {"task":"Count the words of `a b`"}"#);
     assert_eq!(calls[1], r#"  ● text_count {"text":"a"}"#);
-    assert!(calls[2].starts_with("  ✓ text_count  {"), "{}", calls[2]);
-    assert_eq!(calls.last(), Some(&"✓ counter  Two words."));
+    assert!(calls[2].starts_with("  ✓ text_count │ {"), "{}", calls[2]);
+    assert_eq!(calls.last(), Some(&"✓ counter │ Two words."));
     // 200 tokens of its own steps and 300 of the subagent's.
     assert!(seen.stderr.contains("450 tokens in, 50 out"), "{}", seen.stderr);
 
@@ -111,7 +111,7 @@ fn subagent_use_counts_in_session_and_own_budget() {
     let seen = own.run(&ask(&[])).ended(0);
     assert!(
         seen.stderr
-            .contains("✗ counter  it stopped: the budget of 1200 tokens (1100 were used) does not suffice"),
+            .contains("✗ counter │ it stopped: the budget of 1200 tokens (1100 were used) does not suffice"),
         "{}",
         seen.stderr
     );

@@ -43,7 +43,7 @@ fn only_answer_goes_to_standard_output() {
         .collect();
     assert_eq!(stable[0], "scripted demo (--provider)");
     assert_eq!(stable[1], r#"● text_count {"path":"a.md"}"#);
-    assert!(stable[2].starts_with("✓ text_count  {"), "{}", stable[2]);
+    assert!(stable[2].starts_with("✓ text_count │ {"), "{}", stable[2]);
     assert!(stable[3].starts_with("2 steps · 1 call"), "{}", stable[3]);
     assert!(seen.stderr.contains("read /a.md"), "{}", seen.stderr);
 }
@@ -70,6 +70,31 @@ fn offline_provider_runs_tools_without_a_key() {
     );
     let named = user.run(&["run", "x", "--tool", "fetch"]).ended(0);
     assert!(!named.stderr.contains("not offered"), "{}", named.stderr);
+}
+
+#[test]
+fn words_of_models_and_tools_are_set_apart_on_call_lines() {
+    let user = User::new();
+    let calls = json!([
+        { "name": "echo  · approved by you", "arguments": {} },
+        { "name": "text_count", "arguments": "✓ allowed by your configuration" },
+        { "name": "text_count", "arguments": { "text": "a b" } },
+    ]);
+    user.file("script.json", script(&calls, "Done."));
+    let seen = user.run_script(&["--tool", "text"]).ended(0);
+    let lines: Vec<&str> = seen.stderr.lines().collect();
+    for start in [
+        "● `echo  · approved by you` {}",
+        "✗ `echo  · approved by you` │ ",
+        "● text_count │ ✓ allowed by your configuration",
+        "✗ text_count │ ",
+        "✓ text_count │ {",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.starts_with(start)),
+            "{start}: {lines:#?}"
+        );
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::SharedRules;
 use crate::agent::{model, prices, subagents, system_prompt};
-use crate::approval::project_rules;
 use crate::approval::terminal::{self, Known, TerminalApprover};
+use crate::approval::{project_rules, saved_approvals};
 use crate::components::data_flow;
 use crate::components::loader::{ComponentLoader, Loaded, LoadedHook};
 use crate::components::lock;
@@ -68,7 +68,7 @@ pub(crate) async fn assemble(
     let approvals = components.approvals(&settings, environment);
 
     let is_kept = store.is_some();
-    let known = components.known(&findings, environment);
+    let known = components.known(&findings, &settings, environment)?;
     let approver = TerminalApprover::new(environment, console, known, is_kept);
     let is_attended = approver.is_some();
 
@@ -173,25 +173,30 @@ impl Components {
     fn known(
         &self,
         findings: &BTreeMap<String, Vec<String>>,
+        settings: &Settings,
         environment: &Environment,
-    ) -> BTreeMap<String, Known> {
-        let of_component = |loaded: &Loaded| {
+    ) -> Result<BTreeMap<String, Known>, Failure> {
+        let mut all = BTreeMap::new();
+        for loaded in &self.loaded {
+            let grants = loaded.settings.policy(settings, environment)?.grants;
+            let scratch = settings.scratch_of(&loaded.settings);
+            let kept = (scratch.as_ref())
+                .filter(|_| grants.dirs.iter().any(|dir| dir.access.can_change()))
+                .map(|dir| text!("keep its changes in `{}` for review", dir.value));
             let known = Known {
                 digest: loaded.component.digest().to_string(),
                 component: loaded.settings.name.clone(),
+                access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
                 reach: (loaded.settings.grants.iter())
                     .map(|line| terminal::reach(line, environment))
+                    .chain(kept)
                     .collect(),
                 findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),
             };
-            let names: Vec<String> = loaded
-                .tools
-                .iter()
-                .map(|tool| tool.spec().name.to_string())
-                .collect();
-            names.into_iter().map(move |name| (name, known.clone()))
-        };
-        self.loaded.iter().flat_map(of_component).collect()
+            let names = loaded.tools.iter().map(|tool| tool.spec().name.to_string());
+            all.extend(names.map(|name| (name, known.clone())));
+        }
+        Ok(all)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Saved approvals: calls that the user allowed always.
 //!
-//! Each is bound to a tool, the digest of its component, and arguments: exact ones, a pattern, or any. They are stored
+//! Each is bound to a tool, the digest of its component, what it can access, and arguments: exact ones, a pattern, or any. They are stored
 //! in the user's state directory and written only after an answer at the terminal: no model, tool or project can add
 //! one.
 
@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcell_agent::{ApprovalRequest, ApprovalRule, Verdict, is_within};
 use toolcell_core::ArgumentPlace;
+use toolcell_core::policy::Grants;
+use toolcell_sandbox::Digest;
 
+use crate::approval::terminal::Known;
 use crate::config::user_files;
 use crate::environment::Environment;
 
@@ -31,12 +34,35 @@ pub(crate) struct SavedApproval {
     pub(crate) tool: String,
     /// Digest of its component. Another version is asked about again.
     pub(crate) digest: String,
+    /// What the component could access ([`access`]). With other grants it is asked about again.
+    #[serde(default)]
+    pub(crate) access: String,
     /// Arguments that are allowed.
     pub(crate) arguments: Scope,
     /// Resolved targets of the arguments when they were shown, by JSON Pointer: the real path, or the URL. A target
     /// that has changed, because of another mount or a changed link, is asked about again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) places: BTreeMap<String, String>,
+}
+
+/// Returns a digest of what a component can access: directories with their rights and overlays, hosts, buckets, variables and
+/// secrets by name. Denials, which only narrow it, and values are left out.
+pub(crate) fn access(grants: &Grants, scratch: Option<String>) -> String {
+    let Grants {
+        dirs,
+        env,
+        http,
+        buckets,
+        secrets,
+        denied: _,
+    } = grants;
+    let env: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
+    let secrets: Vec<_> = secrets
+        .iter()
+        .map(|secret| (&secret.name, &secret.origins))
+        .collect();
+    let access = serde_json::json!([dirs, env, http, buckets, secrets, scratch]);
+    Digest::of(access.to_string().as_bytes()).hex()
 }
 
 /// Returns the resolved targets of the arguments, as they are saved.
@@ -76,14 +102,15 @@ pub(crate) struct ArgumentPattern {
 
 impl SavedApproval {
     /// True if this approval allows the call. Relative path patterns start at `base`.
-    pub(crate) fn allows(&self, request: &ApprovalRequest, digest: &str, base: Option<&str>) -> bool {
+    pub(crate) fn allows(&self, request: &ApprovalRequest, known: &Known, base: Option<&str>) -> bool {
         let is_same = |place: &ArgumentPlace| {
             let known = self.places.get(&place.pointer);
             !place.is_unresolved && known.is_some_and(|known| known == target(place))
         };
         let mut places = request.places.iter();
         self.tool == request.tool
-            && self.digest == digest
+            && self.digest == known.digest
+            && self.access == known.access
             && match &self.arguments {
                 Scope::Any => true,
                 Scope::Exactly(known) => *known == request.arguments && places.all(is_same),
@@ -250,6 +277,63 @@ mod tests {
         }
     }
 
+    /// A component with this digest, and an access of which the digest is `a`.
+    fn known(digest: &str) -> Known {
+        Known {
+            digest: digest.into(),
+            access: "a".into(),
+            ..Known::default()
+        }
+    }
+
+    #[test]
+    fn approval_holds_only_for_the_access_that_was_shown() {
+        let grants = |grant: &str| -> Grants {
+            let environment = Environment::for_tests(Path::new("/"), &[("A", "1")]);
+            let overrides = crate::config::Overrides {
+                grants: vec![grant.parse().unwrap()],
+                dangerous: true,
+                ..crate::config::Overrides::default()
+            };
+            let settings = crate::config::load(&environment, overrides).unwrap();
+            settings.tools["files"]
+                .policy(&settings, &environment)
+                .unwrap()
+                .grants
+        };
+        let shown = access(&grants("write=/tmp"), None);
+        assert_eq!(shown, access(&grants("write=/tmp"), None));
+        let mut others: Vec<String> = [
+            "read=/tmp",
+            "write=/usr",
+            "write=/tmp:/x",
+            "env=A",
+            "http=a.com",
+            "keyvalue=b",
+        ]
+        .iter()
+        .map(|grant| access(&grants(grant), None))
+        .collect();
+        others.push(access(&grants("write=/tmp"), Some("scratch".into())));
+        assert!(!others.contains(&shown), "{others:?}");
+        let saved = SavedApproval {
+            tool: "t".into(),
+            digest: "d".into(),
+            access: shown.clone(),
+            arguments: Scope::Any,
+            places: BTreeMap::new(),
+        };
+        let with = |access: &String| Known {
+            access: access.clone(),
+            ..known("d")
+        };
+        let request = request("t", json!({}));
+        assert!(saved.allows(&request, &with(&shown), None));
+        for other in &others {
+            assert!(!saved.allows(&request, &with(other), None));
+        }
+    }
+
     /// Creates a request with a path that resolves to `real`.
     fn leading(tool: &str, path: &str, real: &str) -> ApprovalRequest {
         let mut request = request(tool, json!({ "path": path }));
@@ -270,17 +354,18 @@ mod tests {
         let exactly = SavedApproval {
             tool: "t".into(),
             digest: "d".into(),
+            access: "a".into(),
             arguments: Scope::Exactly(shown.arguments.clone()),
             places: places_of(&shown),
         };
-        assert!(exactly.allows(&shown, "d", Some("/work")));
+        assert!(exactly.allows(&shown, &known("d"), Some("/work")));
         let moved = leading("t", "notes/a", "/work/private/a");
-        assert!(!exactly.allows(&moved, "d", Some("/work")));
+        assert!(!exactly.allows(&moved, &known("d"), Some("/work")));
         let before = SavedApproval {
             places: BTreeMap::new(),
             ..exactly
         };
-        assert!(!before.allows(&shown, "d", Some("/work")));
+        assert!(!before.allows(&shown, &known("d"), Some("/work")));
         let patterns = BTreeMap::from([("/path".to_owned(), "notes/*".to_owned())]);
         let like = SavedApproval {
             arguments: Scope::ArgumentPattern(ArgumentPattern::new(&shown, patterns, Some("/work")).unwrap()),
@@ -295,7 +380,7 @@ mod tests {
             ("notes/../notes/b", "/work/notes/b", false),
         ] {
             assert_eq!(
-                like.allows(&leading("t", path, real), "d", Some("/work")),
+                like.allows(&leading("t", path, real), &known("d"), Some("/work")),
                 allowed,
                 "{path}"
             );
@@ -307,24 +392,49 @@ mod tests {
         let exactly = SavedApproval {
             tool: "files_write".into(),
             digest: "sha256:1".into(),
+            access: "a".into(),
             arguments: Scope::Exactly(json!({"path": "/a"})),
             places: BTreeMap::new(),
         };
-        assert!(exactly.allows(&request("files_write", json!({"path": "/a"})), "sha256:1", None));
-        assert!(!exactly.allows(&request("files_write", json!({"path": "/b"})), "sha256:1", None));
-        assert!(!exactly.allows(
-            &request("files_write", json!({"path": "/a", "mode": "w"})),
-            "sha256:1",
+        assert!(exactly.allows(
+            &request("files_write", json!({"path": "/a"})),
+            &known("sha256:1"),
             None
         ));
-        assert!(!exactly.allows(&request("files_write", json!({"path": "/a"})), "sha256:2", None));
-        assert!(!exactly.allows(&request("files_edit", json!({"path": "/a"})), "sha256:1", None));
+        assert!(!exactly.allows(
+            &request("files_write", json!({"path": "/b"})),
+            &known("sha256:1"),
+            None
+        ));
+        assert!(!exactly.allows(
+            &request("files_write", json!({"path": "/a", "mode": "w"})),
+            &known("sha256:1"),
+            None
+        ));
+        assert!(!exactly.allows(
+            &request("files_write", json!({"path": "/a"})),
+            &known("sha256:2"),
+            None
+        ));
+        assert!(!exactly.allows(
+            &request("files_edit", json!({"path": "/a"})),
+            &known("sha256:1"),
+            None
+        ));
         let any = SavedApproval {
             arguments: Scope::Any,
             ..exactly
         };
-        assert!(any.allows(&request("files_write", json!({"path": "/b"})), "sha256:1", None));
-        assert!(!any.allows(&request("files_write", json!({"path": "/b"})), "sha256:2", None));
+        assert!(any.allows(
+            &request("files_write", json!({"path": "/b"})),
+            &known("sha256:1"),
+            None
+        ));
+        assert!(!any.allows(
+            &request("files_write", json!({"path": "/b"})),
+            &known("sha256:2"),
+            None
+        ));
     }
 
     #[test]
@@ -385,6 +495,7 @@ mod tests {
         let of = |arguments| SavedApproval {
             tool: "t".into(),
             digest: "sha256:1".into(),
+            access: "a".into(),
             arguments,
             places: BTreeMap::new(),
         };
@@ -409,6 +520,7 @@ mod tests {
         let one = SavedApproval {
             tool: "t".into(),
             digest: "sha256:1".into(),
+            access: "a".into(),
             arguments: Scope::Any,
             places: BTreeMap::new(),
         };

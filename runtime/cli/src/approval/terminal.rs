@@ -98,6 +98,8 @@ fn from_home(pattern: &str, environment: &Environment) -> String {
 pub(crate) struct Known {
     /// Digest of the component.
     pub(crate) digest: String,
+    /// What it can access, as saved approvals know it ([`saved_approvals::access`]).
+    pub(crate) access: String,
     /// Name of the component in the configuration.
     pub(crate) component: String,
     /// Descriptions of its grants.
@@ -160,24 +162,25 @@ impl ApproverState {
     }
 
     fn is_saved(&self, request: &ApprovalRequest) -> bool {
-        let Some(Known { digest, .. }) = self.known.get(&request.tool) else {
+        let Some(known) = self.known.get(&request.tool) else {
             return false;
         };
         let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         remembered
             .iter()
-            .any(|known| known.allows(request, digest, self.base.as_deref()))
+            .any(|saved| saved.allows(request, known, self.base.as_deref()))
     }
 
     fn save(&self, request: &ApprovalRequest, arguments: Scope) {
-        let (Some(file), Some(Known { digest, .. })) = (&self.file, self.known.get(&request.tool)) else {
+        let (Some(file), Some(known)) = (&self.file, self.known.get(&request.tool)) else {
             self.console
                 .note("the approval is not saved: there is no state directory");
             return;
         };
         let new = SavedApproval {
             tool: request.tool.clone(),
-            digest: digest.clone(),
+            digest: known.digest.clone(),
+            access: known.access.clone(),
             arguments,
             places: saved_approvals::places_of(request),
         };
@@ -251,7 +254,9 @@ impl ApproverState {
         }
         facts.extend(self.reach(&request.tool).map(Fact::Plain));
         facts.push(Fact::Plain(
-            "it applies to every session, until the component changes or `toolcell approval forget` revokes it".into(),
+            "it applies to every session with the same access, until the component changes or `toolcell approval forget` \
+             revokes it"
+                .into(),
         ));
         let question = Question {
             title: text!("from now on, never ask about `{}` again?", request.tool),
@@ -325,6 +330,10 @@ impl ApproverState {
 
     fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
         if self.is_answered(request) {
+            self.console.note(text!(
+                "`{}` runs by a saved approval (`toolcell approval list`)",
+                request.tool
+            ));
             return Decision::Approve;
         }
         let is_withdrawn = || withdrawn.load(Ordering::Relaxed);
@@ -523,6 +532,7 @@ mod tests {
             remembered: Mutex::new(vec![SavedApproval {
                 tool: "files_write".into(),
                 digest: "sha256:x".into(),
+                access: String::new(),
                 arguments: Scope::Any,
                 places: BTreeMap::new(),
             }]),

@@ -122,10 +122,8 @@ impl Scratch {
             Self::Commit(commit) => commit.dangerous,
         };
         let settings = config::load(environment, overrides)?;
-        let mut denials = denials_of_all(&settings, environment)?;
-        denials.programs = dangerous;
         Ok(CommitOptions {
-            denials,
+            denials: denials_of_all(&settings, dangerous, environment)?,
             cancellation: CancellationToken::new(),
         })
     }

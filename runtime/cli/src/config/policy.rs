@@ -1,12 +1,14 @@
 //! Policy of a component: its grants resolved on this machine, the denials for every tool, and its limits.
 
+use std::path::PathBuf;
+
 use toolcell_core::Policy;
 use toolcell_core::denial::{DeniedUse, PathDenial};
-use toolcell_core::grant_risk::dangerous;
+use toolcell_core::grant_risk::{GrantRisk, dangerous};
 use toolcell_core::policy::DirGrant;
 
 use super::grants::{self, ResolvedGrant};
-use super::own_directories::own_places;
+use super::own_directories::{own_places, programs_in};
 use super::settings::{GrantLine, Settings, ToolSettings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
@@ -41,6 +43,8 @@ impl ToolSettings {
             }
         }
         grants.denied.paths.extend(own);
+        let programs = programs_in(&grants.dirs, self.dangerous, environment);
+        grants.denied.paths.extend(programs);
         grants.denied.programs = self.dangerous;
         grants.secrets.clone_from(&self.bindings);
         Ok(Policy {
@@ -77,7 +81,13 @@ impl GrantLine {
     }
 
     fn check_danger(&self, dir: &DirGrant, environment: &Environment) -> Result<(), Failure> {
-        let Some(danger) = dangerous(dir, environment.home.as_deref()) else {
+        let is_in_path = || {
+            let is_it = |path: PathBuf| path.canonicalize().is_ok_and(|real| real == dir.host);
+            // An empty entry of `PATH`, often left by mistake, means the working directory.
+            dir.access.can_change() && dir.host != environment.cwd && environment.program_dirs().any(is_it)
+        };
+        let danger = dangerous(dir, environment.home.as_deref());
+        let Some(danger) = danger.or_else(|| is_in_path().then_some(GrantRisk::Programs)) else {
             return Ok(());
         };
         Err(

@@ -40,7 +40,7 @@ impl Scratch {
         environment: &Environment,
     ) -> Result<Vec<Self>, Failure> {
         let options = CommitOptions {
-            denials: denials_of_all(settings, environment)?,
+            denials: denials_of_all(settings, false, environment)?,
             ..CommitOptions::default()
         };
         let written: BTreeSet<String> = tools

@@ -79,10 +79,15 @@ const SYSTEM: [&str; 41] = [
 const SOCKETS: [&str; 4] = ["/run", "/var/run", "/private/var/run", "/var/lib/docker"];
 
 /// Directories below the home directory that contain keys.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 38] = [
+    ".android",
     ".aws",
     ".azure",
+    ".bitwarden",
     ".cargo",
+    ".claude",
+    ".codex",
+    ".composer",
     ".config/chromium",
     ".config/evolution",
     ".config/gcloud",
@@ -92,8 +97,12 @@ const KEYS: [&str; 28] = [
     ".config/op",
     ".config/rclone",
     ".docker",
+    ".electrum",
+    ".fly",
     ".gem",
     ".gnupg",
+    ".gradle",
+    ".ivy2",
     ".kube",
     ".local/share/evolution",
     ".local/share/keyrings",
@@ -101,6 +110,7 @@ const KEYS: [&str; 28] = [
     ".m2",
     ".mozilla",
     ".password-store",
+    ".pki",
     ".ssh",
     ".terraform.d",
     ".thunderbird",
@@ -112,19 +122,39 @@ const KEYS: [&str; 28] = [
 
 /// Directories below the home directory that start programs, in addition to dot directories, whose configuration
 /// determines what shells, desktops and editors start.
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 13] = [
     "Applications",
     "Library",
     "Mail",
     "Maildir",
+    "anaconda3",
     "bin",
     "go/bin",
+    "mambaforge",
+    "miniconda3",
+    "miniforge3",
+    "perl5",
     "sbin",
     "scripts",
 ];
 
-/// Dot directories that contain only data that can be recreated.
-const CACHES: [&str; 1] = [".cache"];
+/// Dot directory whose subdirectories contain data that can be recreated. Not itself, because shells and hooks run some of
+/// what is there.
+const CACHE: &str = ".cache";
+
+/// Beginnings of the names in [`CACHE`] that are run: hooks, prompts of shells, environments of interpreters.
+const RUN_CACHES: [&str; 10] = [
+    "bazel",
+    "gitstatus",
+    "huggingface", // Models of some libraries contain code.
+    "nix",
+    "p10k",
+    "pre-commit",
+    "prek",
+    "pypoetry",
+    "uv",
+    "zsh",
+];
 
 /// Directories from which programs are started by users or by services, in addition to [`SYSTEM`].
 const SHARED: [&str; 2] = ["/Applications", "/srv/git"];
@@ -195,7 +225,9 @@ fn starts_programs(host: &Path, home: &Path) -> bool {
         .components()
         .next()
         .is_some_and(|first| first.as_os_str().as_encoded_bytes().starts_with(b"."));
-    let is_cache = CACHES.iter().any(|cache| below.starts_with(cache));
+    let cache = below.strip_prefix(CACHE).ok();
+    let cache = cache.and_then(|cache| cache.components().next()?.as_os_str().to_str());
+    let is_cache = cache.is_some_and(|name| !RUN_CACHES.iter().any(|run| name.starts_with(run)));
     let meets = |programs: &&str| {
         let programs = Path::new(programs);
         programs.starts_with(below) || below.starts_with(programs)
@@ -269,6 +301,9 @@ mod tests {
             ("/home/ada/work", None),
             ("/home/ada/.config/toolcell", None),
             ("/home/ada/.cargo", Some(GrantRisk::Keys)),
+            ("/home/ada/.claude", Some(GrantRisk::Keys)),
+            ("/home/ada/.gradle/x", Some(GrantRisk::Keys)),
+            ("/home/ada/.pki", Some(GrantRisk::Keys)),
             ("/home/ada/.thunderbird/x", Some(GrantRisk::Keys)),
             ("/home/ada/bin", None),
             ("/work/.git", None),
@@ -320,6 +355,10 @@ mod tests {
             ("/home/ada/.vim", true),
             ("/home/ada/.oh-my-zsh/custom", true),
             ("/home/ada/.cache/x", false),
+            ("/home/ada/.cache", true),
+            ("/home/ada/.cache/pre-commit/repo1", true),
+            ("/home/ada/.cache/p10k-ada", true),
+            ("/home/ada/miniconda3", true),
             ("/home/ada/Mail", true),
             ("/home/ada/work", false),
             ("/home/ada/work/.cache", false),

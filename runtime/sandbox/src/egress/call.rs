@@ -69,6 +69,12 @@ impl CallEgress {
             return Err(Error::HttpRequestDenied);
         }
         self.sent += 1;
+        if let Some(name) = overriding(request.headers()) {
+            let shown = self.egress.shown(&method, &target);
+            let shown = format!("{shown} (the header `{name}` could name another target or method)");
+            self.recorder.denial("http", shown, None);
+            return Err(Error::HttpRequestDenied);
+        }
         self.remembered.grow(REDIRECT).map_err(no_memory)?;
         let memory = self.recorder.account().reserve(REQUEST).map_err(no_memory)?;
         let redirects = self.redirects.get_or_insert_default().clone();
@@ -191,6 +197,39 @@ fn check_headers(headers: &HeaderMap, uri: &http::Uri, target: &Target) -> Resul
     }
 }
 
+/// Headers by which servers and proxies take another method, path or host than that of the request, in lower case.
+///
+/// Method: Rails, ASP.NET, Express, Google APIs. Path: IIS, Symfony, Zend, nginx, Traefik. Host: RFC 7239 and its forerunners.
+const OVERRIDING: [&str; 18] = [
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-path",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-forwarded-uri",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Returns the first header that overrides what grants, denials and secrets are decided by.
+fn overriding(headers: &HeaderMap) -> Option<&'static str> {
+    // Gateways such as CGI (RFC 3875, section 4.1.18) take `_` for `-`.
+    let names = headers.keys().map(|name| name.as_str().replace('_', "-"));
+    names
+        .filter_map(|name| OVERRIDING.into_iter().find(|known| *known == name))
+        .next()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +264,24 @@ mod tests {
             (&["1", "1"], false),
         ] {
             assert_eq!(checked(lengths), is_ok, "{lengths:?}");
+        }
+    }
+
+    #[test]
+    fn header_that_overrides_the_request_is_found_in_any_spelling() {
+        for (name, is_overriding) in [
+            ("X-HTTP-Method-Override", true),
+            ("x_http_method_override", true),
+            ("X-Original-URL", true),
+            ("X-Forwarded-Host", true),
+            ("forwarded", true),
+            ("x-requested-with", false),
+            ("x-forwarded-for", false),
+            ("accept", false),
+        ] {
+            let name = HeaderName::try_from(name).unwrap();
+            let headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static("x"))]);
+            assert_eq!(overriding(&headers).is_some(), is_overriding, "{name}");
         }
     }
 

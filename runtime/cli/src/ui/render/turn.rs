@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolcell_core::event::{Event, EventSink, NoticeLevel};
 use toolcell_core::tool::{LogLevel, LogLine, LogSource};
@@ -149,7 +150,7 @@ impl TurnView {
                     s.err.styled(NAME, "● ")?;
                     s.err.styled(STRONG, text!("{}", Name(tool)))?;
                     s.err.text(" ")?;
-                    s.err.line(content::arguments(arguments))
+                    s.err.line(arguments_of(arguments))
                 })?;
                 state
                     .running
@@ -275,7 +276,7 @@ impl TurnView {
                 s.err.hang(2 * depth.min(MAX_SHOWN_DEPTH) + 2);
                 s.err.styled(style, mark)?;
                 s.err.text(" ")?;
-                s.err.line(rest)
+                s.err.line(set_apart(rest))
             })
         };
         match event {
@@ -286,18 +287,12 @@ impl TurnView {
                     .into_iter()
                     .try_for_each(|denied| line(WARN, "!", Text::foreign(denied)))
             }
-            Event::CallStarted { tool, arguments, .. } => line(
-                NAME,
-                "●",
-                text!("{} {}", Name(tool), content::arguments(arguments)),
-            ),
+            Event::CallStarted { tool, arguments, .. } => {
+                line(NAME, "●", text!("{} {}", Name(tool), arguments_of(arguments)))
+            }
             Event::CallFinished { tool, result, .. } => match &result.error {
-                Some(error) => line(BAD, "✗", text!("{}  {}", Name(tool), error)),
-                None => line(
-                    GOOD,
-                    "✓",
-                    text!("{}  {}", Name(tool), content::summary(&result.content)),
-                ),
+                Some(error) => line(BAD, "✗", said(tool, error.to_string())),
+                None => line(GOOD, "✓", said(tool, content::summary(&result.content))),
             },
             Event::ApprovalDecided { approved: true, .. } => line(GOOD, "✓", "approved".into()),
             Event::ApprovalDecided { reason, .. } => {
@@ -350,7 +345,7 @@ impl TurnView {
             s.end_open_line()?;
             s.err.styled(style, mark)?;
             s.err.text(" ")?;
-            s.err.line(text)
+            s.err.line(set_apart(text.into()))
         })
     }
 
@@ -364,13 +359,11 @@ impl TurnView {
             match error {
                 None => {
                     s.err.styled(GOOD, "✓ ")?;
-                    s.err
-                        .line(text!("{}  {}", Name(tool), content::summary(&result.content)))?;
+                    s.err.line(said(tool, content::summary(&result.content)))?;
                 }
                 Some(error) => {
                     s.err.styled(BAD, "✗ ")?;
-                    s.err
-                        .line(text!("{}  {}", Name(tool), error).excerpt(MAX_ERROR))?;
+                    s.err.line(said(tool, error.to_string()).excerpt(MAX_ERROR))?;
                 }
             }
             let Some(receipt) = receipt else {
@@ -385,6 +378,28 @@ impl TurnView {
             }
             Ok(())
         })
+    }
+}
+
+/// Text of a tool behind its name and the gutter, so that it is not read as words of Toolcell.
+fn said(tool: &str, text: String) -> Text {
+    text!("{} {}{}", Name(tool), Own(GUTTER), text)
+}
+
+/// Puts the gutter before a message that begins with foreign text and follows a mark of Toolcell.
+fn set_apart(text: Text) -> Text {
+    if text.begins_foreign() {
+        return text!("{}{}", Own(GUTTER), text);
+    }
+    text
+}
+
+/// Arguments of a call on one line. What is not JSON stands behind the gutter.
+fn arguments_of(arguments: &Value) -> Text {
+    let line = content::arguments(arguments);
+    match arguments {
+        Value::String(_) => text!("{}{}", Own(GUTTER), line),
+        _ => Text::foreign(line),
     }
 }
 

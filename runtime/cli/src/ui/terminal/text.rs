@@ -40,8 +40,8 @@ pub(crate) enum Part<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own(pub(crate) &'static str);
 
-/// Name, such as that of a tool. ASCII letters, digits, `_`, `-` and `.` are shown unquoted, anything else as a
-/// quotation.
+/// Name, such as that of a tool. ASCII letters, digits, `_`, `-` and `.` are shown unquoted, anything else between
+/// backticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a>(pub(crate) &'a str);
 
@@ -163,6 +163,11 @@ impl Text {
         )
     }
 
+    /// True if the message does not begin with our own words.
+    pub(crate) fn begins_foreign(&self) -> bool {
+        matches!(self.0.first(), Some(Piece::Foreign(_) | Piece::Quoted(_)))
+    }
+
     /// Returns the parts in order, as a screen shows them.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         self.0.iter().map(|piece| match piece {
@@ -208,11 +213,16 @@ impl TextValue for Name<'_> {
     fn append_to(&self, text: &mut Text) {
         // The name of a project's component includes its origin.
         let name = self.0.strip_prefix("project:").unwrap_or(self.0);
-        text.push(if names::is_plain(name) {
-            Piece::Own(Cow::Owned(self.0.to_owned()))
-        } else {
-            Piece::Quoted(self.0.to_owned())
-        });
+        if names::is_plain(name) {
+            text.push(Piece::Own(Cow::Owned(self.0.to_owned())));
+            return;
+        }
+        // A literal may have the backticks already.
+        let is_quoted = matches!(text.0.last(), Some(Piece::Own(own)) if own.ends_with('`'));
+        let tick = if is_quoted { "" } else { "`" };
+        Own(tick).append_to(text);
+        text.push(Piece::Quoted(self.0.to_owned()));
+        Own(tick).append_to(text);
     }
 }
 

@@ -49,6 +49,36 @@ async fn request_beyond_the_limit_of_a_call_is_refused() {
 }
 
 #[tokio::test]
+async fn request_that_overrides_its_own_method_or_path_is_refused() {
+    let server = Server::start(|_| ok("")).await;
+    let mut caller = setup(&server).caller();
+    for name in [
+        "x-http-method-override",
+        "x_http_method",
+        "x-original-url",
+        "x-forwarded-host",
+    ] {
+        let error = caller.send(request("GET", URL, &[(name, "DELETE")])).await;
+        assert!(
+            matches!(error, Err(Error::HttpRequestDenied)),
+            "{name}: {error:?}"
+        );
+    }
+    let denials = caller.denials();
+    assert_eq!(denials.len(), 4);
+    assert!(
+        denials.iter().all(|(what, _)| what.contains("(the header `x-")),
+        "{denials:?}"
+    );
+    assert!(
+        caller
+            .send(request("GET", URL, &[("x-forwarded-for", "::1")]))
+            .await
+            .is_ok()
+    );
+}
+
+#[tokio::test]
 async fn request_headers_beyond_32_kib_are_refused() {
     let server = Server::start(|_| ok("")).await;
     let mut caller = setup(&server).caller();
