@@ -7,9 +7,14 @@ use toolcell_core::place::places_in;
 use toolcell_core::policy::DirGrant;
 use toolcell_core::{ArgumentPlace, PlaceKind};
 
-/// Maximum size of an argument treated as a path or URL, in bytes. Longer ones are neither, and are rejected where they
-/// are used as one.
-const MAX_TEXT: usize = 8 << 10;
+use crate::egress::target::{InvalidTarget, MAX_URL, Target};
+
+/// Maximum size of a path or URL that is resolved, in bytes: that of a URL. A longer one may lead anywhere: no rule that
+/// allows applies to it, and each that asks or denies does.
+const MAX_TEXT: usize = MAX_URL;
+
+/// Maximum length of the shown beginning of a text that is not resolved, in characters.
+const SHOWN: usize = 200;
 
 /// Maximum number of paths of one call whose links are resolved in the file system. Further ones may lead anywhere: rules that
 /// ask or deny for a path match them, and rules that allow do not.
@@ -20,28 +25,97 @@ pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<Ar
     let mut resolved = 0;
     places_in(arguments, schema)
         .into_iter()
-        .filter(|(_, _, text)| text.len() <= MAX_TEXT)
-        .filter_map(|(pointer, kind, text)| match kind {
+        .map(|(pointer, kind, text)| match kind {
+            _ if text.len() > MAX_TEXT => unresolved(pointer, kind, &text),
             PlaceKind::Path => {
                 resolved += 1;
-                Some(path(pointer, &text, dirs, resolved <= MAX_RESOLVED))
+                path(pointer, &text, dirs, resolved <= MAX_RESOLVED)
             }
             PlaceKind::Url => url(pointer, &text),
         })
         .collect()
 }
 
-/// Normalizes a URL as clients send it.
-fn url(pointer: String, text: &str) -> Option<ArgumentPlace> {
-    let plain = url::Url::parse(text.trim()).ok()?.to_string();
-    Some(ArgumentPlace {
+/// A text that cannot be resolved, so that it may lead anywhere. Its beginning is kept for display.
+fn unresolved(pointer: String, kind: PlaceKind, text: &str) -> ArgumentPlace {
+    ArgumentPlace {
+        pointer,
+        kind,
+        plain: text.chars().take(SHOWN).collect(),
+        named: None,
+        real: None,
+        is_unresolved: true,
+    }
+}
+
+/// Normalizes a URL as the host sends it. What is no URL, such as one without a scheme, a tool may complete in its own way.
+fn url(pointer: String, text: &str) -> ArgumentPlace {
+    let Ok(url) = url::Url::parse(text) else {
+        return unresolved(pointer, PlaceKind::Url, text);
+    };
+    let plain = match Target::parse(url.as_str()) {
+        Ok(target) => canonical(&target),
+        // Not for the network, such as `data:`.
+        Err(InvalidTarget::Scheme(url)) => url,
+        Err(_) => return unresolved(pointer, PlaceKind::Url, text),
+    };
+    ArgumentPlace {
         pointer,
         kind: PlaceKind::Url,
         plain,
         named: None,
         real: None,
         is_unresolved: false,
-    })
+    }
+}
+
+/// Returns a URL in the form that all spellings have in common which servers treat as equal: without empty segments of the
+/// path, and with characters decoded that need no encoding (RFC 3986, section 2.3).
+fn canonical(target: &Target) -> String {
+    let mut path = String::new();
+    for segment in target.path.split('/').filter(|segment| !segment.is_empty()) {
+        path.push('/');
+        path.push_str(&without_needless_encoding(segment));
+    }
+    if path.is_empty() || target.path.ends_with('/') {
+        path.push('/');
+    }
+    let query = target.query.as_ref().map(|query| format!("?{query}"));
+    format!(
+        "{}://{}{path}{}",
+        target.scheme,
+        target.authority(),
+        query.unwrap_or_default()
+    )
+}
+
+/// Decodes the percent-encoding of unreserved characters, repeatedly, because some servers decode twice.
+fn without_needless_encoding(segment: &str) -> String {
+    let mut text = segment.to_owned();
+    loop {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find('%') {
+            out.push_str(&rest[..at]);
+            let code = rest.get(at + 1..at + 3);
+            let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+            match byte.map(char::from) {
+                Some(c) if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%') => {
+                    out.push(c);
+                    rest = &rest[at + 3..];
+                }
+                _ => {
+                    out.push('%');
+                    rest = &rest[at + 1..];
+                }
+            }
+        }
+        out.push_str(rest);
+        if out.len() == text.len() {
+            return out;
+        }
+        text = out;
+    }
 }
 
 fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> ArgumentPlace {
@@ -162,6 +236,62 @@ mod tests {
             assert_eq!(found[0].plain, plain, "{text}");
             assert_eq!(found[0].named, at(named), "{text}");
             assert_eq!(found[0].real, at(real), "{text}");
+        }
+    }
+
+    #[test]
+    fn url_is_reported_in_one_form_for_all_spellings() {
+        for (text, plain) in [
+            ("https://evil.example./a", "https://evil.example/a"),
+            ("https://EVIL.example.:443/a#b", "https://evil.example/a"),
+            (" https://evil.example/a\t", "https://evil.example/a"),
+            ("https:/\\evil.example/a", "https://evil.example/a"),
+            ("http://a.com/%61dmin/x", "http://a.com/admin/x"),
+            ("http://a.com/%41%2561/", "http://a.com/Aa/"),
+            ("http://a.com//admin///x", "http://a.com/admin/x"),
+            ("http://a.com/b/%2e%2e/c", "http://a.com/c"),
+            ("http://a.com/b%2Fc?d=%61", "http://a.com/b%2Fc?d=%61"),
+            ("http://a.com", "http://a.com/"),
+            ("http://0x7f.1:8799/x", "http://127.0.0.1:8799/x"),
+            ("data:,a", "data:,a"),
+        ] {
+            let found = of(&json!({ "url": text }), &json!({}), &[]);
+            assert_eq!(found.len(), 1, "{text}");
+            assert_eq!(
+                (found[0].plain.as_str(), found[0].is_unresolved),
+                (plain, false),
+                "{text}"
+            );
+        }
+        for text in [
+            "evil.example/a",
+            "evil.example",
+            "//evil.example/a",
+            "",
+            "https://a@b.com/",
+            "http://",
+        ] {
+            let found = of(&json!({ "url": text }), &json!({}), &[]);
+            assert!(found[0].is_unresolved, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_beyond_8_kib_may_lead_anywhere() {
+        let long = "https://a.com/".len();
+        for (length, is_unresolved) in [(MAX_TEXT, false), (MAX_TEXT + 1, true)] {
+            let arguments = json!({
+                "path": format!("{}x", "/".repeat(length - 1)),
+                "url": format!("https://a.com/{}", "x".repeat(length - long)),
+            });
+            let found = of(&arguments, &json!({}), &[grant(Path::new("/"), "/")]);
+            let flags: Vec<bool> = found.iter().map(|place| place.is_unresolved).collect();
+            assert_eq!(flags, [is_unresolved; 2], "{length}");
+            assert!(
+                found
+                    .iter()
+                    .all(|place| !is_unresolved || place.plain.len() <= SHOWN)
+            );
         }
     }
 

@@ -75,7 +75,9 @@ impl<'a> Comparison<'a> {
         if !widens {
             let fits = |pattern: &str, text: &str| self.work.matches(pattern, text).unwrap_or(false);
             return match below.peek() {
-                Some(_) => below.all(|place| place.is_within(self.base, |text| fits(plain(place), text))),
+                Some(_) => below.all(|place| {
+                    place.is_within(self.base, |text| in_parts(place.kind, plain(place), text, fits))
+                }),
                 None => self.is_written(argument, pointer, |text| fits(pattern, text)),
             };
         }
@@ -121,7 +123,27 @@ fn directory(pattern: &str) -> Option<&str> {
 /// for a pattern. Relative patterns start at `base`.
 pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bool {
     let plain = plain(place.kind, pattern);
-    place.is_within(base, |text| matches(&plain, text))
+    place.is_within(base, |text| in_parts(place.kind, &plain, text, matches))
+}
+
+/// True if a pattern that allows matches the text. In a URL, `*` in the host matches no part of the path: in
+/// `https://*.example.com/*` the host is one below `example.com`.
+fn in_parts(kind: PlaceKind, pattern: &str, text: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
+    if kind == PlaceKind::Path || pattern == "*" {
+        return fits(pattern, text);
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return fits(pattern, text);
+    };
+    let (wanted_scheme, wanted) = pattern.split_once("://").unwrap_or(("*", pattern));
+    let (origin, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let (wanted_origin, wanted_path) = match wanted.find(['/', '?']) {
+        Some(at) => wanted.split_at(at),
+        // `https://*` and `https://example.com*` say nothing about the path.
+        None if wanted.ends_with('*') => (wanted, "*"),
+        None => (wanted, "/"),
+    };
+    fits(wanted_scheme, scheme) && fits(wanted_origin, origin) && fits(wanted_path, path)
 }
 
 /// Removes `.`, empty parts, and `..` after plain names from a path pattern.
@@ -162,6 +184,56 @@ mod tests {
         let rule = ApprovalRule::tool("*", Verdict::Deny).with_argument("/text", "a*b*a");
         assert!((0..100).all(|_| !call.is_judged_by(&rule)));
         assert_eq!(call.texts.borrow().len(), 1);
+    }
+
+    #[test]
+    fn star_in_a_host_that_is_allowed_matches_no_path() {
+        for (pattern, url, is_allowed) in [
+            ("https://*.example.com/*", "https://a.example.com/b", true),
+            (
+                "https://*.example.com/*",
+                "https://evil.test/a.example.com/",
+                false,
+            ),
+            (
+                "https://*.example.com/*",
+                "https://evil.test/?.example.com/",
+                false,
+            ),
+            ("*.example.com/*", "https://evil.test/?.example.com/", false),
+            ("*.example.com/*", "http://a.example.com/", true),
+            ("https://*", "https://a.com/b?c", true),
+            ("http*://a.com/*", "https://a.com/b/c?d", true),
+            ("https://a.com*", "https://a.com/b", true),
+            ("https://a.com*", "https://a.com.evil.test/", true),
+            ("https://a.com", "https://a.com/", true),
+            ("https://a.com", "https://a.com/b", false),
+            ("https://a.com/b*", "https://a.com/b/c?d", true),
+            ("*", "https://a.com/b", true),
+            ("data:*", "data:,a", true),
+        ] {
+            let place = ArgumentPlace {
+                pointer: "/url".into(),
+                kind: PlaceKind::Url,
+                plain: url.into(),
+                named: None,
+                real: None,
+                is_unresolved: false,
+            };
+            let places = [place];
+            let rule = ApprovalRule::tool("t", Verdict::Allow).with_argument("/url", pattern);
+            let arguments = json!({ "url": url });
+            assert_eq!(
+                rule.judges("t", &arguments, &places, None),
+                is_allowed,
+                "{pattern} {url}"
+            );
+            assert_eq!(
+                is_within(&places[0], pattern, None),
+                is_allowed,
+                "{pattern} {url}"
+            );
+        }
     }
 
     #[test]

@@ -303,7 +303,7 @@ impl ApproverState {
             .get(&request.tool)
             .map(|known| known.findings.as_slice());
         facts.extend(warnings(findings.unwrap_or_default()));
-        facts.extend(lookalikes(&request.arguments));
+        facts.extend(lookalikes(request));
         facts.push(Fact::Plain(
             text!("you are asked because: {}", request.reason).excerpt(MAX_REASON),
         ));
@@ -401,7 +401,7 @@ fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
     let shown = request.places.iter().take(MAX_REACH).map(|place| {
         if place.is_unresolved {
             return text!(
-                "{} may lead anywhere: there are too many paths to look at",
+                "{} may lead anywhere: it is too long, incomplete, or one path too many to be resolved",
                 Shown(&place.pointer)
             );
         }
@@ -421,16 +421,23 @@ fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
     shown.chain(rest)
 }
 
-/// Finds strings in the arguments that look like other names.
-fn lookalikes(arguments: &Value) -> Vec<Fact> {
+/// Finds strings in the arguments that look like other names, and hosts of URLs of any length.
+fn lookalikes(request: &ApprovalRequest) -> Vec<Fact> {
+    // A text with blanks or line breaks is not a name.
+    let is_name = |text: &str| text.len() <= MAX_NAME && !text.contains([' ', '\n']);
+    let texts = saved_approvals::texts(&request.arguments);
+    let short: Vec<(String, String)> = texts.into_iter().filter(|(_, text)| is_name(text)).collect();
+    let hosts = request.places.iter().filter_map(|place| {
+        let is_shown = short.iter().any(|(pointer, _)| *pointer == place.pointer);
+        let (_, rest) = place.plain.split_once("://").filter(|_| !is_shown)?;
+        let host = rest.split(['/', '?']).next()?;
+        Some((place.pointer.clone(), host.to_owned()))
+    });
+    let hosts: Vec<(String, String)> = hosts.collect();
     let mut facts = Vec::new();
-    for (pointer, text) in saved_approvals::texts(arguments) {
-        // A text with blanks or line breaks is not a name.
-        if text.len() > MAX_NAME || text.contains([' ', '\n']) {
-            continue;
-        }
-        facts.extend(lookalike(&text).map(|found| {
-            let (at, text) = (Shown(&pointer), Shown(&text));
+    for (pointer, text) in short.iter().chain(&hosts) {
+        facts.extend(lookalike(text).map(|found| {
+            let (at, text) = (Shown(pointer), Shown(text));
             Fact::Warning(match found {
                 Lookalike::MixedScripts => text!("{} mixes letters of several scripts: {}", at, text),
                 Lookalike::LooksLike(other) => {

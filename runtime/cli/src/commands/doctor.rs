@@ -19,7 +19,7 @@ use crate::error::{Exit, Failure};
 use crate::telemetry;
 use crate::ui::render;
 use crate::ui::render::Console;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, Own, Text, WARN, text};
 
 /// Check the engine, the cache, the configuration, the built-in tools and the model provider.
 ///
@@ -53,7 +53,7 @@ impl Doctor {
         console: &Console,
     ) -> Result<Exit, Failure> {
         let mut worst = Exit::Ok;
-        let mut show = |what: &str, finding: Finding| -> std::io::Result<()> {
+        let mut show = |what: Text, finding: Finding| -> std::io::Result<()> {
             if let Finding::Bad(failure) = &finding
                 && worst == Exit::Ok
             {
@@ -61,27 +61,27 @@ impl Doctor {
             }
             print(console, what, &finding)
         };
-        show("toolcell", Finding::Good(version()))?;
+        show("toolcell".into(), Finding::Good(version()))?;
         let settings = match config::load(environment, overrides) {
             Ok(settings) => {
-                show("configuration", configuration(&settings))?;
+                show("configuration".into(), configuration(&settings))?;
                 settings
             }
             Err(failure) => {
-                show("configuration", Finding::Bad(failure))?;
+                show("configuration".into(), Finding::Bad(failure))?;
                 return Ok(worst);
             }
         };
         match sandbox::start(environment, console) {
             Ok(sandbox) => {
-                show("engine", engine(&sandbox))?;
-                show("compiler", compiler(&sandbox).await)?;
-                show("cache", cache(&sandbox, environment))?;
+                show("engine".into(), engine(&sandbox))?;
+                show("compiler".into(), compiler(&sandbox).await)?;
+                show("cache".into(), cache(&sandbox, environment))?;
                 let loader = ComponentLoader::with(environment, &settings, sandbox)?;
                 for tool in settings.tools.values() {
                     if !loader.is_trusted(tool) {
                         let words = "comes from this project and is not trusted; it does not run";
-                        show(&tool.name, Finding::Note(words.into()))?;
+                        show(text!("{}", Name(&tool.name)), Finding::Note(words.into()))?;
                         continue;
                     }
                     let finding = match loader.load(tool).await {
@@ -94,7 +94,7 @@ impl Doctor {
                         Err(_) if !tool.enabled.value => Finding::Note("disabled".into()),
                         Err(failure) => Finding::Bad(failure),
                     };
-                    show(&format!("tool {}", tool.name), finding)?;
+                    show(text!("tool {}", Name(&tool.name)), finding)?;
                 }
                 for hook in settings.hooks.values() {
                     let finding = match loader.hook(hook).await {
@@ -102,14 +102,14 @@ impl Doctor {
                         Err(_) if !hook.component.enabled.value => Finding::Note("disabled".into()),
                         Err(failure) => Finding::Bad(failure),
                     };
-                    show(&format!("hook {}", hook.component.name), finding)?;
+                    show(text!("hook {}", Name(&hook.component.name)), finding)?;
                 }
             }
-            Err(failure) => show("engine", Finding::Bad(failure))?,
+            Err(failure) => show("engine".into(), Finding::Bad(failure))?,
         }
         for missing in builtin::MISSING {
             show(
-                &format!("tool {missing}"),
+                text!("tool {}", Own(missing)),
                 Finding::Note("not included in this build".into()),
             )?;
         }
@@ -119,19 +119,19 @@ impl Doctor {
         } else {
             Finding::Note
         };
-        show("telemetry", finding(telemetry))?;
+        show("telemetry".into(), finding(telemetry))?;
         match model::choose(&settings.provider, environment) {
             Ok(chosen) => {
-                show("provider", Finding::Good(chosen.note.plain()))?;
+                show("provider".into(), Finding::Good(chosen.note.plain()))?;
                 if self.online {
                     let finding = {
                         let _asking = console.activity("sending a test request");
                         ask(&chosen.provider).await
                     };
-                    show("model", finding)?;
+                    show("model".into(), finding)?;
                 }
             }
-            Err(failure) => show("provider", Finding::Bad(failure))?,
+            Err(failure) => show("provider".into(), Finding::Bad(failure))?,
         }
         Ok(worst)
     }
@@ -250,7 +250,7 @@ async fn ask(provider: &Arc<dyn Provider>) -> Finding {
     }
 }
 
-fn print(console: &Console, what: &str, finding: &Finding) -> std::io::Result<()> {
+fn print(console: &Console, what: Text, finding: &Finding) -> std::io::Result<()> {
     console.write(|s| {
         let (style, mark) = match finding {
             Finding::Good(_) => (GOOD, "✓"),
@@ -259,7 +259,7 @@ fn print(console: &Console, what: &str, finding: &Finding) -> std::io::Result<()
         };
         s.out.styled(style, mark)?;
         s.out.text(" ")?;
-        s.out.cell(NAME, text!("{}", Name(what)), 15)?;
+        s.out.cell(NAME, what, 15)?;
         match finding {
             Finding::Good(text) => s.out.styled(FAINT, text.clone())?,
             Finding::Note(text) => s.out.text(text.clone())?,

@@ -59,7 +59,7 @@ pub(crate) struct Explain {
 
 /// A component and its data-flow labels.
 struct Row {
-    name: String,
+    name: Text,
     reasons: Vec<Reason>,
     /// Bindings of its secrets, one line each.
     secrets: Vec<String>,
@@ -105,18 +105,20 @@ impl Explain {
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let loaded = selection::load(&loader, &self.tools, console).await?;
         let hooks = loader.hooks().await?;
+        let is_open = data_flow::is_open(loaded.iter().map(|loaded| &loaded.settings));
+        let row = |loaded| row(loaded, is_open);
         let rows: Vec<Row> = loaded.iter().map(row).chain(hooks.iter().map(hook_row)).collect();
         let paths = combinations(&rows);
         if self.json {
             let object = json!({
                 "components": rows.iter().map(|row| json!({
-                    "component": row.name,
+                    "component": row.name.plain(),
                     "flow": row.flow,
                     "grants": row.reasons.iter().map(|reason| &reason.grant).collect::<Vec<_>>(),
                     "denied": row.denied,
                     "secrets": row.secrets,
                 })).collect::<Vec<_>>(),
-                "combinations": paths,
+                "combinations": paths.iter().map(|path| path.iter().map(Text::plain).collect::<Vec<_>>()).collect::<Vec<_>>(),
                 "guard": format!("{:?}", settings.flow.value).to_lowercase(),
             });
             print_line(console, &object)?;
@@ -127,10 +129,10 @@ impl Explain {
     }
 }
 
-fn row(loaded: &Loaded) -> Row {
-    let reasons = data_flow::reasons(&loaded.settings, &loaded.component.abilities());
+fn row(loaded: &Loaded, is_open: bool) -> Row {
+    let reasons = data_flow::reasons(&loaded.settings, &loaded.component.abilities(), is_open);
     Row {
-        name: loaded.settings.name.clone(),
+        name: text!("{}", Name(&loaded.settings.name)),
         denied: denied(&loaded.settings),
         flow: data_flow::total(&reasons),
         reasons,
@@ -146,7 +148,7 @@ fn secrets(settings: &ToolSettings) -> Vec<String> {
 fn hook_row(hook: &LoadedHook) -> Row {
     let reasons = data_flow::of_hook(hook);
     Row {
-        name: format!("hook {}", hook.settings.component.name),
+        name: text!("hook {}", Name(&hook.settings.component.name)),
         denied: denied(&hook.settings.component),
         flow: data_flow::total(&reasons),
         reasons,
@@ -155,7 +157,7 @@ fn hook_row(hook: &LoadedHook) -> Row {
 }
 
 /// Returns the minimal sets of components that have all three labels together. No set has more than three.
-fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
+fn combinations(rows: &[Row]) -> Vec<Vec<Text>> {
     let mut found: Vec<Vec<usize>> = Vec::new();
     let touching: Vec<usize> = (0..rows.len())
         .filter(|i| rows[*i].flow != DataFlow::default())
@@ -188,11 +190,15 @@ fn combinations(rows: &[Row]) -> Vec<Vec<String>> {
     found.into_iter().map(name).collect()
 }
 
-fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settings) -> io::Result<()> {
+fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<Text>], settings: &Settings) -> io::Result<()> {
     let out = &mut s.out;
-    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let width = rows
+        .iter()
+        .map(|row| row.name.plain().chars().count())
+        .max()
+        .unwrap_or(0);
     for row in rows {
-        out.cell(NAME, text!("{}", Name(&row.name)), width)?;
+        out.cell(NAME, row.name.clone(), width)?;
         if row.flow == DataFlow::default() {
             out.styled(FAINT, "  has no access outside its cell")?;
             out.end_line()?;
@@ -236,7 +242,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
             ),
             together => text!(
                 "`{}` together can leak private data if content they read instructs the model to",
-                Text::join(together.iter().map(|name| text!("{}", Name(name))), "` and `")
+                Text::join(together.iter().cloned(), "` and `")
             ),
         })?;
     }
@@ -264,7 +270,7 @@ fn print(s: &mut Streams, rows: &[Row], paths: &[Vec<String>], settings: &Settin
 mod tests {
     use super::*;
 
-    fn row(name: &str, reads_private: bool, untrusted_content: bool, can_send_out: bool) -> Row {
+    fn row(name: &'static str, reads_private: bool, untrusted_content: bool, can_send_out: bool) -> Row {
         Row {
             name: name.into(),
             reasons: Vec::new(),
@@ -291,7 +297,7 @@ mod tests {
         assert_eq!(
             combinations(&rows),
             [
-                vec!["all".to_owned()],
+                vec![Text::from("all")],
                 vec!["files".into(), "fetch".into()],
                 vec!["files".into(), "mail".into(), "post".into()]
             ]

@@ -64,8 +64,8 @@ pub struct ArgumentPlace {
     /// The path on the host with links resolved. Absent where no grant holds it, and where [`Self::is_unresolved`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub real: Option<String>,
-    /// True if the path was not resolved, because the call has too many: it may lead anywhere. Patterns that ask or
-    /// deny are met by it, and none that allows holds.
+    /// True if the place was not resolved: the text is too long, no complete URL, or one path too many. It may lead
+    /// anywhere: patterns that ask or deny are met by it, and none that allows holds. [`Self::plain`] is its beginning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unresolved: bool,
 }

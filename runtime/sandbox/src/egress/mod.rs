@@ -28,7 +28,7 @@ mod response;
 mod rules;
 mod secrets;
 mod shared;
-mod target;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 
