@@ -119,6 +119,18 @@ fn config_check_fails_for_what_cannot_be_loaded() {
 }
 
 #[test]
+fn hints_name_the_configuration_that_was_given() {
+    let user = User::new();
+    user.file(
+        "mine.toml",
+        "[[approval.rules]]\ntool = \"*\"\nverdict = \"ask\"\n",
+    );
+    let seen = user.run(&["--config", "mine.toml", "call", "files_read", r#"{"path":"x"}"#]);
+    assert!(seen.stderr.contains("in mine.toml"), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("config.toml"), "{}", seen.stderr);
+}
+
+#[test]
 fn config_check_names_secrets_without_value() {
     let mut user = User::new();
     user.configure(

@@ -304,3 +304,40 @@ fn terminal_is_no_client() {
         terminal.seen
     );
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn process_takes_the_open_files_that_the_system_allows() {
+    let user = User::new();
+    let script = "ulimit -Sn 128; exec \"$0\" mcp serve --tool clock";
+    let mut server = user
+        .program("bash", &["-c", script, env!("CARGO_BIN_EXE_toolcell")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = server.stdin.take().unwrap();
+    writeln!(
+        input,
+        "{}",
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })
+    )
+    .unwrap();
+    let mut answer = String::new();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut answer)
+        .unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert_eq!(numbers[0], numbers[1].min(65_536), "{line}");
+    drop(input);
+    server.wait().unwrap();
+}

@@ -15,6 +15,8 @@ pub(crate) struct Environment {
     pub(crate) cwd: PathBuf,
     /// Home directory of the user, if any.
     pub(crate) home: Option<PathBuf>,
+    /// Configuration file that the user named instead of the usual one.
+    pub(crate) named_config: Option<PathBuf>,
     /// Directory of the user's configuration.
     pub(crate) config_dir: Option<PathBuf>,
     /// Directory of the compiled code cache.
@@ -65,6 +67,30 @@ pub(crate) fn forbid_core_dumps() {
     let _ = setrlimit(Resource::Core, none);
 }
 
+/// Maximum number of open files that this process asks for. Calls share them, each with a limit of its own
+/// (`Limits::handles`); systems begin with 256 or 1,024, of which a few calls leave nothing for sockets and the store.
+const OPEN_FILES: u64 = 65_536;
+
+/// Raises the limit of open files (setrlimit(2)) up to what the system allows.
+pub(crate) fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let possible = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    // macOS accepts no more (OPEN_MAX), although it reports no maximum.
+    let wanted = [possible, possible.min(10_240)];
+    for current in wanted {
+        let is_less = limit.current.is_some_and(|now| now < current);
+        let raised = Rlimit {
+            current: Some(current),
+            maximum: limit.maximum,
+        };
+        // Raising the soft limit needs no privilege; if it fails anyway, the present one applies.
+        if !is_less || setrlimit(Resource::Nofile, raised).is_ok() {
+            return;
+        }
+    }
+}
+
 /// Hidden argument that starts a compile process.
 pub(crate) const COMPILE_CHILD: &str = "__compile";
 
@@ -77,6 +103,7 @@ impl Environment {
         let cwd = std::env::current_dir()?.canonicalize()?;
         let dirs = directories::ProjectDirs::from("", "", "toolcell");
         Ok(Self {
+            named_config: None,
             vars: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
                 .collect(),
@@ -156,6 +183,7 @@ impl Environment {
                 .collect(),
             cwd: cwd.to_owned(),
             home: None,
+            named_config: None,
             config_dir: None,
             cache_dir: None,
             data_dir: None,

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         return toolcell_sandbox::compile_child_main();
     }
     environment::forbid_core_dumps();
+    environment::raise_open_files();
     let parsed = command_line::parse();
     match environment::Environment::read() {
         Ok(environment) => commands::execute(parsed, &environment),

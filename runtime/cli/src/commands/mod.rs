@@ -121,6 +121,14 @@ async fn dispatch(cli: Cli, environment: &Environment, console: &Console) -> Res
 }
 
 async fn run(cli: Cli, environment: &Environment, console: &Console) -> Result<Exit, Failure> {
+    let mut environment = environment.clone();
+    environment.named_config = (cli.config.as_ref())
+        .map(|path| environment.cwd.join(path))
+        .or_else(|| {
+            let path = environment.var("TOOLCELL_CONFIG")?;
+            Some(environment.path(path, &environment.cwd))
+        });
+    let environment = &environment;
     let overrides = Overrides {
         config: cli.config,
         ..Overrides::default()

@@ -16,8 +16,11 @@ const MAX_LIST_BYTES: u64 = 4 << 20;
 /// Name of the user's configuration file, in the directory for configuration.
 pub(crate) const USER_FILE: &str = "config.toml";
 
-/// Returns the path of the user's file, existing or not.
+/// Returns the path of the user's file, existing or not: the one that was named, or the usual one.
 pub(crate) fn user_file(environment: &Environment) -> Option<PathBuf> {
+    if let Some(named) = &environment.named_config {
+        return Some(named.clone());
+    }
     environment.config_dir.as_ref().map(|dir| dir.join(USER_FILE))
 }
 
