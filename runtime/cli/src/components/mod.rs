@@ -3,7 +3,6 @@
 pub(crate) mod buckets;
 pub(crate) mod builtin;
 pub(crate) mod call;
-pub(crate) mod configured;
 pub(crate) mod data_flow;
 pub(crate) mod keyring;
 pub(crate) mod loader;

@@ -1,13 +1,15 @@
 //! `toolcell config`: the effective configuration and its checks.
 
+mod configured;
+
 use std::io;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolcell_core::Grant;
 
+use self::configured::{ConfiguredComponents, absent_secrets};
 use crate::agent::{model, setup};
-use crate::components::configured::{ConfiguredComponents, absent_secrets};
 use crate::config::file::schema;
 use crate::config::layers;
 use crate::config::layers::hooks;
