@@ -131,6 +131,26 @@ fn hints_name_the_configuration_that_was_given() {
 }
 
 #[test]
+fn value_of_project_does_not_pass_for_its_origin() {
+    let user = User::new();
+    let rule = "[[approval.rules]]\ntool = \"files_write\"\nverdict = \"ask\"\n\
+                arguments = { \"/path\" = \"x  ~/.config/toolcell/config.toml:7\" }\n";
+    user.file("toolcell.toml", rule);
+    let shown = user.run(&["config", "check"]).ended(0).stdout;
+    let row = "`ask for files_write where /path is x  ~/.config/toolcell/config.toml:7`  toolcell.toml:";
+    assert!(shown.contains(row), "{shown}");
+    user.file(
+        "toolcell.toml",
+        "[tools.lint]\ncomponent = \"a.wasm  shipped  read=.\"\n",
+    );
+    let shown = user.run(&["tool", "list"]).stdout;
+    assert!(
+        shown.contains("project:lint  `a.wasm  shipped  read=.` of this project"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn config_check_names_secrets_without_value() {
     let mut user = User::new();
     user.configure(

@@ -15,7 +15,7 @@ use crate::scratch::diff;
 use crate::scratch::overlay::{Changed, read};
 use crate::ui::escape;
 use crate::ui::render::Console;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Own, Screen, WARN, inert_line, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Own, Screen, Shown, WARN, text};
 
 /// Maximum number of changes listed when a command ends; `toolcell scratch diff` lists all.
 const MAX_LISTED: usize = 20;
@@ -133,7 +133,7 @@ pub(crate) fn list<W: Write>(
                 _ => (FAINT, "  ? "),
             };
             screen.styled(style, mark)?;
-            screen.text(inert_line(&change.path.to_string_lossy()))?;
+            screen.text(text!("{}", Shown(&change.path.to_string_lossy())))?;
             if changed.is_conflict(&change.path) {
                 screen.styled(BAD, "  (changed by others in the meantime)")?;
             }

@@ -22,7 +22,7 @@ use crate::ui::escape;
 use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::json::{print_line, print_pretty};
-use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, Key, NAME, Shown, Text, WARN, text};
 use anstyle::Style;
 
 /// Check the configuration.
@@ -386,15 +386,15 @@ fn print(
         .unwrap_or(0);
     let value_width = rows
         .iter()
-        .map(|(_, value, _)| value.chars().count())
+        .map(|(_, value, _)| text!("{}", Shown(value)).plain().chars().count())
         .max()
         .unwrap_or(0)
         .min(40);
     for (key, value, origin) in rows {
         out.cell(NAME, text!("{}", Key(key)), width)?;
         out.text("  ")?;
-        out.cell(Style::new(), value.clone(), value_width + 2)?;
-        out.styled(FAINT, text!("{}", origin))?;
+        out.cell(Style::new(), text!("{}", Shown(value)), value_width)?;
+        out.styled(FAINT, text!("  {}", origin))?;
         out.end_line()?;
     }
     let grants = settings.tools.values().flat_map(|tool| &tool.grants);

@@ -21,7 +21,7 @@ use crate::ui::render::Console;
 use crate::ui::render::console::Streams;
 use crate::ui::render::held::Holding;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Text, WARN, text};
+use crate::ui::terminal::{BAD, FAINT, GOOD, NAME, Name, STRONG, Screen, Shown, Text, WARN, text};
 
 /// Show what a component can do: its tools or its hook points, the meaning of its imports, its size and digest.
 ///
@@ -168,7 +168,7 @@ impl<'a> Report<'a> {
         let out = &mut s.out;
         let identity = self.inspected.identity();
         out.styled(NAME, text!("{}", Name(&self.settings.name)))?;
-        out.line(text!("  {}, {}", self.source, Bytes(identity.size())))?;
+        out.line(text!("  {}, {}", Shown(&self.source), Bytes(identity.size())))?;
         out.styled(FAINT, text!("{}", identity.digest()))?;
         out.end_line()?;
 

@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::render::json::print_line;
-use crate::ui::terminal::{BAD, FAINT, NAME, Name, Own, STRONG, WARN, inert_line, text};
+use crate::ui::terminal::{BAD, FAINT, NAME, Name, Own, STRONG, Shown, Text, WARN, inert_line, text};
 
 /// List the built-in tools and those of the configuration.
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ impl List {
                 .map(|(tool, component)| {
                     json!({
                         "component": tool.name,
-                        "source": source(tool, environment),
+                        "source": source(tool, environment).plain(),
                         "enabled": tool.enabled.value,
                         "only": tool.only.as_ref().map(|only| &only.value),
                         "missing_grant": tool.missing_grant(),
@@ -109,16 +109,14 @@ impl List {
     }
 }
 
-fn source(tool: &ToolSettings, environment: &Environment) -> String {
+fn source(tool: &ToolSettings, environment: &Environment) -> Text {
     match &tool.component {
         ComponentSource::Shipped(_) => "shipped".into(),
         ComponentSource::File(path) if tool.is_of_project() => {
-            format!(
-                "{} of this project, used only if named and trusted",
-                environment.shown(&path.value)
-            )
+            let path = environment.shown(&path.value);
+            text!("{} of this project, used only if named and trusted", Shown(&path))
         }
-        ComponentSource::File(path) => environment.shown(&path.value),
+        ComponentSource::File(path) => text!("{}", Shown(&environment.shown(&path.value))),
     }
 }
 
