@@ -249,6 +249,18 @@ fn cancelled_calls_end_at_once_and_are_filed() {
 }
 
 #[test]
+fn limit_that_ended_a_call_is_not_told_as_a_denial() {
+    let user = User::new();
+    user.probe("loop.wasm", &Probe::running("(loop $l (br $l)) (unreachable)"));
+    let mut client = Client::session(&user, &["--tool", "loop.wasm", "--limit", "fuel=1M"]);
+    assert_eq!(client.call(1, "probe", json!({}))["isError"], true);
+    let seen = client.finish();
+    let told = "a call of `probe` was stopped by a limit: 1000000 units of fuel used up; raise the limit with --limit fuel=2M";
+    assert!(seen.stderr.contains(told), "{}", seen.stderr);
+    assert!(!seen.stderr.contains("denied"), "{}", seen.stderr);
+}
+
+#[test]
 fn settings_that_would_not_be_enforced_are_refused() {
     let user = User::new();
     user.configure("[budget]\ncalls = 5\n");
@@ -262,6 +274,21 @@ fn settings_that_would_not_be_enforced_are_refused() {
            │     |         ^
      hint: serve with a configuration of its own, without them: toolcell --config FILE mcp serve
     ");
+    // A project's file narrows with any configuration of the user: another would not help.
+    user.configure("");
+    user.file("toolcell.toml", "[budget]\ncalls = 5\n");
+    user.file("mine.toml", "");
+    let seen = user.run(&["--config", "mine.toml", "mcp", "serve"]).ended(3);
+    for told in [
+        "budgets do not apply to MCP clients yet",
+        "in toolcell.toml, line 2",
+        "the file is the project's",
+        "hint: start the server in a directory outside of the project",
+    ] {
+        assert!(seen.stderr.contains(told), "{}", seen.stderr);
+    }
+    assert!(!seen.stderr.contains("--config FILE"), "{}", seen.stderr);
+    std::fs::remove_file(user.work().join("toolcell.toml")).unwrap();
     user.file("hook.wasm", Probe::default().build());
     let component = user.work().join("hook.wasm");
     user.configure(&format!("[hooks.h]\ncomponent = {component:?}\n"));

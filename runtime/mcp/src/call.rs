@@ -4,16 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
-use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolcell_core::json::{MAX_ARGUMENT_DEPTH, depth_of};
 use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
 use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError};
 
 use crate::in_flight::Ticket;
 use crate::message::{self, RpcError};
-use crate::outbox::{Outbox, Reply};
-use crate::result::CallToolResult;
+use crate::outbox::{Message, Outbox, Reply};
+use crate::result::Unsent;
 use crate::state::ServerState;
 use crate::version::Version;
 
@@ -69,7 +69,7 @@ pub(crate) struct Scope {
 pub(crate) struct Call {
     pub(crate) server: Arc<ServerState>,
     pub(crate) tool: Arc<dyn Tool>,
-    pub(crate) arguments: Map<String, Value>,
+    pub(crate) call: ToolCall,
     pub(crate) scope: Scope,
     pub(crate) ticket: Ticket,
     pub(crate) outbox: Outbox,
@@ -82,32 +82,27 @@ impl Call {
         let Self {
             server,
             tool,
-            arguments,
+            call,
             scope,
             ticket,
             outbox,
             reply,
         } = self;
-        let call = ToolCall {
-            id: server.next_call(),
-            name: tool.spec().name.clone(),
-            arguments,
-        };
-        server.observer.started(&call);
         let (id, name) = (call.id.clone(), call.name.clone());
         let watch = Arc::new(Watch {
             server: server.clone(),
             call: id.clone(),
             tool: name.to_string(),
             scope: scope.clone(),
-            outbox,
+            outbox: outbox.clone(),
             state: Mutex::default(),
         });
         let permit = tokio::select! {
-            permit = running.acquire() => permit.ok(),
-            () = ticket.cancel.cancelled() => None,
+            biased;
+            () = ticket.cancelled() => None,
+            permit = running.acquire_owned() => permit.ok(),
         };
-        let mut result = match permit {
+        let mut result = match &permit {
             None => CallResult::refused(ToolError::Cancelled),
             Some(_) => {
                 let cx = CallContext {
@@ -118,26 +113,69 @@ impl Call {
                     // The call first: one that was cancelled before it began would leave no receipt.
                     biased;
                     result = run(tool.as_ref(), call, cx) => result,
-                    () = ticket.cancel.cancelled() => CallResult::failed(ToolError::Cancelled),
+                    () = ticket.cancelled() => CallResult::failed(ToolError::Cancelled),
                 }
             }
         };
         let dropped = watch.close();
         result.receipt = result.receipt.or(dropped);
         server.observer.finished(&id, &name, &result);
-        if ticket.is_answered() {
-            let message = match &result.error {
-                Some(ToolError::Host { .. }) => message::error(Some(ticket.id()), &RpcError::internal()),
-                _ => message::response(
-                    ticket.id(),
-                    &CallToolResult::new(&result, &server.info, scope.version),
-                ),
-            };
-            // The result is a part of the call until the client reads: it waits with its permit.
-            drop(result);
-            reply.send(message).await;
+        let answer = Answer {
+            server,
+            version: scope.version,
+            result: match &result.error {
+                Some(ToolError::Host { .. }) => None,
+                _ => Some(Unsent::new(result)),
+            },
+        };
+        answer.send(ticket, permit, &outbox, &reply).await;
+    }
+}
+
+/// Answer to a call, which waits with its permit until there is room for it.
+struct Answer {
+    server: Arc<ServerState>,
+    version: Version,
+    /// `None` for an internal error.
+    result: Option<Unsent>,
+}
+
+impl Answer {
+    fn message(&self, ticket: &Ticket) -> Vec<u8> {
+        match &self.result {
+            None => message::error(Some(ticket.id()), &RpcError::internal()),
+            Some(result) => result.response(ticket.id(), &self.server.info, self.version),
         }
-        drop(permit);
+    }
+
+    async fn send(
+        self,
+        ticket: Ticket,
+        permit: Option<OwnedSemaphorePermit>,
+        outbox: &Outbox,
+        reply: &Reply,
+    ) {
+        let mut message = self.message(&ticket);
+        let mut room = outbox.try_room(message.len());
+        if room.is_none() {
+            // Escapes make a message many times as long as its result: it is written again when there is room.
+            let bytes = message.len();
+            drop(message);
+            room = tokio::select! {
+                room = outbox.room(bytes) => room,
+                () = ticket.withdrawn() => None,
+            };
+            message = match room {
+                Some(_) => self.message(&ticket),
+                None => return,
+            };
+        }
+        drop(self);
+        if let Some(room) = room
+            && ticket.is_answered()
+        {
+            outbox.send(reply, Message::of_call(message, room, ticket, permit));
+        }
     }
 }
 

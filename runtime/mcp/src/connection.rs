@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncRead;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use toolcell_core::ToolCall;
 
 use crate::call::{Call, MAX_RUNNING, Scope, Severity};
 use crate::catalog::cacheable;
-use crate::in_flight::{Full, InFlight, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
+use crate::in_flight::{Full, InFlight, MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, memory_of_call};
 use crate::lines::{Line, Lines, MAX_MESSAGE_BYTES};
 use crate::message::{self, Incoming, Request, RequestId, RpcError, excerpt};
 use crate::outbox::{Outbox, Reply};
@@ -20,6 +21,10 @@ use crate::version::Version;
 
 /// Maximum number of messages in a batch, a third of [`MAX_IN_FLIGHT`]: a batch is answered as a whole.
 pub const MAX_BATCH: usize = 100;
+
+/// Maximum number of batches that are not answered completely. Each holds answers of up to
+/// [`BATCH_PART_BYTES`](crate::BATCH_PART_BYTES), together half of [`MAX_UNREAD_BYTES`](crate::MAX_UNREAD_BYTES).
+pub const MAX_BATCHES: usize = 8;
 
 /// Names in the `_meta` of a request of version 2026-07-28.
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -34,6 +39,7 @@ pub(crate) struct Connection {
     session: Option<Session>,
     in_flight: Arc<InFlight>,
     running: Arc<Semaphore>,
+    batches: Arc<Semaphore>,
     tasks: JoinSet<()>,
     /// Cancelled when the connection ends.
     ended: CancellationToken,
@@ -54,12 +60,16 @@ impl Connection {
             session: None,
             in_flight: Arc::default(),
             running: Arc::new(Semaphore::new(MAX_RUNNING)),
+            batches: Arc::new(Semaphore::new(MAX_BATCHES)),
             tasks: JoinSet::new(),
             ended: CancellationToken::new(),
         }
     }
 
     /// Handles messages until the end of the input.
+    ///
+    /// # Errors
+    /// Fails if the input fails, or if the client reads nothing of what waits for it.
     pub(crate) async fn read<R: AsyncRead + Unpin>(&mut self, mut lines: Lines<R>) -> std::io::Result<()> {
         while let Some(line) = lines.next().await? {
             while self.tasks.try_join_next().is_some() {}
@@ -67,19 +77,15 @@ impl Connection {
                 Line::TooLong => {
                     let error = format!("the message has more than {MAX_MESSAGE_BYTES} bytes");
                     let error = RpcError::invalid_request(error);
-                    self.outbox.send(message::error(None, &error)).await;
+                    self.outbox
+                        .answer(&Reply::Alone, message::error(None, &error))
+                        .await?;
                 }
                 Line::Whole(line) if line.trim_ascii().is_empty() => {}
-                Line::Whole(line) => {
-                    let bytes = line.len();
-                    match message::parse(line) {
-                        Incoming::Batch(items) => self.batch(items, bytes).await,
-                        message => {
-                            let reply = Reply::Alone(self.outbox.clone());
-                            self.message(message, bytes, reply).await;
-                        }
-                    }
-                }
+                Line::Whole(line) => match message::parse(line) {
+                    Incoming::Batch(items) => self.batch(items).await?,
+                    message => self.message(message, Reply::Alone).await?,
+                },
             }
         }
         Ok(())
@@ -95,7 +101,7 @@ impl Connection {
     }
 
     /// Handles the messages of a batch, and answers them together.
-    async fn batch(&mut self, items: Vec<Value>, bytes: usize) {
+    async fn batch(&mut self, items: Vec<Value>) -> std::io::Result<()> {
         let version = self.session.map(|session| session.version);
         let refusal = if version != Some(Version::V2025_03_26) {
             Some("a batch is possible only in sessions of protocol version 2025-03-26".to_owned())
@@ -108,46 +114,46 @@ impl Connection {
         };
         if let Some(reason) = refusal {
             let error = RpcError::invalid_request(reason);
-            return self.outbox.send(message::error(None, &error)).await;
-        }
-        let share = bytes.div_ceil(items.len());
-        let mut responses = Vec::new();
-        for item in items {
-            let (sender, receiver) = oneshot::channel();
-            responses.push(receiver);
-            self.message(message::of_value(item), share, Reply::InBatch(sender))
+            return self
+                .outbox
+                .answer(&Reply::Alone, message::error(None, &error))
                 .await;
         }
+        let Ok(open) = self.batches.clone().try_acquire_owned() else {
+            let error = format!(
+                "{MAX_BATCHES} batches are not answered yet; wait for one, or send requests by themselves"
+            );
+            let error = message::error(None, &RpcError::busy(error));
+            return self.outbox.answer(&Reply::Alone, error).await;
+        };
+        let (sender, responses) = mpsc::unbounded_channel();
         let outbox = self.outbox.clone();
         self.tasks.spawn(async move {
-            let mut all = vec![b'['];
-            for response in responses {
-                // Notifications and cancelled requests have no response.
-                if let Ok(response) = response.await {
-                    if all.len() > 1 {
-                        all.push(b',');
-                    }
-                    all.extend(response);
-                }
-            }
-            if all.len() > 1 {
-                all.push(b']');
-                outbox.send(all).await;
-            }
+            outbox.collect(responses).await;
+            drop(open);
         });
+        for item in items {
+            let reply = Reply::InBatch(sender.clone());
+            self.message(message::of_value(item), reply).await?;
+        }
+        Ok(())
     }
 
-    async fn message(&mut self, message: Incoming, bytes: usize, reply: Reply) {
+    async fn message(&mut self, message: Incoming, reply: Reply) -> std::io::Result<()> {
         match message {
-            Incoming::Request(request) => self.request(request, bytes, reply).await,
+            Incoming::Request(request) => return self.request(request, reply).await,
             Incoming::Notification { method, params } => self.notification(&method, &params),
             Incoming::Response => {}
-            Incoming::Invalid(id, error) => reply.send(message::error(id.as_ref(), &error)).await,
+            Incoming::Invalid(id, error) => {
+                let error = message::error(id.as_ref(), &error);
+                return self.outbox.answer(&reply, error).await;
+            }
             Incoming::Batch(_) => {
                 let error = RpcError::invalid_request("a batch in a batch");
-                reply.send(message::error(None, &error)).await;
+                return self.outbox.answer(&reply, message::error(None, &error)).await;
             }
         }
+        Ok(())
     }
 
     fn notification(&self, method: &str, params: &Map<String, Value>) {
@@ -158,22 +164,21 @@ impl Connection {
         }
     }
 
-    async fn request(&mut self, request: Request, bytes: usize, reply: Reply) {
+    async fn request(&mut self, request: Request, reply: Reply) -> std::io::Result<()> {
         let Request { id, method, params } = request;
         if self.in_flight.contains(&id) {
             // An error with this identifier would be taken for the answer to the first request.
             let shown = serde_json::to_string(&id).unwrap_or_default();
             let error = format!("a request with the id {} is not answered yet", excerpt(&shown));
-            return reply
-                .send(message::error(None, &RpcError::invalid_request(error)))
-                .await;
+            let error = message::error(None, &RpcError::invalid_request(error));
+            return self.outbox.answer(&reply, error).await;
         }
         let answer = match method.as_str() {
-            "tools/call" => match self.begin_call(&id, params, bytes) {
+            "tools/call" => match self.begin_call(&id, params) {
                 Ok(begun) => {
                     let call = begun.into_call(self, reply);
                     self.tasks.spawn(call.complete(self.running.clone()));
-                    return;
+                    return Ok(());
                 }
                 Err(error) => Err(error),
             },
@@ -183,7 +188,7 @@ impl Connection {
             Ok(result) => message::response(&id, &result),
             Err(error) => message::error(Some(&id), &error),
         };
-        reply.send(message).await;
+        self.outbox.answer(&reply, message).await
     }
 
     /// Answers a request that calls no tool.
@@ -289,12 +294,7 @@ impl Connection {
     }
 
     /// Checks the parameters of a call and counts it.
-    fn begin_call(
-        &self,
-        id: &RequestId,
-        mut params: Map<String, Value>,
-        bytes: usize,
-    ) -> Result<Begun, RpcError> {
+    fn begin_call(&self, id: &RequestId, mut params: Map<String, Value>) -> Result<Begun, RpcError> {
         let scope = self.scope(&params)?;
         let Some(Value::String(name)) = params.get("name") else {
             return Err(RpcError::invalid_params("`name` is not a string"));
@@ -311,11 +311,12 @@ impl Connection {
             Some(Value::Object(arguments)) => arguments,
             Some(_) => return Err(RpcError::invalid_params("`arguments` is not an object")),
         };
-        let ticket = self.in_flight.begin(id.clone(), bytes, self.ended.child_token());
+        let memory = memory_of_call(id, scope.progress.as_ref(), &arguments);
+        let ticket = self.in_flight.begin(id.clone(), memory, self.ended.clone());
         let ticket = ticket.map_err(|full| {
             RpcError::busy(match full {
                 Full::Calls => format!("{MAX_IN_FLIGHT} calls are not answered yet; wait for one to end"),
-                Full::Bytes => format!("the calls that are not answered yet have {MAX_IN_FLIGHT_BYTES} bytes; wait for one to end"),
+                Full::Bytes => format!("the arguments of calls that are not answered yet take up to {MAX_IN_FLIGHT_BYTES} bytes of memory; wait for one to end"),
             })
         })?;
         Ok(Begun {
@@ -337,10 +338,17 @@ struct Begun {
 
 impl Begun {
     fn into_call(self, connection: &Connection, reply: Reply) -> Call {
-        Call {
-            server: connection.server.clone(),
-            tool: self.tool,
+        let server = connection.server.clone();
+        let call = ToolCall {
+            id: server.next_call(),
+            name: self.tool.spec().name.clone(),
             arguments: self.arguments,
+        };
+        server.observer.started(&call);
+        Call {
+            server,
+            tool: self.tool,
+            call,
             scope: self.scope,
             ticket: self.ticket,
             outbox: connection.outbox.clone(),

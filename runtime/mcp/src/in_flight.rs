@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::message::RequestId;
@@ -10,8 +11,54 @@ use crate::message::RequestId;
 /// Maximum number of calls of a client that wait or run. Clients send one for each call of a step of their model.
 pub const MAX_IN_FLIGHT: usize = 256;
 
-/// Maximum size of the messages of these calls in total, in bytes: their arguments are held until they have run.
-pub const MAX_IN_FLIGHT_BYTES: usize = 32 << 20;
+/// Maximum memory of these calls in total, in bytes of their parsed arguments ([`memory_of`]), which are held until they
+/// have run. A call that needs more is accepted while there is no other.
+pub const MAX_IN_FLIGHT_BYTES: usize = 128 << 20;
+
+/// Memory of a call beside its arguments and identifiers, in bytes.
+const CALL_BYTES: usize = 1 << 10;
+
+/// Memory of an allocation beside its content, in bytes.
+const ALLOCATION: usize = 16;
+
+/// Memory of a node of an object's tree, in bytes, and its least number of entries if it is not the only one.
+const NODE: (usize, usize) = (11 * (size_of::<String>() + size_of::<Value>()) + 128, 5);
+
+/// Returns the memory of a value in bytes, an estimate from above: parsed, `[0]` takes forty times as much as its text.
+pub(crate) fn memory_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => ALLOCATION + text.capacity(),
+        Value::Array(items) => {
+            let own = ALLOCATION + items.capacity() * size_of::<Value>();
+            own + items.iter().map(memory_of).sum::<usize>()
+        }
+        Value::Object(entries) => memory_of_object(entries),
+    }
+}
+
+fn memory_of_object(entries: &Map<String, Value>) -> usize {
+    let (node, least) = NODE;
+    let nodes = entries.len().div_ceil(least) * (ALLOCATION + node);
+    let texts = entries
+        .iter()
+        .map(|(name, value)| ALLOCATION + name.capacity() + memory_of(value));
+    nodes + texts.sum::<usize>()
+}
+
+/// Returns the memory that a call holds until it is answered, in bytes.
+pub(crate) fn memory_of_call(
+    id: &RequestId,
+    progress: Option<&Value>,
+    arguments: &Map<String, Value>,
+) -> usize {
+    let id = match id {
+        RequestId::Number(_) => 0,
+        RequestId::Text(text) => text.len(),
+    };
+    // Both are held twice.
+    CALL_BYTES + 2 * (id + progress.map_or(0, memory_of)) + memory_of_object(arguments)
+}
 
 /// Calls of one client.
 #[derive(Default)]
@@ -28,7 +75,7 @@ struct Calls {
 
 struct Entry {
     serial: u64,
-    cancel: CancellationToken,
+    withdrawn: CancellationToken,
 }
 
 /// Call in progress. It is counted until this is dropped.
@@ -37,8 +84,10 @@ pub(crate) struct Ticket {
     id: RequestId,
     serial: u64,
     bytes: usize,
-    /// Cancelled by the client, or at the end of the connection.
-    pub(crate) cancel: CancellationToken,
+    /// Cancelled if the client cancels the call: it has no response.
+    withdrawn: CancellationToken,
+    /// Cancelled at the end of the connection.
+    ended: CancellationToken,
 }
 
 /// Reason why a call does not begin.
@@ -58,27 +107,28 @@ impl InFlight {
         self.lock().by_id.contains_key(id)
     }
 
-    /// Begins a call with an unused identifier; `bytes` is the size of its message.
+    /// Begins a call with an unused identifier; `bytes` is the memory that it holds.
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: RequestId,
         bytes: usize,
-        cancel: CancellationToken,
+        ended: CancellationToken,
     ) -> Result<Ticket, Full> {
         let mut calls = self.lock();
         if calls.count >= MAX_IN_FLIGHT {
             return Err(Full::Calls);
         }
-        if calls.bytes + bytes > MAX_IN_FLIGHT_BYTES {
+        if calls.count > 0 && calls.bytes + bytes > MAX_IN_FLIGHT_BYTES {
             return Err(Full::Bytes);
         }
         calls.count += 1;
         calls.bytes += bytes;
         calls.serial += 1;
         let serial = calls.serial;
+        let withdrawn = CancellationToken::new();
         let entry = Entry {
             serial,
-            cancel: cancel.clone(),
+            withdrawn: withdrawn.clone(),
         };
         calls.by_id.insert(id.clone(), entry);
         drop(calls);
@@ -87,19 +137,33 @@ impl InFlight {
             id,
             serial,
             bytes,
-            cancel,
+            withdrawn,
+            ended,
         })
     }
 
     /// Cancels a call and releases its identifier, because no response follows.
     pub(crate) fn cancel(&self, id: &RequestId) {
         if let Some(entry) = self.lock().by_id.remove(id) {
-            entry.cancel.cancel();
+            entry.withdrawn.cancel();
         }
     }
 }
 
 impl Ticket {
+    /// Waits until the client cancels the call, or the connection ends.
+    pub(crate) async fn cancelled(&self) {
+        tokio::select! {
+            () = self.withdrawn.cancelled() => {}
+            () = self.ended.cancelled() => {}
+        }
+    }
+
+    /// Waits until the client cancels the call.
+    pub(crate) async fn withdrawn(&self) {
+        self.withdrawn.cancelled().await;
+    }
+
     /// Ends the use of the identifier before the response is sent. Returns false if the call was cancelled.
     pub(crate) fn is_answered(&self) -> bool {
         let mut calls = self.in_flight.lock();
@@ -158,11 +222,37 @@ mod tests {
     }
 
     #[test]
+    fn call_beyond_the_bytes_is_accepted_alone() {
+        let in_flight = Arc::new(InFlight::default());
+        let other = begin(&in_flight, 1, 1).unwrap();
+        assert_eq!(
+            begin(&in_flight, 2, MAX_IN_FLIGHT_BYTES + 1).err(),
+            Some(Full::Bytes)
+        );
+        drop(other);
+        let _large = begin(&in_flight, 2, MAX_IN_FLIGHT_BYTES + 1).unwrap();
+        assert_eq!(begin(&in_flight, 3, 1).err(), Some(Full::Bytes));
+    }
+
+    #[test]
+    fn memory_of_a_value_is_that_of_its_parts() {
+        let memory = |text: &str| memory_of(&serde_json::from_str(text).unwrap());
+        let value = size_of::<Value>();
+        assert_eq!(memory("12.5"), 0);
+        assert!(memory("\"0123456789\"") >= 10);
+        assert!(memory("[[0],[0],[0],[0]]") >= 4 * value + 4 * value);
+        assert!(memory("{\"a\":{\"b\":0}}") >= 2 * 11 * (size_of::<String>() + value));
+        let long = "x".repeat(1000);
+        let id = RequestId::Text(long.clone());
+        assert!(memory_of_call(&id, Some(&Value::String(long)), &Map::new()) >= 4000);
+    }
+
+    #[test]
     fn cancelled_id_can_be_used_again_at_once() {
         let in_flight = Arc::new(InFlight::default());
         let first = begin(&in_flight, 1, 1).unwrap();
         in_flight.cancel(&RequestId::Number(1));
-        assert!(first.cancel.is_cancelled());
+        assert!(first.withdrawn.is_cancelled());
         let second = begin(&in_flight, 1, 1).unwrap();
         assert!(!first.is_answered());
         drop(first);

@@ -13,6 +13,7 @@
 //! | lines, and JSON-RPC 2.0 messages in them | `lines`, `message` |
 //! | the requests of one client | `connection`, `call` |
 //! | requests that are not answered yet | `in_flight` |
+//! | messages that the client has not read yet | `outbox` |
 //! | results and tools in the form of each version | `result`, `catalog` |
 //!
 //! Specifications: <https://modelcontextprotocol.io/specification>, <https://www.jsonrpc.org/specification>.
@@ -35,9 +36,10 @@ mod version;
 
 pub use call::MAX_RUNNING;
 pub use catalog::{DuplicateTool, PAGE_TOOLS};
-pub use connection::MAX_BATCH;
+pub use connection::{MAX_BATCH, MAX_BATCHES};
 pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};
 pub use lines::MAX_MESSAGE_BYTES;
+pub use outbox::{BATCH_PART_BYTES, MAX_STALL, MAX_UNREAD_BYTES, MAX_UNREAD_WITH_NOTIFICATION};
 pub use result::RECEIPT_KEY;
 pub use server::Server;
 pub use state::{Identity, ServerObserver};

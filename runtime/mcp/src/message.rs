@@ -203,6 +203,18 @@ pub(crate) fn response(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
     })
 }
 
+/// Writes a response whose result is an object with one more member, whose value is JSON already.
+pub(crate) fn response_with(id: &RequestId, result: &impl Serialize, member: (&str, &str)) -> Vec<u8> {
+    let mut message = response(id, result);
+    // The ends of the result and of the response.
+    message.truncate(message.len() - 2);
+    let (name, value) = member;
+    for part in [",\"", name, "\":", value, "}}"] {
+        message.extend(part.as_bytes());
+    }
+    message
+}
+
 /// Writes an error. One without an identifier answers a message whose identifier could not be read.
 pub(crate) fn error(id: Option<&RequestId>, error: &RpcError) -> Vec<u8> {
     let mut inner = json!({ "code": error.code, "message": error.message });

@@ -1,55 +1,211 @@
 //! Output of a connection: one task writes the messages, in the order in which they were sent.
+//!
+//! A message takes room from before it waits until its bytes are written, so that a client that does not read bounds the
+//! memory of all that waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Maximum number of messages that wait for the client to read. Beyond it, responses wait with their calls, and
-/// notifications are dropped.
-const QUEUE: usize = 64;
+use crate::in_flight::Ticket;
+
+/// Maximum size of the messages that are not written yet, in bytes, with 256 more for each. One of more than half of it
+/// counts as half, so that it can be sent. Beyond it, results wait with their calls, and then the input is not read.
+pub const MAX_UNREAD_BYTES: usize = 16 << 20;
+
+/// Maximum size of these messages when a notification is added, in bytes; beyond it notifications are dropped.
+pub const MAX_UNREAD_WITH_NOTIFICATION: usize = 1 << 20;
+
+/// Maximum time for which the input is not read because the client reads nothing. The connection ends then: the end of
+/// the input would not be seen.
+pub const MAX_STALL: Duration = Duration::from_secs(60);
+
+/// Size of a part of the answer to a batch, in bytes: answers are sent when they reach it, and at the end.
+pub const BATCH_PART_BYTES: usize = 1 << 20;
+
+/// Memory for each message beside its bytes.
+const MESSAGE_BYTES: usize = 256;
 
 /// Sender of messages.
 #[derive(Clone)]
-pub(crate) struct Outbox(mpsc::Sender<Vec<u8>>);
+pub(crate) struct Outbox {
+    queue: mpsc::UnboundedSender<Message>,
+    room: Arc<Semaphore>,
+    /// Number of bytes written so far.
+    written: Arc<AtomicU64>,
+}
+
+/// Message with its room, and with what is given back when it is written.
+pub(crate) struct Message {
+    bytes: Vec<u8>,
+    room: OwnedSemaphorePermit,
+    calls: Vec<Ticket>,
+    /// Permit of the call that it answers: a client that does not read starts no further calls.
+    _running: Option<OwnedSemaphorePermit>,
+}
+
+/// Receiver of messages, for [`write`].
+pub(crate) struct Unwritten {
+    queue: mpsc::UnboundedReceiver<Message>,
+    written: Arc<AtomicU64>,
+}
 
 /// Destination of the response to a request.
 pub(crate) enum Reply {
     /// On a line of its own.
-    Alone(Outbox),
+    Alone,
     /// Into the array of the responses to a batch.
-    InBatch(oneshot::Sender<Vec<u8>>),
+    InBatch(mpsc::UnboundedSender<Message>),
+}
+
+/// Returns the room that a message takes.
+fn room_of(bytes: usize) -> u32 {
+    u32::try_from((bytes + MESSAGE_BYTES).min(MAX_UNREAD_BYTES / 2)).unwrap_or(u32::MAX)
 }
 
 impl Outbox {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        (Self(sender), receiver)
+    pub(crate) fn new() -> (Self, Unwritten) {
+        let (sender, queue) = mpsc::unbounded_channel();
+        let outbox = Self {
+            queue: sender,
+            room: Arc::new(Semaphore::new(MAX_UNREAD_BYTES)),
+            written: Arc::default(),
+        };
+        let written = outbox.written.clone();
+        (outbox, Unwritten { queue, written })
     }
 
-    /// Sends a message, and waits while the queue is full. A message for a disconnected client is dropped.
-    pub(crate) async fn send(&self, message: Vec<u8>) {
-        let _ = self.0.send(message).await;
+    /// Takes room for a message of this size if there is some.
+    pub(crate) fn try_room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().try_acquire_many_owned(room_of(bytes)).ok()
     }
 
-    /// Sends a message, or drops it if the client does not read.
-    pub(crate) fn offer(&self, message: Vec<u8>) {
-        let _ = self.0.try_send(message);
+    /// Waits for room for a message of this size. `None` is never returned, because nothing closes the semaphore.
+    pub(crate) async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().acquire_many_owned(room_of(bytes)).await.ok()
+    }
+
+    /// Sends a response of the reader, which reads nothing further until there is room for it.
+    ///
+    /// # Errors
+    /// Fails if the client reads nothing for [`MAX_STALL`].
+    pub(crate) async fn answer(&self, reply: &Reply, bytes: Vec<u8>) -> std::io::Result<()> {
+        let mut room = std::pin::pin!(self.room(bytes.len()));
+        loop {
+            let before = self.written.load(Ordering::Relaxed);
+            match tokio::time::timeout(MAX_STALL, &mut room).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(room)) => {
+                    self.send(reply, Message::new(bytes, room));
+                    return Ok(());
+                }
+                Err(_) if self.written.load(Ordering::Relaxed) != before => {}
+                Err(_) => {
+                    let seconds = MAX_STALL.as_secs();
+                    let stalled = format!(
+                        "the client read nothing for {seconds} s, while {MAX_UNREAD_BYTES} bytes waited for it"
+                    );
+                    return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, stalled));
+                }
+            }
+        }
+    }
+
+    /// Sends a response that has its room. One for a disconnected client is dropped.
+    pub(crate) fn send(&self, reply: &Reply, message: Message) {
+        let _ = match reply {
+            Reply::Alone => self.queue.send(message),
+            Reply::InBatch(batch) => batch.send(Message {
+                // The room bounds what waits for the rest of the batch, whose calls need the permit.
+                _running: None,
+                ..message
+            }),
+        };
+    }
+
+    /// Sends a notification, or drops it if the client does not read.
+    pub(crate) fn offer(&self, bytes: Vec<u8>) {
+        let waiting = MAX_UNREAD_BYTES - self.room.available_permits();
+        if waiting + bytes.len() + MESSAGE_BYTES > MAX_UNREAD_WITH_NOTIFICATION {
+            return;
+        }
+        if let Some(room) = self.try_room(bytes.len()) {
+            self.send(&Reply::Alone, Message::new(bytes, room));
+        }
+    }
+
+    /// Sends the responses to a batch in arrays, in the order in which they come. Notifications and cancelled requests
+    /// have none.
+    pub(crate) async fn collect(&self, mut responses: mpsc::UnboundedReceiver<Message>) {
+        let mut part = None;
+        while let Some(response) = responses.recv().await {
+            let array = match part.take() {
+                None => response.opened(),
+                Some(array) => Message::joined(array, response),
+            };
+            if array.room.num_permits() < BATCH_PART_BYTES {
+                part = Some(array);
+            } else {
+                self.send(&Reply::Alone, array.closed());
+            }
+        }
+        if let Some(array) = part {
+            self.send(&Reply::Alone, array.closed());
+        }
     }
 
     /// Waits until the output is closed.
     pub(crate) async fn closed(&self) {
-        self.0.closed().await;
+        self.queue.closed().await;
     }
 }
 
-impl Reply {
-    pub(crate) async fn send(self, message: Vec<u8>) {
-        match self {
-            Self::Alone(outbox) => outbox.send(message).await,
-            Self::InBatch(sender) => {
-                let _ = sender.send(message);
-            }
+impl Message {
+    pub(crate) fn new(bytes: Vec<u8>, room: OwnedSemaphorePermit) -> Self {
+        Self {
+            bytes,
+            room,
+            calls: Vec::new(),
+            _running: None,
         }
+    }
+
+    /// Answers a call, which counts until the message is written.
+    pub(crate) fn of_call(
+        bytes: Vec<u8>,
+        room: OwnedSemaphorePermit,
+        call: Ticket,
+        running: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self {
+            bytes,
+            room,
+            calls: vec![call],
+            _running: running,
+        }
+    }
+
+    /// Begins an array with a response.
+    fn opened(mut self) -> Self {
+        self.bytes.insert(0, b'[');
+        self
+    }
+
+    /// Adds a response to an array that is not closed.
+    fn joined(mut array: Self, response: Self) -> Self {
+        array.bytes.push(b',');
+        array.bytes.extend(response.bytes);
+        array.calls.extend(response.calls);
+        array.room.merge(response.room);
+        array
+    }
+
+    fn closed(mut self) -> Self {
+        self.bytes.push(b']');
+        self
     }
 }
 
@@ -59,15 +215,75 @@ impl Reply {
 /// Fails if the output fails, such as with a closed pipe.
 pub(crate) async fn write<W: AsyncWrite + Unpin>(
     mut output: W,
-    mut messages: mpsc::Receiver<Vec<u8>>,
+    mut messages: Unwritten,
 ) -> std::io::Result<()> {
-    let mut ready = Vec::new();
-    while messages.recv_many(&mut ready, QUEUE).await > 0 {
-        for mut message in ready.drain(..) {
-            message.push(b'\n');
-            output.write_all(&message).await?;
+    while let Some(message) = messages.queue.recv().await {
+        let mut next = Some(message);
+        while let Some(mut message) = next {
+            message.bytes.push(b'\n');
+            let mut rest = &message.bytes[..];
+            while !rest.is_empty() {
+                let written = output.write(rest).await?;
+                if written == 0 {
+                    return Err(std::io::ErrorKind::WriteZero.into());
+                }
+                rest = &rest[written..];
+                messages.written.fetch_add(written as u64, Ordering::Relaxed);
+            }
+            next = messages.queue.try_recv().ok();
         }
         output.flush().await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(outbox: &Outbox) -> usize {
+        MAX_UNREAD_BYTES - outbox.room.available_permits()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_wait_up_to_their_bytes_and_until_the_client_stalls() {
+        let (outbox, messages) = Outbox::new();
+        let quarter = || vec![b'x'; MAX_UNREAD_BYTES / 4 - MESSAGE_BYTES];
+        for _ in 0..4 {
+            outbox.answer(&Reply::Alone, quarter()).await.unwrap();
+        }
+        assert_eq!(waiting(&outbox), MAX_UNREAD_BYTES);
+        let begun = tokio::time::Instant::now();
+        let stalled = outbox.answer(&Reply::Alone, Vec::new()).await.unwrap_err();
+        assert_eq!(stalled.kind(), std::io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), MAX_STALL);
+        // A client that reads now gets all of it, and makes room.
+        tokio::spawn(write(tokio::io::sink(), messages));
+        outbox.answer(&Reply::Alone, quarter()).await.unwrap();
+    }
+
+    #[test]
+    fn message_above_half_of_the_room_counts_as_half() {
+        let half = MAX_UNREAD_BYTES / 2;
+        for (bytes, room) in [
+            (0, MESSAGE_BYTES),
+            (half - MESSAGE_BYTES - 1, half - 1),
+            (half - MESSAGE_BYTES, half),
+            (half * 4, half),
+        ] {
+            assert_eq!(room_of(bytes) as usize, room);
+        }
+    }
+
+    #[test]
+    fn notifications_are_dropped_before_responses_wait() {
+        let (outbox, _messages) = Outbox::new();
+        let most = MAX_UNREAD_WITH_NOTIFICATION - MESSAGE_BYTES;
+        outbox.offer(vec![b'x'; most + 1]);
+        assert_eq!(waiting(&outbox), 0);
+        outbox.offer(vec![b'x'; most]);
+        assert_eq!(waiting(&outbox), MAX_UNREAD_WITH_NOTIFICATION);
+        outbox.offer(Vec::new());
+        assert_eq!(waiting(&outbox), MAX_UNREAD_WITH_NOTIFICATION);
+    }
 }

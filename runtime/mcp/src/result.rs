@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolcell_core::{Blob, CallResult, Content, Receipt};
 
+use crate::message::{self, RequestId};
 use crate::version::Version;
 
 /// Key of the call's receipt in the `_meta` of its result.
@@ -14,10 +15,8 @@ pub const RECEIPT_KEY: &str = "io.github.toolcell/receipt";
 /// Result of `tools/call`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct CallToolResult<'a> {
+struct CallToolResult<'a> {
     content: Vec<Part<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<&'a Value>,
     is_error: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     result_type: Option<&'static str>,
@@ -80,23 +79,49 @@ struct Bytes<'a> {
     blob: String,
 }
 
+/// Result of a call that is not sent yet, without the memory of a parsed value.
+pub(crate) struct Unsent {
+    result: CallResult,
+    /// Structured result as JSON, and whether it is an object.
+    structured: Option<(String, bool)>,
+}
+
+impl Unsent {
+    pub(crate) fn new(mut result: CallResult) -> Self {
+        let structured = result.structured.take().filter(|_| result.error.is_none());
+        Self {
+            structured: structured.map(|value| (value.to_string(), value.is_object())),
+            result,
+        }
+    }
+
+    /// Writes the response. `server` describes the server, for versions without sessions.
+    pub(crate) fn response(&self, id: &RequestId, server: &Value, version: Version) -> Vec<u8> {
+        let structured = self.structured.as_ref();
+        let text = structured.map(|(json, _)| json.as_str());
+        let result = CallToolResult::new(&self.result, text, server, version);
+        let is_allowed =
+            |is_object: bool| version.is_stateless() || (version >= Version::V2025_06_18 && is_object);
+        match structured {
+            Some((json, is_object)) if is_allowed(*is_object) => {
+                message::response_with(id, &result, ("structuredContent", json))
+            }
+            _ => message::response(id, &result),
+        }
+    }
+}
+
 impl<'a> CallToolResult<'a> {
-    /// Converts a result. `server` describes the server, for versions without sessions.
-    pub(crate) fn new(result: &'a CallResult, server: &'a Value, version: Version) -> Self {
-        let structured = result.structured.as_ref().filter(|_| result.error.is_none());
+    /// Converts a result; its structured part is also its text if it has no other.
+    fn new(result: &'a CallResult, structured: Option<&'a str>, server: &'a Value, version: Version) -> Self {
         let mut content: Vec<Part<'a>> = (result.content.iter().enumerate())
             .map(|(index, content)| part(content, index, version))
             .collect();
-        if let Some(value) = structured.filter(|_| content.is_empty()) {
-            content.push(Part::Text {
-                text: value.to_string().into(),
-            });
+        if let Some(json) = structured.filter(|_| content.is_empty()) {
+            content.push(Part::Text { text: json.into() });
         }
-        let has_structured =
-            |value: &&Value| version.is_stateless() || (version >= Version::V2025_06_18 && value.is_object());
         Self {
             content,
-            structured_content: structured.filter(has_structured),
             is_error: result.error.is_some(),
             result_type: version.is_stateless().then_some("complete"),
             meta: Meta {
@@ -159,7 +184,10 @@ mod tests {
     use super::*;
 
     fn shown(result: &CallResult, version: Version) -> Value {
-        serde_json::to_value(CallToolResult::new(result, &json!({"name": "s"}), version)).unwrap()
+        let unsent = Unsent::new(result.clone());
+        let line = unsent.response(&RequestId::Number(1), &json!({"name": "s"}), version);
+        let mut message: Value = serde_json::from_slice(&line).unwrap();
+        message["result"].take()
     }
 
     fn blob(media_type: &str) -> Content {

@@ -21,6 +21,8 @@ use crate::state::{Identity, ServerObserver};
 pub(crate) enum Does {
     /// Returns its arguments, as text and structured.
     Echo,
+    /// Returns a text of a mebibyte.
+    Large,
     /// Waits for a permit of its gate; leaves a receipt if it is dropped.
     Wait,
     /// Logs a line of each level and three steps of progress, of which one goes back.
@@ -88,6 +90,7 @@ impl Tool for TestTool {
                     ..CallResult::default()
                 }
                 .with_receipt(receipt),
+                Does::Large => CallResult::text("x".repeat(1 << 20)),
                 Does::Wait => {
                     let mut dropped = Dropped(Some(cx));
                     let permit = self.gate.acquire().await.unwrap();
@@ -163,6 +166,7 @@ impl Client {
             ("echo", Does::Echo),
             ("report", Does::Report),
             ("fail", Does::Fail),
+            ("large", Does::Large),
             ("fail_host", Does::FailHost),
             ("panic", Does::Panic),
         ];
@@ -244,6 +248,12 @@ impl Client {
         let result = self.ask("init", "initialize", params).await;
         self.notify("notifications/initialized", json!({})).await;
         result["result"].clone()
+    }
+
+    /// Closes the input, and waits for the end of the server without reading.
+    pub(crate) async fn end_unread(mut self) {
+        self.input.shutdown().await.unwrap();
+        self.served.await.unwrap().unwrap();
     }
 
     /// Closes the input, and returns what the server still wrote.

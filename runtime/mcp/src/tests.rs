@@ -11,6 +11,8 @@ use toolcell_core::ToolError;
 use crate::testing::{Client, Does, stateless, tool};
 use crate::{MAX_BATCH, MAX_IN_FLIGHT, MAX_MESSAGE_BYTES, MAX_RUNNING, PAGE_TOOLS, RECEIPT_KEY, Version};
 
+mod unread;
+
 fn code(message: &Value) -> i64 {
     message["error"]["code"]
         .as_i64()
@@ -120,7 +122,10 @@ async fn tools_are_listed_by_name_in_the_form_of_the_version() {
         let answer = client.ask(1, "tools/list", params).await;
         let tools = answer["result"]["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["echo", "fail", "fail_host", "panic", "report", "wait"]);
+        assert_eq!(
+            names,
+            ["echo", "fail", "fail_host", "large", "panic", "report", "wait"]
+        );
         let has = |name: &str| tools[0].get(name).is_some();
         assert!(has("inputSchema") && has("description"));
         assert_eq!(has("annotations"), version >= Version::V2025_03_26);

@@ -366,10 +366,14 @@ impl<'a> Driver<'a> {
         self.show_notes();
         for (id, RunningCall { observer, ticket }) in std::mem::take(&mut self.running) {
             self.ended.push(ticket);
-            let cancelled = || CallResult::failed(ToolError::Cancelled);
+            let has_begun = observer.has_begun();
+            let cancelled = || match has_begun {
+                true => CallResult::failed(ToolError::Cancelled),
+                false => CallResult::refused(ToolError::Cancelled),
+            };
             let result = ended.entry(id).or_insert_with(cancelled);
             result.receipt = observer.take_receipt();
-            result.not_run = !observer.has_begun();
+            result.not_run = !has_begun;
         }
         Input::Stop {
             outcome,

@@ -16,8 +16,9 @@ use crate::approval::{project_rules, terminal};
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{data_flow, lock, selection, tool_lint};
 use crate::config::file::FlowRule;
+use crate::config::source::Layer;
 use crate::config::user_files::user_file_shown;
-use crate::config::{self, Overrides, Settings};
+use crate::config::{self, Origin, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
@@ -92,7 +93,7 @@ impl Serve {
         self.policy.apply(&mut overrides);
         overrides.flow = self.flow;
         let settings = config::load(environment, overrides)?;
-        check_enforced(&settings)?;
+        check_enforced(&settings, environment)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let loaded = selection::load(&loader, &self.tools, console).await?;
         if self.locked {
@@ -134,22 +135,34 @@ impl Serve {
 }
 
 /// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
-fn check_enforced(settings: &Settings) -> Result<(), Failure> {
-    let unusable = |what| {
-        Failure::new(Exit::Config, what)
-            .hint("serve with a configuration of its own, without them: toolcell --config FILE mcp serve")
-    };
+fn check_enforced(settings: &Settings, environment: &Environment) -> Result<(), Failure> {
+    let own_file = "serve with a configuration of its own, without them: toolcell --config FILE mcp serve";
     let mut hooks = settings.hooks.values();
     if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
-        return Err(unusable("hooks do not run for MCP clients yet").why(text!(
+        let failure = Failure::new(Exit::Config, "hooks do not run for MCP clients yet").why(text!(
             "the hook `{}` is enabled, and the calls of a client would bypass it",
             hook.component.name
-        )));
+        ));
+        return Err(failure.hint(own_file));
     }
     if let Some((budget, origin)) = settings.budget.all().next() {
-        return Err(unusable("budgets do not apply to MCP clients yet")
+        let failure = Failure::new(Exit::Config, "budgets do not apply to MCP clients yet")
             .why(text!("the budget `{}` would not be enforced", budget.name))
-            .why(origin.point_at()));
+            .why(origin.point_at());
+        return Err(match origin {
+            // Another configuration of the user would not help: a project's file applies with each.
+            Origin::File(source, _) if source.layer == Layer::Project => {
+                let dir = source.path.parent().unwrap_or(&source.path);
+                failure
+                    .why(text!(
+                        "the file is the project's, and applies in {} and below it, also with --config",
+                        environment.shown(dir)
+                    ))
+                    .hint("start the server in a directory outside of the project, or remove [budget] from that file")
+            }
+            Origin::Flag(flag) => failure.hint(text!("serve without {}", flag)),
+            _ => failure.hint(own_file),
+        });
     }
     Ok(())
 }
@@ -262,8 +275,13 @@ impl ServerObserver for CallLog {
         if let Some(hint) = error.and_then(|error| error.hint()) {
             self.tell(format!("a call of `{tool}` was refused; {hint}"));
         }
-        for hint in self.hints.of(tool.as_str(), &receipt, error) {
+        for hint in self.hints.of_denials(tool.as_str(), &receipt, error) {
             self.tell(format!("an access of `{tool}` was denied; {hint}"));
+        }
+        if let Some(error) = error
+            && let Some(hint) = self.hints.of_limit(tool.as_str(), error)
+        {
+            self.tell(format!("a call of `{tool}` was {error}; {hint}"));
         }
     }
 }

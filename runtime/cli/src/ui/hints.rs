@@ -70,6 +70,13 @@ impl AllowHints {
 
     /// Returns hints that allow the denied accesses of this call, or raise the limit it reached.
     pub(crate) fn of(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
+        let mut hints = self.of_denials(tool, receipt, error);
+        hints.extend(error.and_then(|error| self.of_limit(tool, error)));
+        hints
+    }
+
+    /// Returns hints that allow the denied accesses of this call.
+    pub(crate) fn of_denials(&self, tool: &str, receipt: &Receipt, error: Option<&ToolError>) -> Vec<String> {
         let Some(known) = self.tools.get(tool) else {
             return Vec::new();
         };
@@ -92,28 +99,34 @@ impl AllowHints {
                 "no directory is granted to it; if it needs files here, {allow}"
             ));
         }
-        if let Some(ToolError::Limit { limit }) = error
-            && let Some((name, value)) = limit_setting(limit)
-        {
-            let flag = value.replace(' ', "");
-            hints.push(match file {
-                // A flag without a name does not apply to a component of a project.
-                None if component.starts_with(PROJECT) => format!(
-                    "raise the limit with --limit {}",
-                    escape::shell(&format!("{component}:{name}={flag}"))
-                ),
-                None => format!(
-                    "raise the limit with --limit {}",
-                    escape::shell(&format!("{name}={flag}"))
-                ),
-                Some(path) => format!(
-                    "raise the limit with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
-                    escape::shell(&format!("{component}:{name}={flag}")),
-                    escape::toml(&value)
-                ),
-            });
-        }
         hints
+    }
+
+    /// Returns the hint that raises the limit which ended this call.
+    pub(crate) fn of_limit(&self, tool: &str, error: &ToolError) -> Option<String> {
+        let ToolError::Limit { limit } = error else {
+            return None;
+        };
+        let known = self.tools.get(tool)?;
+        let component = &known.component;
+        let (name, value) = limit_setting(limit)?;
+        let flag = value.replace(' ', "");
+        Some(match self.user_file.as_deref().filter(|_| known.configured) {
+            // A flag without a name does not apply to a component of a project.
+            None if component.starts_with(PROJECT) => format!(
+                "raise the limit with --limit {}",
+                escape::shell(&format!("{component}:{name}={flag}"))
+            ),
+            None => format!(
+                "raise the limit with --limit {}",
+                escape::shell(&format!("{name}={flag}"))
+            ),
+            Some(path) => format!(
+                "raise the limit with --limit {}\nor, in {path}: [tools.{component}.limits] {name} = {}",
+                escape::shell(&format!("{component}:{name}={flag}")),
+                escape::toml(&value)
+            ),
+        })
     }
 
     /// Returns one sentence per denial of a hook, with the configuration line that would allow it, or the denial that

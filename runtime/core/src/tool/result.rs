@@ -46,9 +46,17 @@ impl CallResult {
 
     /// A failure of a call that did not run.
     pub fn refused(error: ToolError) -> Self {
+        let content = match &error {
+            ToolError::Cancelled => {
+                Content::text("Error: the call was cancelled before it began; nothing was done.")
+            }
+            error => Content::text(error.for_model()),
+        };
         Self {
+            content: vec![content],
+            error: Some(error),
             not_run: true,
-            ..Self::failed(error)
+            ..Self::default()
         }
     }
 
@@ -105,6 +113,9 @@ mod tests {
         );
         assert_eq!(result.into_result(), Err(error.clone()));
         assert!(CallResult::refused(error).not_run);
+        let not_begun = CallResult::refused(ToolError::Cancelled);
+        let told = "Error: the call was cancelled before it began; nothing was done.";
+        assert_eq!(not_begun.content, [Content::text(told)]);
         assert_eq!(CallResult::text("x").into_result(), Ok(CallResult::text("x")));
     }
 
