@@ -11,7 +11,7 @@ use crate::message::RequestId;
 /// Maximum number of calls of a client that wait or run. Clients send one for each call of a step of their model.
 pub const MAX_IN_FLIGHT: usize = 256;
 
-/// Maximum memory of these calls in total, in bytes of their parsed arguments ([`memory_of`]), which are held until they
+/// Maximum memory of these calls in total, in bytes of their parsed arguments, which are held until they
 /// have run. A call that needs more is accepted while there is no other.
 pub const MAX_IN_FLIGHT_BYTES: usize = 128 << 20;
 
