@@ -20,20 +20,29 @@ const SHOWN: usize = 200;
 /// ask or deny for a path match them, and rules that allow do not.
 const MAX_RESOLVED: usize = 256;
 
+/// Maximum number of parts of all these paths. Each is looked up in the file system, before the call starts.
+const MAX_PARTS: usize = 4_096;
+
 /// Returns the files and URLs that the arguments refer to.
 pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<ArgumentPlace> {
-    let mut resolved = 0;
+    let mut left = Left {
+        paths: MAX_RESOLVED,
+        parts: MAX_PARTS,
+    };
     places_in(arguments, schema)
         .into_iter()
         .map(|(pointer, kind, text)| match kind {
             _ if text.len() > MAX_TEXT => unresolved(pointer, kind, &text),
-            PlaceKind::Path => {
-                resolved += 1;
-                path(pointer, &text, dirs, resolved <= MAX_RESOLVED)
-            }
+            PlaceKind::Path => path(pointer, &text, dirs, &mut left),
             PlaceKind::Url => url(pointer, &text),
         })
         .collect()
+}
+
+/// What can still be resolved for one call.
+struct Left {
+    paths: usize,
+    parts: usize,
 }
 
 /// A text that cannot be resolved, so that it may lead anywhere. Its beginning is kept for display.
@@ -118,7 +127,9 @@ fn without_needless_encoding(segment: &str) -> String {
     }
 }
 
-fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> ArgumentPlace {
+fn path(pointer: String, text: &str, dirs: &[DirGrant], left: &mut Left) -> ArgumentPlace {
+    let resolves = left.paths > 0;
+    left.paths = left.paths.saturating_sub(1);
     let plain = absolute(text);
     // A tool uses the longest directory that contains its path.
     let holding = dirs
@@ -132,7 +143,8 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> Argum
             // The path as written may pass through a link and up again, which differs from its normalized form.
             let written = below(&format!("/{}", text.trim_start_matches('/')), &grant.guest)
                 .map_or_else(|| named.clone(), |rest| grant.host.join(rest));
-            (Some(shown(&named)), resolves.then(|| shown(&real(&written))))
+            let real = resolves.then(|| real(&written, &mut left.parts)).flatten();
+            (Some(shown(&named)), real.as_deref().map(shown))
         }
     };
     ArgumentPlace {
@@ -140,7 +152,7 @@ fn path(pointer: String, text: &str, dirs: &[DirGrant], resolves: bool) -> Argum
         kind: PlaceKind::Path,
         plain,
         // What no grant holds leads nowhere.
-        is_unresolved: named.is_some() && !resolves,
+        is_unresolved: named.is_some() && real.is_none(),
         named,
         real,
     }
@@ -167,25 +179,43 @@ fn absolute(text: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Resolves links part by part, like the system, as far as the path exists.
-fn real(written: &Path) -> PathBuf {
+/// Resolves links part by part, like the system, as far as the path exists. Returns `None` if no parts are left.
+fn real(written: &Path, left: &mut usize) -> Option<PathBuf> {
     let mut here = PathBuf::new();
+    // The longest part of `here` that exists.
+    let mut existing = PathBuf::new();
     for part in written.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
                 here.pop();
+                if existing.starts_with(&here) {
+                    existing.clone_from(&here);
+                }
             }
             part => {
+                *left = left.checked_sub(1)?;
                 here.push(part);
                 // Missing or inaccessible parts are kept as written.
-                if let Ok(real) = here.canonicalize() {
+                let Ok(found) = here.symlink_metadata() else {
+                    continue;
+                };
+                if found.is_symlink()
+                    && let Ok(real) = here.canonicalize()
+                {
                     here = real;
                 }
+                existing.clone_from(&here);
             }
         }
     }
-    here
+    // Of names that differ in case only, some file systems take one for the other.
+    let real = existing.canonicalize().unwrap_or_else(|_| existing.clone());
+    Some(match here.strip_prefix(&existing) {
+        Ok(rest) if rest == Path::new("") => real,
+        Ok(rest) => real.join(rest),
+        Err(_) => here,
+    })
 }
 
 fn shown(path: &Path) -> String {
@@ -312,6 +342,29 @@ mod tests {
         let unresolved: Vec<bool> = found.iter().map(|place| place.is_unresolved).collect();
         assert_eq!(unresolved[..MAX_RESOLVED], [false; MAX_RESOLVED]);
         assert_eq!(unresolved[MAX_RESOLVED..], [true]);
+    }
+
+    #[test]
+    fn parts_are_resolved_in_a_limited_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let above = root
+            .components()
+            .filter(|part| matches!(part, Component::Normal(_)))
+            .count()
+            + 1;
+        for (parts, is_unresolved) in [(MAX_PARTS, false), (MAX_PARTS + 1, true)] {
+            // Two paths, of which the second has the last parts.
+            let first = parts / 2;
+            let text = |parts: usize| vec!["a"; parts - above].join("/");
+            let arguments = json!({ "paths": [text(first), text(parts - first)] });
+            let found = of(&arguments, &json!({}), &[grant(&root, "/")]);
+            assert_eq!(
+                found.iter().map(|place| place.is_unresolved).collect::<Vec<_>>(),
+                [false, is_unresolved],
+                "{parts}"
+            );
+        }
     }
 
     #[test]
