@@ -2,6 +2,7 @@
 //!
 //! One test in its own binary, because it measures the whole process.
 
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
