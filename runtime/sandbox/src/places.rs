@@ -39,7 +39,7 @@ pub(crate) fn of(arguments: &Value, schema: &Value, dirs: &[DirGrant]) -> Vec<Ar
         .collect()
 }
 
-/// What can still be resolved for one call.
+/// Numbers of paths, and of their parts, that are still resolved for one call.
 struct Left {
     paths: usize,
     parts: usize,

@@ -34,7 +34,7 @@ pub(crate) struct SavedApproval {
     pub(crate) tool: String,
     /// Digest of its component. Another version is asked about again.
     pub(crate) digest: String,
-    /// What the component could access ([`access`]). With other grants it is asked about again.
+    /// Digest of the access that was shown ([`access`]). With other grants the user is asked again.
     #[serde(default)]
     pub(crate) access: String,
     /// Arguments that are allowed.

@@ -98,7 +98,7 @@ fn from_home(pattern: &str, environment: &Environment) -> String {
 pub(crate) struct Known {
     /// Digest of the component.
     pub(crate) digest: String,
-    /// What it can access, as saved approvals know it ([`saved_approvals::access`]).
+    /// Digest of its access ([`saved_approvals::access`]).
     pub(crate) access: String,
     /// Name of the component in the configuration.
     pub(crate) component: String,

@@ -138,8 +138,8 @@ const PROGRAMS: [&str; 13] = [
     "scripts",
 ];
 
-/// Dot directory whose subdirectories contain data that can be recreated. Not itself, because shells and hooks run some of
-/// what is there.
+/// Dot directory whose subdirectories contain data that can be recreated. Not itself, because shells and hooks run some of its
+/// files.
 const CACHE: &str = ".cache";
 
 /// Beginnings of the names in [`CACHE`] that are run: hooks, prompts of shells, environments of interpreters.
