@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -367,4 +368,57 @@ fn process_takes_the_open_files_that_the_system_allows() {
     assert_eq!(numbers[0], numbers[1].min(65_536), "{line}");
     drop(input);
     server.wait().unwrap();
+}
+
+/// Waits for the end of a server, which is killed if it does not come.
+fn end_of(mut server: Child) -> Option<i32> {
+    for _ in 0..600 {
+        if let Some(status) = server.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    server.kill().unwrap();
+    panic!("the server goes on");
+}
+
+#[test]
+fn idle_server_ends_when_its_output_is_closed() {
+    let user = User::new();
+    let mut client = Client::session(&user, &["--tool", "clock"]);
+    client.ask(1, "ping", json!({}));
+    let Client {
+        child, input, output, ..
+    } = client;
+    drop(output);
+    assert_eq!(end_of(child), Some(0));
+    drop(input);
+}
+
+#[test]
+fn streams_that_fail_are_no_internal_errors() {
+    let user = User::new();
+    for (redirection, reason) in [
+        ("</", "Is a directory"),
+        (">/dev/full", "No space left on device"),
+    ] {
+        let script = format!("exec \"$0\" mcp serve --tool clock {redirection}");
+        let mut server = user.program("bash", &["-c", &script, env!("CARGO_BIN_EXE_toolcell")]);
+        let mut server = server
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+        let _ = writeln!(server.stdin.take().unwrap(), "{ping}");
+        let ended = server.wait_with_output().unwrap();
+        let told = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{told}");
+        assert!(
+            told.contains("error: the connection to the MCP client failed"),
+            "{told}"
+        );
+        assert!(told.contains(reason), "{told}");
+    }
 }

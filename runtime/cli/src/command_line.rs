@@ -1,12 +1,12 @@
 //! Parsing of the command line.
 //!
 //! The parser repeats arguments in its errors. File names reach them through patterns such as `*`, so arguments are
-//! foreign text: an error is shown like every other, and not printed by the parser.
+//! foreign text: line ends and control characters in them are made visible, and an error is shown like every other.
 
-use std::ffi::OsString;
+use std::error::Error as _;
 
 use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::commands::Cli;
 use crate::error::{Exit, Failure};
@@ -17,10 +17,9 @@ use crate::ui::terminal::{inert_line, text};
 /// # Errors
 /// Returns an error if they are invalid. `--help` and `--version` end the process.
 pub(crate) fn parse() -> Result<Cli, Failure> {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&arguments).map_err(|error| match is_answer(&error) {
+    Cli::try_parse().map_err(|error| match is_answer(&error) {
         true => error.exit(),
-        false => invalid(&arguments, &error),
+        false => invalid(error),
     })
 }
 
@@ -35,17 +34,34 @@ fn is_answer(error: &clap::Error) -> bool {
 }
 
 /// Describes invalid arguments.
-fn invalid(arguments: &[OsString], error: &clap::Error) -> Failure {
-    // Parsed again with line ends and control characters made visible, so that an argument cannot add a paragraph.
-    let visible = arguments
-        .iter()
-        .map(|argument| inert_line(&argument.to_string_lossy()));
-    match Cli::try_parse_from(visible)
-        .err()
-        .filter(|error| !is_answer(error))
-    {
-        Some(error) => described(&error.render().to_string()),
-        None => Failure::new(Exit::Usage, text!("{}", inert_line(&error.render().to_string()))),
+fn invalid(mut error: clap::Error) -> Failure {
+    let repeated: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter(|(kind, _)| *kind != ContextKind::Usage)
+        .map(|(kind, value)| (kind, visible(value)))
+        .collect();
+    for (kind, value) in repeated {
+        error.insert(kind, value);
+    }
+    let mut shown = error.render().to_string();
+    // The reason why a value is invalid comes from our own parsers, which repeat the value.
+    if let Some(reason) = error.source().map(ToString::to_string) {
+        shown = shown.replacen(&reason, &inert_line(&reason), 1);
+    }
+    described(&shown)
+}
+
+/// Makes line ends and control characters of arguments visible.
+fn visible(value: &ContextValue) -> ContextValue {
+    let line = |text: &dyn ToString| inert_line(&text.to_string());
+    match value {
+        ContextValue::String(text) => ContextValue::String(line(text)),
+        ContextValue::Strings(texts) => ContextValue::Strings(texts.iter().map(|text| line(text)).collect()),
+        ContextValue::StyledStr(text) => ContextValue::StyledStr(line(text).into()),
+        ContextValue::StyledStrs(texts) => {
+            ContextValue::StyledStrs(texts.iter().map(|text| line(text).into()).collect())
+        }
+        other => other.clone(),
     }
 }
 
@@ -75,9 +91,7 @@ mod tests {
     use super::*;
 
     fn failure(arguments: &[&str]) -> String {
-        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        let error = Cli::try_parse_from(&arguments).unwrap_err();
-        let object = invalid(&arguments, &error).to_json();
+        let object = invalid(Cli::try_parse_from(arguments).unwrap_err()).to_json();
         serde_json::to_string_pretty(&object).unwrap()
     }
 
@@ -108,5 +122,37 @@ mod tests {
         assert!(!shown.contains("\"hint: run"), "{shown}");
         assert!(shown.contains("␍␊␊hint: run"), "{shown}");
         assert!(!shown.contains('\u{1b}') && !shown.contains("\\u001b"), "{shown}");
+    }
+
+    #[test]
+    fn invalid_value_with_line_ends_is_one_error() {
+        // With their line ends made visible, these values would be valid or invalid for another reason.
+        for (arguments, what) in [
+            (
+                ["toolcell", "call", "x", "--grant", "env=\nhint: y"],
+                "invalid value",
+            ),
+            (
+                ["toolcell", "call", "x", "--grant", "read=.\n\nhint: y"],
+                "invalid value",
+            ),
+            (
+                ["toolcell", "call", "x", "--limit", "fuel=1\n\nhint: y"],
+                "invalid value",
+            ),
+            (
+                ["toolcell", "tool", "--x\n\nhint: y", "a", "b"],
+                "unexpected argument",
+            ),
+            (
+                ["toolcell", "cal\n\nhint: y", "x", "a", "b"],
+                "unrecognized subcommand",
+            ),
+        ] {
+            let shown = failure(&arguments);
+            assert!(shown.contains(&format!("\"what\": \"{what} ")), "{shown}");
+            assert!(shown.contains("␊") && !shown.contains("\"hint: y"), "{shown}");
+            assert!(!shown.contains("error:") && !shown.contains("\\n"), "{shown}");
+        }
     }
 }

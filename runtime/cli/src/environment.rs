@@ -67,8 +67,7 @@ pub(crate) fn forbid_core_dumps() {
     let _ = setrlimit(Resource::Core, none);
 }
 
-/// Maximum number of open files that this process asks for. Calls share them, each with a limit of its own
-/// (`Limits::handles`); systems begin with 256 or 1,024, of which a few calls leave nothing for sockets and the store.
+/// Maximum number of open files that this process asks for. Calls share half of them; systems begin with 256 or 1,024, of which a few calls leave nothing for sockets and the store.
 const OPEN_FILES: u64 = 65_536;
 
 /// Raises the limit of open files (setrlimit(2)) up to what the system allows.
@@ -89,6 +88,13 @@ pub(crate) fn raise_open_files() {
             return;
         }
     }
+}
+
+/// Returns the number of files that tools may have open at a time: half of what this process may, so that sockets, the
+/// store and compile processes keep the rest.
+pub(crate) fn open_files_of_tools() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    usize::try_from(limit.map_or(OPEN_FILES, |limit| limit.min(OPEN_FILES)) / 2).unwrap_or(usize::MAX)
 }
 
 /// Hidden argument that starts a compile process.

@@ -104,3 +104,28 @@ impl From<FileError> for io::Error {
         Self::new(kind, error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn refused_file_keeps_its_reason_as_source() {
+        let refused = || FileError::Refused {
+            path: "/etc/x".into(),
+            reason: Refusal::Link,
+        };
+        let error = refused();
+        let source = error.source().unwrap().downcast_ref::<Refusal>();
+        assert_eq!(
+            (source, error.refusal()),
+            (Some(&Refusal::Link), Some(Refusal::Link))
+        );
+        let error = io::Error::from(refused());
+        assert_eq!(error.kind(), io::ErrorKind::Other);
+        let inner = error.get_ref().unwrap().downcast_ref::<FileError>().unwrap();
+        assert_eq!(inner.refusal(), Some(Refusal::Link));
+    }
+}

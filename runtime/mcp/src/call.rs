@@ -11,7 +11,7 @@ use toolcell_core::tool::{CallObserver, LogLevel, LogLine, Progress};
 use toolcell_core::{CallContext, CallResult, Receipt, Tool, ToolCall, ToolError};
 
 use crate::in_flight::Ticket;
-use crate::message::{self, RpcError};
+use crate::message::{self, RequestId, RpcError};
 use crate::outbox::{Message, Outbox, Reply};
 use crate::result::Unsent;
 use crate::state::ServerState;
@@ -19,6 +19,10 @@ use crate::version::Version;
 
 /// Maximum number of calls of a client that run at a time; further ones wait.
 pub const MAX_RUNNING: usize = 32;
+
+/// Key in the `_meta` of a log message: `source` says who wrote the line (`log`, `stdout` and `stderr` of the tool, or
+/// `host`), and `requestId` for which call.
+pub const LOG_KEY: &str = "io.github.toolcell/log";
 
 /// Severities of log messages of the protocol (RFC 5424), least severe first.
 const SEVERITIES: [&str; 8] = [
@@ -92,6 +96,7 @@ impl Call {
         let watch = Arc::new(Watch {
             server: server.clone(),
             call: id.clone(),
+            request: ticket.id().clone(),
             tool: name.to_string(),
             scope: scope.clone(),
             outbox: outbox.clone(),
@@ -201,6 +206,7 @@ async fn run(tool: &dyn Tool, call: ToolCall, cx: CallContext) -> CallResult {
 struct Watch {
     server: Arc<ServerState>,
     call: String,
+    request: RequestId,
     tool: String,
     scope: Scope,
     outbox: Outbox,
@@ -237,10 +243,12 @@ impl CallObserver for Watch {
         }
         let state = self.lock();
         if !state.is_closed {
+            // A guest can write the words of the host; `source` tells them apart.
             let params = json!({
                 "level": SEVERITIES[severity.0],
                 "logger": self.tool,
                 "data": line.message,
+                "_meta": { LOG_KEY: { "source": line.source, "requestId": self.request } },
             });
             self.outbox
                 .offer(message::notification("notifications/message", &params));

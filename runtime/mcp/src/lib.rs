@@ -34,7 +34,7 @@ mod testing;
 mod tests;
 mod version;
 
-pub use call::MAX_RUNNING;
+pub use call::{LOG_KEY, MAX_RUNNING};
 pub use catalog::{DuplicateTool, PAGE_TOOLS};
 pub use connection::{MAX_BATCH, MAX_BATCHES};
 pub use in_flight::{MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES};

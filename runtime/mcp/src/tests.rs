@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use toolcell_core::ToolError;
 
 use crate::testing::{Client, Does, stateless, tool};
-use crate::{MAX_BATCH, MAX_IN_FLIGHT, MAX_MESSAGE_BYTES, MAX_RUNNING, PAGE_TOOLS, RECEIPT_KEY, Version};
+use crate::{
+    LOG_KEY, MAX_BATCH, MAX_IN_FLIGHT, MAX_MESSAGE_BYTES, MAX_RUNNING, PAGE_TOOLS, RECEIPT_KEY, Version,
+};
 
 mod unread;
 
@@ -365,7 +367,12 @@ async fn logs_are_sent_from_the_level_that_the_client_set() {
     assert_eq!(message["method"], "notifications/message");
     assert_eq!(
         message["params"],
-        json!({"level": "warning", "logger": "report", "data": "warn"})
+        json!({
+            "level": "warning",
+            "logger": "report",
+            "data": "warn",
+            "_meta": { LOG_KEY: { "source": "stdout", "requestId": 4 } },
+        })
     );
     assert_eq!(client.next().await["id"], 4);
 }

@@ -19,6 +19,7 @@ use crate::component::{Base, Component, Description, Digest, Identity, Loaded};
 use crate::egress::{BoundSecrets, Egress, HostNetwork, Network, Transport};
 use crate::engine::{self, TABLES_PER_SLOT};
 use crate::error::{CacheError, EngineError, LoadError};
+use crate::files::FilePool;
 use crate::hook::{self, HookComponent, LoadedHook};
 use crate::load::cache::{Cache, EntryName};
 use crate::load::compile::{self, Artefact, CompileLimits, Compiler, CompilerIsolation};
@@ -42,6 +43,9 @@ pub struct SandboxOptions {
     /// Total memory of all cells in bytes, as counted by [`toolcell_core::Limits::memory`]. A call that would exceed it
     /// fails as temporarily unavailable.
     pub memory: u64,
+    /// Maximum number of files and directories that all cells have open. It leaves the rest of what the system allows to
+    /// sockets and to the embedder: systems begin with 256 or 1,024 for a process (getrlimit(2)).
+    pub open_files: usize,
     /// Maximum size of a component, in bytes.
     pub max_component_bytes: u64,
     /// Optimizes compiled code. Without it, compilation takes two thirds of the time and code runs slower.
@@ -127,6 +131,7 @@ impl Default for SandboxOptions {
             cache_dir: None,
             slots: 256,
             memory: 4 << 30,
+            open_files: 512,
             max_component_bytes: 32 << 20,
             optimize: true,
             compiler: Compiler::default(),
@@ -168,6 +173,7 @@ impl Sandbox {
                 engine,
                 slots: Arc::new(Semaphore::new(slots)),
                 memory: MemoryPool::new(options.memory),
+                files: FilePool::new(options.open_files),
                 buckets: options.buckets.clone(),
                 scheduler: OnceLock::new(),
             }),
@@ -653,6 +659,7 @@ impl fmt::Debug for SandboxOptions {
             .field("cache_dir", &self.cache_dir)
             .field("slots", &self.slots)
             .field("memory", &self.memory)
+            .field("open_files", &self.open_files)
             .field("max_component_bytes", &self.max_component_bytes)
             .field("optimize", &self.optimize)
             .field("compiler", &self.compiler)

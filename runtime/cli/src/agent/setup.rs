@@ -252,3 +252,45 @@ fn cannot_build(error: BuildError) -> Failure {
         error => Failure::new(Exit::Config, "the agent cannot be set up").because(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_the_agent_comes_with_the_hint_for_it_alone() {
+        let tool = || toolcell_core::ToolName::new("clock_now").unwrap();
+        for (error, what, hint) in [
+            (
+                BuildError::DuplicateHook { name: "a".into() },
+                "the hooks",
+                Some("`priority`"),
+            ),
+            (
+                BuildError::HookCycle {
+                    names: vec!["a".into()],
+                },
+                "the hooks",
+                Some("`priority`"),
+            ),
+            (
+                BuildError::DuplicateTool { name: tool() },
+                "the tools",
+                Some("--tool"),
+            ),
+            (
+                BuildError::ReservedName { name: tool() },
+                "the tools",
+                Some("--tool"),
+            ),
+            (BuildError::NoPrices, "the agent", None),
+        ] {
+            let told = cannot_build(error).to_json();
+            assert!(told["what"].as_str().unwrap().starts_with(what), "{told:?}");
+            let hints = told["hints"].to_string();
+            assert_eq!(told["hints"].as_array().unwrap().is_empty(), hint.is_none());
+            assert!(hint.is_none_or(|hint| hints.contains(hint)), "{hints}");
+            assert!(!told["why"].as_array().unwrap().is_empty());
+        }
+    }
+}

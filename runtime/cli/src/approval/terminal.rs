@@ -14,33 +14,20 @@ use toolcell_agent::{
 };
 use toolcell_core::{BoxFuture, Grant};
 
+use crate::approval::facts::{MAX_REACH, MAX_REASON, leads, lookalikes, warnings};
 use crate::approval::saved_approvals::{self, ArgumentPattern, SavedApproval, Scope};
 use crate::config::Settings;
 use crate::config::file::{FlowRule, RuleTable, VerdictWord};
 use crate::config::settings::GrantLine;
 use crate::environment::Environment;
 use crate::ui::render::Console;
-use crate::ui::terminal::{
-    Answer, Asking, Choice, Exhibit, Fact, Lookalike, Own, Question, Shown, Text, lookalike, text,
-};
+use crate::ui::terminal::{Answer, Asking, Choice, Exhibit, Fact, Own, Question, Shown, Text, text};
 
 /// Maximum number of strings in the arguments for which a pattern is offered.
 const MAX_PATTERNS: usize = 8;
 
 /// Maximum length of a string in the question for its pattern, in characters; the full text is shown above.
 const SHOWN_CHARS: usize = 60;
-
-/// Maximum number of grants of a tool in a question.
-const MAX_REACH: usize = 4;
-
-/// Maximum number of warnings of one kind in a question.
-const MAX_WARNINGS: usize = 3;
-
-/// Maximum length of a reason or a warning in a question, in characters.
-const MAX_REASON: usize = 400;
-
-/// Maximum length of a string that is checked for lookalikes, in bytes.
-const MAX_NAME: usize = 1_000;
 
 /// Maximum number of attempts if an answer for always is not confirmed.
 const MAX_TRIES: usize = 3;
@@ -393,76 +380,6 @@ fn shortened(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// Describes the resolved targets of the arguments, under the grants of the tool.
-fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
-    let more = request.places.len().saturating_sub(MAX_REACH);
-    let shown = request.places.iter().take(MAX_REACH).map(|place| {
-        if place.is_unresolved {
-            return text!(
-                "{} may lead anywhere: it is too long, incomplete, or one path too many to be resolved",
-                Shown(&place.pointer)
-            );
-        }
-        let to = place.real.as_deref().unwrap_or(&place.plain);
-        text!("{} resolves to {}", Shown(&place.pointer), Shown(to))
-    });
-    shown.chain((more > 0).then(|| text!("and {} more arguments with resolved targets", more)))
-}
-
-/// Returns the first warnings and the number of further ones.
-fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
-    let more = all.len().saturating_sub(MAX_WARNINGS);
-    let shown = all.iter().take(MAX_WARNINGS);
-    let shown = shown.map(|warning| Fact::Warning(text!("{}", warning).excerpt(MAX_REASON)));
-    let rest =
-        (more > 0).then(|| Fact::Warning(text!("and {} more; `toolcell tool inspect` shows them", more)));
-    shown.chain(rest)
-}
-
-/// Finds strings in the arguments that look like other names, and hosts of URLs of any length.
-fn lookalikes(request: &ApprovalRequest) -> Vec<Fact> {
-    // A text with blanks or line breaks is not a name.
-    let is_name = |text: &str| text.len() <= MAX_NAME && !text.contains([' ', '\n']);
-    let texts = saved_approvals::texts(&request.arguments);
-    let short: Vec<(String, String)> = texts.into_iter().filter(|(_, text)| is_name(text)).collect();
-    let hosts = request.places.iter().filter_map(|place| {
-        let is_shown = short.iter().any(|(pointer, _)| *pointer == place.pointer);
-        let (_, rest) = place.plain.split_once("://").filter(|_| !is_shown)?;
-        let host = rest.split(['/', '?']).next()?;
-        Some((place.pointer.clone(), host.to_owned()))
-    });
-    let hosts: Vec<(String, String)> = hosts.collect();
-    let mut facts = Vec::new();
-    for (pointer, text) in short.iter().chain(&hosts) {
-        facts.extend(lookalike(text).map(|found| {
-            let (at, text) = (Shown(pointer), Shown(text));
-            Fact::Warning(match found {
-                Lookalike::MixedScripts => text!("{} mixes letters of several scripts: {}", at, text),
-                Lookalike::LooksLike(other) => {
-                    text!("{} is not {}, it only looks like it", at, Shown(&other))
-                }
-                Lookalike::OddBlank => text!("{} has a blank other than the space: {}", at, text),
-                Lookalike::Punycode => {
-                    text!(
-                        "{} has a host in Punycode, which browsers show with other letters: {}",
-                        at,
-                        text
-                    )
-                }
-            })
-        }));
-    }
-    let more = facts.len().saturating_sub(MAX_WARNINGS);
-    facts.truncate(MAX_WARNINGS);
-    if more > 0 {
-        facts.push(Fact::Warning(text!(
-            "and {} more names that look like others",
-            more
-        )));
-    }
-    facts
 }
 
 /// Describes what a grant allows: `read and change files in `~/notes``.

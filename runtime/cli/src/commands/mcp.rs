@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 use toolcell_agent::{ApprovalCause, ApprovalHint, guarded};
 use toolcell_core::event::{DataFlow, Event, EventSink as _};
@@ -119,12 +121,14 @@ impl Serve {
         let interrupts = Interrupts::watch(console.clone());
         let served = {
             let _guard = interrupts.cancel_next(stop.clone());
+            let ended = stop.child_token();
+            cancel_when_unread(ended.clone());
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            server.serve(input, output, &stop).await
+            server.serve(input, output, &ended).await
         };
         observer.end();
         served.map_err(|error| {
-            Failure::new(Exit::Internal, "the connection to the MCP client failed").because(error)
+            Failure::new(Exit::Failed, "the connection to the MCP client failed").because(error)
         })?;
         Ok(if stop.is_cancelled() {
             Exit::Cancelled
@@ -132,6 +136,30 @@ impl Serve {
             Exit::Ok
         })
     }
+}
+
+/// Time between two looks at a standard output of which the system does not tell at once that it was closed.
+const LOOK: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+
+/// Cancels when the client has closed its end of standard output, which a server with nothing to write would not notice.
+fn cancel_when_unread(ended: CancellationToken) {
+    let look = move || {
+        while !ended.is_cancelled() {
+            // Errors and hang-ups are always reported.
+            let output = std::io::stdout();
+            let mut output = [PollFd::new(&output, PollFlags::empty())];
+            match poll(&mut output, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => ended.cancel(),
+                Err(_) => return,
+            }
+        }
+    };
+    // Without the thread, the next message shows that nobody reads.
+    let _ = std::thread::Builder::new().name("stdout".into()).spawn(look);
 }
 
 /// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.

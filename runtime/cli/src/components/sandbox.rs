@@ -7,7 +7,7 @@ use toolcell_core::error_chain;
 use toolcell_sandbox::{CompileCommand, CompileEvent, Compiler, Sandbox, SandboxOptions};
 
 use crate::components::buckets::Buckets;
-use crate::environment::{COMPILE_CHILD, Environment};
+use crate::environment::{COMPILE_CHILD, Environment, open_files_of_tools};
 use crate::error::{Exit, Failure};
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
@@ -37,6 +37,7 @@ pub(crate) fn start(environment: &Environment, console: &Console) -> Result<Sand
         compiler,
         cache_dir: environment.cache_dir.clone(),
         slots: SLOTS,
+        open_files: open_files_of_tools(),
         buckets: Some(Arc::new(Buckets::new(environment))),
         max_component_bytes: MAX_COMPONENT_BYTES,
         on_compile: Some(Arc::new(move |event| {

@@ -75,6 +75,14 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
             text!("`{}` cannot be the scratch directory", scratch.display()),
         )
     };
+    let is_outside = |scratch: &Path| match scratch.starts_with(&grant.host) {
+        false => Ok(()),
+        true => Err(fail()
+            .why(text!("it is within `{}`, which is granted", grant.host.display()))
+            .hint("name a directory outside, such as /tmp/scratch")),
+    };
+    // Before anything is created, and again below, when links on the way are resolved.
+    is_outside(&real_place(scratch))?;
     // A new directory is private, because it holds copies of files. An existing one keeps its mode.
     DirBuilder::new()
         .recursive(true)
@@ -82,11 +90,7 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
         .create(scratch)
         .map_err(|e| fail().because(e))?;
     let scratch = scratch.canonicalize().map_err(|e| fail().because(e))?;
-    if scratch.starts_with(&grant.host) {
-        return Err(fail()
-            .why(text!("it is within `{}`, which is granted", grant.host.display()))
-            .hint("name a directory outside, such as /tmp/scratch"));
-    }
+    is_outside(&scratch)?;
     let overlay = scratch.join(overlay_name(&grant.host));
     if overlay.is_symlink() {
         return Err(fail().why(text!("`{}` is a symbolic link", overlay.display())));
@@ -98,6 +102,17 @@ pub(crate) fn divert(grant: &mut DirGrant, scratch: &Path, environment: &Environ
         .map_err(|e| user_files::because(fail(), e))?;
     grant.overlay = Some(overlay);
     Ok(())
+}
+
+/// Returns the path that a directory will have, of which only the first parts may exist.
+fn real_place(dir: &Path) -> PathBuf {
+    let existing = dir
+        .ancestors()
+        .find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match existing.map(|(above, real)| (real, dir.strip_prefix(above))) {
+        Some((real, Ok(rest))) => real.join(rest),
+        _ => dir.to_owned(),
+    }
 }
 
 /// Records in the state directory that Toolcell made an overlay.

@@ -31,6 +31,7 @@ use crate::cell::receipt::ReceiptRecorder;
 use crate::cell::scheduler::{CpuTimer, FairScheduler, Scheduled};
 use crate::cell::state::CellState;
 use crate::egress::Egress;
+use crate::files::FilePool;
 
 /// Bytes that may pass between host and guest in one host call, in addition to the result: the maximum that WASI passes
 /// at once.
@@ -45,6 +46,7 @@ pub(crate) struct CellRunner {
     /// One permit for each slot of the pool; unlimited without a pool.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) memory: MemoryPool,
+    pub(crate) files: FilePool,
     /// Store of the guests' buckets, if any.
     pub(crate) buckets: Option<Arc<dyn KeyValueStore>>,
     /// Created by the first call, which runs in the runtime.
@@ -214,7 +216,7 @@ impl CellRunner {
             request.policy,
             limits,
             request.egress,
-            self.buckets.clone(),
+            self,
             &guard.account,
             &guard.recorder,
             request.observer,

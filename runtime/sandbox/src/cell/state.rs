@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use toolcell_core::tool::{CallObserver, LogSource};
-use toolcell_core::{KeyValueStore, Limits, Policy, ToolError};
+use toolcell_core::{Limits, Policy, ToolError};
 use wasmtime::Engine;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use crate::bindings::{log, progress};
+use crate::cell::CellRunner;
 use crate::cell::environment::{self, EnvironmentView};
 use crate::cell::limiter::Limiter;
 use crate::cell::memory::{MemoryAccount, Reservation};
@@ -52,16 +53,17 @@ impl CellState {
         policy: &Arc<Policy>,
         limits: &Limits,
         egress: &Arc<Egress>,
-        buckets: Option<Arc<dyn KeyValueStore>>,
+        runner: &CellRunner,
         account: &MemoryAccount,
         recorder: &ReceiptRecorder,
         observer: Arc<dyn CallObserver>,
     ) -> Result<Self, ToolError> {
-        let files = Files::open(&policy.grants, limits, recorder).map_err(|(grant, error)| {
-            ToolError::Unavailable {
-                message: format!("could not open the directory `{}`: {error}", grant.guest),
-            }
-        })?;
+        let files =
+            Files::open(&policy.grants, limits, &runner.files, recorder).map_err(|(grant, error)| {
+                ToolError::Unavailable {
+                    message: format!("could not open the directory `{}`: {error}", grant.guest),
+                }
+            })?;
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(MAX_REQUEST_HEADERS);
         let mut table = ResourceTable::new();
@@ -77,7 +79,12 @@ impl CellState {
             http,
             egress: egress.call(recorder.clone()),
             files,
-            buckets: Buckets::new(buckets, policy.clone(), limits.keyvalue_bytes, recorder.clone()),
+            buckets: Buckets::new(
+                runner.buckets.clone(),
+                policy.clone(),
+                limits.keyvalue_bytes,
+                recorder.clone(),
+            ),
             limiter: Limiter::new(limits, account.clone()),
             account: account.clone(),
             recorder: recorder.clone(),

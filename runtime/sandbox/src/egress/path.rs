@@ -10,10 +10,15 @@ impl PathPrefix {
         Self(path.trim_end_matches('/').to_owned())
     }
 
+    /// Returns `true` if every path matches.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns `true` if the path of a canonical target is the prefix or below it, and contains no upward step under
     /// any interpretation.
     pub(crate) fn covers(&self, path: &str) -> bool {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return true;
         }
         let below = path

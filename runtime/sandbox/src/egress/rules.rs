@@ -121,6 +121,30 @@ impl Rules {
         };
         in_scope.then_some(scope)
     }
+
+    /// Returns the shortest grant that would allow a request; `private` if the name resolves to an address that is not
+    /// public. Where the user limited grants for the host to paths, it is limited to the path of the request, and there
+    /// is none for a path that no grant can express.
+    pub(super) fn proposal(&self, method: &str, target: &Target, private: bool) -> Option<Grant> {
+        let names_host =
+            |rule: &&Rule| matches!(rule.host, HostPattern::One(_)) && rule.host.fits(&target.host);
+        let limits_paths = self
+            .allowed
+            .iter()
+            .filter(names_host)
+            .any(|rule| !rule.path.is_empty());
+        let path = match (limits_paths, target.path.trim_end_matches('/')) {
+            (false, _) => "",
+            (true, "") => return None,
+            (true, path) => path,
+        };
+        let grant = Grant::Http(grant_for(method, target, path, private)?);
+        // What is proposed is read back from its line.
+        match grant.to_string().parse() {
+            Ok(Grant::Http(read)) if Rule::new(&read).allows(method, target) => Some(grant),
+            _ => None,
+        }
+    }
 }
 
 impl Rule {
@@ -254,9 +278,7 @@ impl HostPattern {
     }
 }
 
-/// Returns the shortest grant that would allow a request; `private` if the name resolves to an address that is not
-/// public.
-pub(crate) fn grant_for(method: &str, target: &Target, private: bool) -> Option<Grant> {
+fn grant_for(method: &str, target: &Target, path: &str, private: bool) -> Option<HttpGrant> {
     let private = private
         || match &target.host {
             Host::Ip(ip) => address::reach(*ip) != Reach::Public,
@@ -264,21 +286,19 @@ pub(crate) fn grant_for(method: &str, target: &Target, private: bool) -> Option<
         };
     let never = matches!(&target.host, Host::Ip(ip) if address::reach(*ip) == Reach::Nowhere);
     let nameable = method.bytes().all(|b| b.is_ascii_uppercase());
-    (nameable && !never).then(|| {
-        Grant::Http(HttpGrant {
-            host: target.host.to_string(),
-            ports: (target.port != target.scheme.default_port())
-                .then_some(target.port)
-                .into_iter()
-                .collect(),
-            schemes: vec![target.scheme.to_string()],
-            methods: match method {
-                "GET" | "HEAD" => Vec::new(),
-                other => vec![other.to_owned()],
-            },
-            path: String::new(),
-            private,
-        })
+    (nameable && !never).then(|| HttpGrant {
+        host: target.host.to_string(),
+        ports: (target.port != target.scheme.default_port())
+            .then_some(target.port)
+            .into_iter()
+            .collect(),
+        schemes: vec![target.scheme.to_string()],
+        methods: match method {
+            "GET" | "HEAD" => Vec::new(),
+            other => vec![other.to_owned()],
+        },
+        path: path.to_owned(),
+        private,
     })
 }
 
@@ -557,7 +577,8 @@ mod tests {
             ("http://nas.local/", true),
             ("http://h.example/", false),
         ] {
-            let Some(Grant::Http(grant)) = grant_for("GET", &Target::parse(url).unwrap(), false) else {
+            let target = Target::parse(url).unwrap();
+            let Some(Grant::Http(grant)) = Rules::default().proposal("GET", &target, false) else {
                 panic!("{url}");
             };
             assert_eq!(grant.private, private, "{url}");
@@ -578,12 +599,61 @@ mod tests {
             ("HEAD", "https://nas.local/", "http-private=https://nas.local"),
         ] {
             let target = Target::parse(url).unwrap();
-            let grant = grant_for(method, &target, false).unwrap();
+            let grant = Rules::default().proposal(method, &target, false).unwrap();
             assert_eq!(grant.to_string(), line);
             assert!(allowed(line, method, url), "{line}");
         }
         let nowhere = Target::parse("http://0.0.0.0/").unwrap();
-        assert_eq!(grant_for("GET", &nowhere, false), None);
+        assert_eq!(Rules::default().proposal("GET", &nowhere, false), None);
+    }
+
+    #[test]
+    fn proposed_grant_keeps_to_paths_where_the_user_did() {
+        for (granted, url, proposed) in [
+            (
+                "http=https://h.example/api",
+                "https://h.example/admin/x?y",
+                "http=https://h.example/admin/x",
+            ),
+            (
+                "http=h.example/api",
+                "http://h.example:81/a/",
+                "http=http://h.example:81/a",
+            ),
+            (
+                "http=POST h.example",
+                "https://h.example/a",
+                "http=https://h.example",
+            ),
+            (
+                "http=other.example/api",
+                "https://h.example/a",
+                "http=https://h.example",
+            ),
+            (
+                "http=*.example/api",
+                "https://h.example/a",
+                "http=https://h.example",
+            ),
+        ] {
+            let target = Target::parse(url).unwrap();
+            let grant = rules(&[granted]).proposal("GET", &target, false).unwrap();
+            assert_eq!(grant.to_string(), proposed, "{granted} {url}");
+        }
+        // A grant cannot express these paths, and a wider one would not be what the user limited.
+        for url in [
+            "https://h.example/",
+            "https://h.example/a/..%2fb",
+            "https://h.example/a*b",
+            "https://h.example/%2e%2e%5cb",
+        ] {
+            let target = Target::parse(url).unwrap();
+            assert_eq!(
+                rules(&["http=h.example/api"]).proposal("GET", &target, false),
+                None,
+                "{url}"
+            );
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::network::Transport;
 use super::redirect::{Hop, Redirects};
-use super::rules::{Rules, Scope, grant_for};
+use super::rules::{Rules, Scope};
 use super::secrets::{BoundSecrets, Treatment};
 use super::target::Target;
 use crate::cell::memory::{OutOfMemory, Reservation};
@@ -25,6 +25,10 @@ const CONNECTIONS: usize = 6;
 
 /// Maximum number of characters of a path shown in a denial.
 const SHOWN_PATH: usize = 128;
+
+/// Maximum length of the grant proposed for a denied request, in bytes. A path of the guest is part of it where the user
+/// limited grants to paths; nobody would copy a longer one.
+const MAX_PROPOSAL: usize = 256;
 
 /// Egress rules of a tool, shared by all its calls.
 #[derive(Debug)]
@@ -91,8 +95,11 @@ impl Egress {
         target: &Target,
         private: bool,
     ) {
-        let grant = grant_for(method.as_str(), target, private);
-        recorder.denial("http", self.shown(method, target), grant.map(|g| g.to_string()));
+        let grant = self.rules.proposal(method.as_str(), target, private);
+        let line = grant
+            .map(|grant| grant.to_string())
+            .filter(|line| line.len() <= MAX_PROPOSAL && self.redactor().text(line) == line.as_str());
+        recorder.denial("http", self.shown(method, target), line);
     }
 
     /// Records a response that was withheld from the guest.

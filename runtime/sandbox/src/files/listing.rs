@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
+use super::open_files::OpenFile;
 use super::overlay::{Layer, Overlay};
 use super::rights::Place;
 use crate::cell::memory::{MemoryAccount, Reservation};
@@ -35,7 +36,7 @@ pub(super) struct Listing {
     entries: Entries,
     memory: Reservation,
     /// Its slot among the open descriptors of the call.
-    _counted: Arc<()>,
+    _counted: Arc<OpenFile>,
 }
 
 /// Entries still to be listed.
@@ -52,7 +53,7 @@ impl Listing {
         dir: &File,
         place: Place,
         account: &MemoryAccount,
-        counted: Arc<()>,
+        counted: Arc<OpenFile>,
     ) -> FsResult<Self> {
         let memory = account
             .reserve(OPEN_DIRECTORY)

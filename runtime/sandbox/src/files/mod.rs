@@ -27,6 +27,7 @@ mod layered;
 mod links;
 mod listing;
 mod open;
+mod open_files;
 pub mod overlay;
 mod preopen;
 mod quota;
@@ -37,7 +38,8 @@ mod tests;
 mod view;
 mod walk;
 
+pub(crate) use open_files::FilePool;
 pub(crate) use preopen::Files;
 pub(crate) use view::{FilesView, add_to_linker};
 #[cfg(test)]
-use view::{MAX_OPEN, MAX_PATH};
+use {open_files::MAX_OPEN, view::MAX_PATH};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
+use tokio::sync::OwnedSemaphorePermit;
 use toolcell_core::denial::{DeniedUse, PathDenial};
 use toolcell_core::policy::{DirGrant, Limits};
 use toolcell_core::protected::Protection;
@@ -15,6 +16,7 @@ use wasmtime_wasi::filesystem::{Dir, WasiFilesystemCtx};
 
 use super::denied::{DeniedBy, DeniedPlaces};
 use super::dir::dir_descriptor;
+use super::open_files::{FilePool, OpenFile, OpenFiles};
 use super::overlay::Overlay;
 use super::quota::Quota;
 use super::rights::{Place, Root};
@@ -28,8 +30,8 @@ pub(crate) struct Files {
     pub(super) open: HashMap<u32, Handle>,
     pub(super) quota: Arc<Quota>,
     pub(super) recorder: ReceiptRecorder,
-    /// One clone for each open descriptor of the host.
-    pub(super) open_count: Arc<()>,
+    pub(super) open_files: OpenFiles,
+    _roots: Vec<OwnedSemaphorePermit>,
     pub(super) account: MemoryAccount,
     pub(super) upstream: WasiFilesystemCtx,
 }
@@ -40,22 +42,26 @@ pub(super) struct Handle {
     /// True if it was opened for writing.
     pub(super) writable: bool,
     /// Held by the descriptor and by the streams created from it.
-    pub(super) counted: Option<Arc<()>>,
+    pub(super) counted: Option<Arc<OpenFile>>,
 }
 
 impl Files {
     /// Opens the directories of a policy.
     ///
     /// # Errors
-    /// If one is missing or cannot be opened; the error includes the grant.
+    /// If one is missing or cannot be opened, or the running calls leave no open file for it; the error includes the
+    /// grant.
     pub(crate) fn open<'a>(
         grants: &'a Grants,
         limits: &Limits,
+        pool: &FilePool,
         recorder: &ReceiptRecorder,
     ) -> Result<Self, (&'a DirGrant, io::Error)> {
         let denials = with_overlays(grants);
         let mut roots = Vec::with_capacity(grants.dirs.len());
+        let mut counted = Vec::with_capacity(grants.dirs.len());
         for grant in &grants.dirs {
+            counted.push(pool.take().map_err(|full| (grant, io::Error::other(full)))?);
             let dir = open_ambient_dir(&grant.host, ambient_authority()).map_err(|e| (grant, e))?;
             let denied = DeniedPlaces::new(&dir, &grant.host, &denials).map_err(|error| {
                 if let Some(DeniedBy(by)) = DeniedBy::of(&error) {
@@ -86,7 +92,8 @@ impl Files {
             open: HashMap::new(),
             quota: Arc::new(Quota::new(limits, recorder.clone())),
             recorder: recorder.clone(),
-            open_count: Arc::default(),
+            open_files: OpenFiles::new(pool.clone()),
+            _roots: counted,
             account: recorder.account().clone(),
             upstream: WasiFilesystemCtx::default(),
         })

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
+use super::open_files::OpenFile;
 use super::quota::{Quota, cost};
 
 /// Maximum number of bytes of one read, and of one write as reported to the guest.
@@ -19,7 +20,7 @@ pub(super) struct Reading {
     file: Arc<File>,
     position: u64,
     is_closed: bool,
-    _counted: Option<Arc<()>>,
+    _counted: Option<Arc<OpenFile>>,
 }
 
 /// An output stream that charges the quota before each write.
@@ -29,11 +30,11 @@ pub(super) struct Writing {
     position: Option<u64>,
     quota: Arc<Quota>,
     is_closed: bool,
-    _counted: Option<Arc<()>>,
+    _counted: Option<Arc<OpenFile>>,
 }
 
 impl Reading {
-    pub(super) fn new(file: Arc<File>, position: u64, counted: Option<Arc<()>>) -> Self {
+    pub(super) fn new(file: Arc<File>, position: u64, counted: Option<Arc<OpenFile>>) -> Self {
         Self {
             file,
             position,
@@ -48,7 +49,7 @@ impl Writing {
         file: Arc<File>,
         position: Option<u64>,
         quota: Arc<Quota>,
-        counted: Option<Arc<()>>,
+        counted: Option<Arc<OpenFile>>,
     ) -> Self {
         Self {
             file,

@@ -11,13 +11,11 @@ use wasmtime_wasi::p2::{DynOutputStream, FsError, FsResult};
 
 use super::denied::{DeniedBy, Use};
 use super::open::{self, Mode, Opened};
+use super::open_files::OpenFile;
 use super::preopen::{Files, Handle};
 use super::rights::{Place, Right};
 use super::stream::Writing;
 use super::walk::{Walked, walk};
-
-/// Maximum number of host descriptors of one call. A process has 1,024 by default, shared by all calls.
-pub(super) const MAX_OPEN: usize = 128;
 
 /// Maximum length of a path given by a guest, and of the resulting guest path, in bytes, as on Linux.
 pub(super) const MAX_PATH: usize = 4_096;
@@ -172,13 +170,9 @@ impl FilesView<'_> {
     }
 
     /// Counts another descriptor of the host, if the limit allows.
-    pub(super) fn count(&self) -> FsResult<Arc<()>> {
-        let counted = self.files.open_count.clone();
-        // This clone and the one in `files` exist in addition to those of the open descriptors.
-        if Arc::strong_count(&counted) > MAX_OPEN + 1 {
-            return Err(ErrorCode::InsufficientMemory.into());
-        }
-        Ok(counted)
+    pub(super) fn count(&self) -> FsResult<Arc<OpenFile>> {
+        let counted = self.files.open_files.open(&self.files.recorder);
+        counted.map_err(|_| ErrorCode::InsufficientMemory.into())
     }
 
     pub(super) fn take_bytes(&self, bytes: u64) -> FsResult<()> {

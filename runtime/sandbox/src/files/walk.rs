@@ -12,8 +12,9 @@ use std::sync::Arc;
 use cap_primitives::fs::{self, FollowSymlinks, Metadata};
 use rustix::fs::{Mode, openat, readlinkat};
 use rustix::io::Errno;
+use toolcell_core::protected::fold;
 
-use super::denied::{DeniedPlaces, Use};
+use super::denied::{DeniedPlaces, Use, fold_parts};
 use super::dir::ENTER;
 
 /// Maximum number of symbolic links in one path, as on Linux.
@@ -97,6 +98,8 @@ struct Walk<'a> {
     here: Arc<File>,
     /// Names from `base` to `here`.
     names: Vec<String>,
+    /// Names from the granted directory to `here`, as denials compare them. None of them is denied.
+    folded: Vec<String>,
     steps: u32,
     links: u32,
 }
@@ -119,6 +122,7 @@ pub(super) fn walk(
         denied,
         here: base.clone(),
         names: Vec::new(),
+        folded: fold_parts(above),
         steps: 0,
         links: 0,
     };
@@ -162,9 +166,9 @@ impl Walk<'_> {
         if name == "." { here } else { join(&here, name) }
     }
 
-    /// Rejects a denied path before anything about it is revealed.
+    /// Rejects a denied entry of the present directory before anything about it is revealed.
     fn look(&self, name: &str) -> io::Result<()> {
-        Ok(self.denied.check(&self.below(name), Use::Look)?)
+        Ok(self.denied.check_entry(&self.folded, name)?)
     }
 
     /// Enters a directory, or returns the components of the target if it is a link.
@@ -180,6 +184,7 @@ impl Walk<'_> {
                 self.denied.check_open(&dir, Use::Look)?;
                 self.here = Arc::new(dir);
                 self.names.push(name.to_owned());
+                self.folded.push(fold(name));
                 Ok(None)
             }
             Err(error @ (Errno::NOTDIR | Errno::LOOP)) => match self.link(name)? {
@@ -196,6 +201,7 @@ impl Walk<'_> {
             return Err(Errno::PERM.into());
         }
         self.here = self.base.clone();
+        self.folded.truncate(self.folded.len() - self.names.len() - 1);
         for name in std::mem::take(&mut self.names) {
             // The directory was replaced by a link during the walk, which indicates an attack.
             if self.enter(&name)?.is_some() {
@@ -223,7 +229,7 @@ impl Walk<'_> {
     }
 
     fn end(self, name: String, wants_dir: bool) -> io::Result<Walked> {
-        self.look(&name)?;
+        self.denied.check(&self.below(&name), Use::Look)?;
         // It is stored with each descriptor.
         if self.below(&name).len() > MAX_PATH {
             return Err(Errno::NAMETOOLONG.into());

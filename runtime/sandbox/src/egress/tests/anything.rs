@@ -7,7 +7,7 @@ use toolcell_core::policy::HttpGrant;
 
 use crate::egress::address::{self, Reach};
 use crate::egress::redirect;
-use crate::egress::rules::{Rules, Scope, grant_for};
+use crate::egress::rules::{Rules, Scope};
 use crate::egress::target::{Host, MAX_URL, Target};
 
 /// Parts of URLs, valid and invalid.
@@ -166,7 +166,7 @@ proptest! {
                     prop_assert!(!hex && !decimal, "{} could be an address", name);
                 }
             }
-            if let Some(grant) = grant_for("GET", &target, false) {
+            if let Some(grant) = Rules::default().proposal("GET", &target, false) {
                 let line = grant.to_string();
                 let Ok(toolcell_core::Grant::Http(read)) = line.parse() else {
                     return Err(TestCaseError::fail(line));

@@ -6,7 +6,7 @@ use toolcell_core::Grant;
 use toolcell_core::policy::HttpGrant;
 
 use crate::egress::redirect::{self, Hop, MAX_HOPS, Redirects};
-use crate::egress::rules::{Rules, grant_for};
+use crate::egress::rules::Rules;
 use crate::egress::target::{MAX_URL, Target};
 use crate::fuzz_runner::Target as Fuzz;
 
@@ -170,7 +170,7 @@ fn fuzz_policies_allow_only_what_one_grant_allows() {
                 .collect();
             assert_eq!(scope(&printed), all, "{text:?}");
             // The grant shown to the user would allow exactly this request.
-            if let Some(grant) = grant_for(method, &target, false) {
+            if let Some(grant) = Rules::default().proposal(method, &target, false) {
                 let hint = http(&grant.to_string()).expect("a grant");
                 assert!(scope(std::slice::from_ref(&hint)).is_some(), "{text:?}: {grant}");
                 let elsewhere = Target::parse("https://elsewhere.example:4321/").expect("a URL");

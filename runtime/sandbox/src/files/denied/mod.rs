@@ -167,6 +167,28 @@ impl DeniedPlaces {
         }
     }
 
+    /// Checks looking at the entry `name` of a directory. `above` is the folded path of the directory, which was checked
+    /// itself: a walk through many directories compares each name once.
+    pub(super) fn check_entry(&self, above: &[String], name: &str) -> Result<(), DeniedBy> {
+        let folded = fold(name);
+        let denied = |name: &&DeniedName| {
+            name.uses == DeniedUse::All
+                && name.below.len() <= above.len() + 1
+                && above
+                    .iter()
+                    .chain([&folded])
+                    .zip(&name.below)
+                    .all(|(part, name)| part == name)
+        };
+        if let Some(name) = self.names.iter().find(denied) {
+            return Err(DeniedBy(name.by.clone()));
+        }
+        match protection_from_reading("", name) {
+            Some(protection) => Err(DeniedBy(protection.rule().to_owned())),
+            None => Ok(()),
+        }
+    }
+
     /// Rejects moving `below`, or putting anything but a plain directory there, if a denied path is or would be below
     /// it.
     pub(super) fn check_above(&self, below: &str) -> Result<(), DeniedBy> {
@@ -300,7 +322,8 @@ fn folded(path: &Path) -> Vec<String> {
         .collect()
 }
 
-fn fold_parts(below: &str) -> Vec<String> {
+/// Returns the names of a path below the granted directory, as denials compare them.
+pub(super) fn fold_parts(below: &str) -> Vec<String> {
     below
         .split('/')
         .filter(|part| !part.is_empty())

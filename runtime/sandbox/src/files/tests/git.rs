@@ -8,7 +8,7 @@ use toolcell_core::{Denials, protected::OVERLAY_PREFIX};
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, HostDescriptor, OpenFlags, PathFlags};
 
 use super::guest::{Guest, borrow, code};
-use crate::files::Files;
+use crate::files::{FilePool, Files};
 
 /// A bare repository `mirror`, a worktree's `trees/x`, a lone `HEAD` in `lone`, and the pieces of a repository in `pieces`.
 fn repositories() -> (tempfile::TempDir, PathBuf) {
@@ -214,7 +214,12 @@ async fn scratch_overlays_are_neither_read_nor_changed() {
             dirs: vec![dir],
             ..Default::default()
         };
-        let opened = Files::open(&grants, &Limits::default(), &Default::default());
+        let opened = Files::open(
+            &grants,
+            &Limits::default(),
+            &FilePool::new(9),
+            &Default::default(),
+        );
         assert!(opened.is_err(), "{inside}");
     }
 }

@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 use crate::cell::receipt::ReceiptRecorder;
-use crate::files::{Files, FilesView};
+use crate::files::{FilePool, Files, FilesView};
 
 pub(super) type Fd = Resource<Descriptor>;
 
@@ -74,7 +74,7 @@ impl Guest {
             ..Grants::default()
         };
         let mut guest = Self {
-            files: Files::open(&grants, limits, &recorder).unwrap(),
+            files: Files::open(&grants, limits, &FilePool::new(1_000), &recorder).unwrap(),
             table: ResourceTable::new(),
             recorder,
             roots: Vec::new(),

@@ -158,7 +158,12 @@ async fn missing_directory_is_an_error_that_names_its_grant() {
         dirs: vec![grant.clone()],
         ..Default::default()
     };
-    let opened = crate::files::Files::open(&grants, &Limits::default(), &Default::default());
+    let opened = crate::files::Files::open(
+        &grants,
+        &Limits::default(),
+        &crate::files::FilePool::new(9),
+        &Default::default(),
+    );
     let (named, error) = opened.err().unwrap();
     assert_eq!((named, error.kind()), (&grant, std::io::ErrorKind::NotFound));
 }

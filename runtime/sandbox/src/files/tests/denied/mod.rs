@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::guest::{Guest, borrow, code};
-use crate::files::Files;
+use crate::files::{FilePool, Files};
 
 /// `private/key`, `data/file`, and links and hard links that lead to `private`.
 struct Tree {
@@ -255,7 +255,12 @@ fn grant_inside_of_a_denied_directory_is_refused() {
             uses: DeniedUse::All,
             by: "deny".into(),
         });
-        let opened = Files::open(&grants, &Limits::default(), &Default::default());
+        let opened = Files::open(
+            &grants,
+            &Limits::default(),
+            &FilePool::new(9),
+            &Default::default(),
+        );
         assert_eq!(opened.is_ok(), allowed, "{granted} {denied}");
     }
 }

@@ -1,0 +1,158 @@
+//! Facts below a question about a call: where its arguments lead, and what is odd about them.
+
+use toolcell_agent::ApprovalRequest;
+use toolcell_core::PlaceKind;
+
+use crate::approval::saved_approvals;
+use crate::ui::terminal::{Fact, Lookalike, Shown, Text, lookalike, text};
+
+/// Maximum number of grants of a tool, and of resolved arguments, in a question.
+pub(super) const MAX_REACH: usize = 4;
+
+/// Maximum number of warnings of one kind in a question.
+const MAX_WARNINGS: usize = 3;
+
+/// Maximum length of a reason or a warning in a question, in characters.
+pub(super) const MAX_REASON: usize = 400;
+
+/// Maximum length of a string that is checked for lookalikes as a whole, in bytes. Of longer URLs the host is.
+const MAX_NAME: usize = 1_000;
+
+/// Describes the resolved targets of the arguments, under the grants of the tool.
+pub(super) fn leads(request: &ApprovalRequest) -> impl Iterator<Item = Text> {
+    let more = request.places.len().saturating_sub(MAX_REACH);
+    let shown = request.places.iter().take(MAX_REACH).map(|place| {
+        if place.is_unresolved {
+            return text!(
+                "{} may lead anywhere: it is too long, incomplete, or one path too many to be resolved",
+                Shown(&place.pointer)
+            );
+        }
+        let to = place.real.as_deref().unwrap_or(&place.plain);
+        text!("{} resolves to {}", Shown(&place.pointer), Shown(to))
+    });
+    shown.chain((more > 0).then(|| text!("and {} more arguments with resolved targets", more)))
+}
+
+/// Returns the first warnings and the number of further ones.
+pub(super) fn warnings(all: &[String]) -> impl Iterator<Item = Fact> {
+    let more = all.len().saturating_sub(MAX_WARNINGS);
+    let shown = all.iter().take(MAX_WARNINGS);
+    let shown = shown.map(|warning| Fact::Warning(text!("{}", warning).excerpt(MAX_REASON)));
+    let rest =
+        (more > 0).then(|| Fact::Warning(text!("and {} more; `toolcell tool inspect` shows them", more)));
+    shown.chain(rest)
+}
+
+/// Finds strings in the arguments that look like other names, and hosts of URLs of any length.
+pub(super) fn lookalikes(request: &ApprovalRequest) -> Vec<Fact> {
+    // A text with blanks or line breaks is not a name.
+    let is_name = |text: &str| text.len() <= MAX_NAME && !text.contains([' ', '\n']);
+    let texts = saved_approvals::texts(&request.arguments);
+    let short: Vec<(String, String)> = texts.into_iter().filter(|(_, text)| is_name(text)).collect();
+    let hosts = request.places.iter().filter_map(|place| {
+        let is_shown = short.iter().any(|(pointer, _)| *pointer == place.pointer);
+        (place.kind == PlaceKind::Url && !is_shown)
+            .then(|| (place.pointer.clone(), host(&place.plain).to_owned()))
+    });
+    let hosts: Vec<(String, String)> = hosts.collect();
+    let mut facts = Vec::new();
+    for (pointer, text) in short.iter().chain(&hosts) {
+        facts.extend(lookalike(text).map(|found| {
+            let (at, text) = (Shown(pointer), Shown(text));
+            Fact::Warning(match found {
+                Lookalike::MixedScripts => text!("{} mixes letters of several scripts: {}", at, text),
+                Lookalike::LooksLike(other) => {
+                    text!("{} is not {}, it only looks like it", at, Shown(&other))
+                }
+                Lookalike::OddBlank => text!("{} has a blank other than the space: {}", at, text),
+                Lookalike::Punycode => {
+                    text!(
+                        "{} has a host in Punycode, which browsers show with other letters: {}",
+                        at,
+                        text
+                    )
+                }
+            })
+        }));
+    }
+    let more = facts.len().saturating_sub(MAX_WARNINGS);
+    facts.truncate(MAX_WARNINGS);
+    if more > 0 {
+        facts.push(Fact::Warning(text!(
+            "and {} more names that look like others",
+            more
+        )));
+    }
+    facts
+}
+
+/// Returns the host of a URL, which may lack its scheme.
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.trim_start_matches(['/', '\\']);
+    rest.split(['/', '\\', '?', '#']).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcell_agent::ApprovalCause;
+    use toolcell_core::ArgumentPlace;
+
+    use super::*;
+
+    #[test]
+    fn confusable_host_of_long_url_is_flagged() {
+        let long = "a".repeat(MAX_NAME);
+        for (written, plain, flagged) in [
+            (
+                format!("https://g\u{456}thub.com/?{long}"),
+                "https://xn--gthub-n2e.com/?aaa",
+                "Punycode",
+            ),
+            (
+                format!("g\u{456}thub.com?{long}"),
+                "g\u{456}thub.com?aaa",
+                "several scripts",
+            ),
+            (
+                format!("//g\u{456}thub.com/{long}"),
+                "//g\u{456}thub.com/aaa",
+                "several scripts",
+            ),
+            (
+                format!("https://github.com/?{long}"),
+                "https://github.com/?aaa",
+                "",
+            ),
+        ] {
+            for kind in [PlaceKind::Url, PlaceKind::Path] {
+                let request = ApprovalRequest {
+                    id: "1".into(),
+                    tool: "fetch".into(),
+                    arguments: json!({ "url": written }),
+                    cause: ApprovalCause::Rule,
+                    reason: String::new(),
+                    places: vec![ArgumentPlace {
+                        pointer: "/url".into(),
+                        kind,
+                        plain: plain.into(),
+                        named: None,
+                        real: None,
+                        is_unresolved: !plain.contains("://"),
+                    }],
+                };
+                let told: Vec<String> = lookalikes(&request)
+                    .into_iter()
+                    .map(|fact| match fact {
+                        Fact::Plain(text) | Fact::Warning(text) => text.to_string(),
+                    })
+                    .collect();
+                let expected = kind == PlaceKind::Url && !flagged.is_empty();
+                assert_eq!(told.len(), usize::from(expected), "{written} {told:?}");
+                assert!(told.iter().all(|told| told.contains(flagged)), "{told:?}");
+            }
+        }
+    }
+}
