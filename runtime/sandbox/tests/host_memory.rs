@@ -10,6 +10,7 @@ mod support;
 
 use support::{Probe, call, hoard, load, only_tool, sandbox};
 use toolcell_core::{Limit, Limits, Policy, Receipt, ToolError};
+use toolcell_sandbox::{Sandbox, SandboxOptions};
 
 const KIB: u64 = 1 << 10;
 const PAGE: u64 = 64 * KIB;
@@ -88,5 +89,31 @@ async fn moderate_use_of_each_kind_is_allowed() {
         let (result, receipt) = run(&probe, Limits::default().memory, &grants).await;
         assert_eq!(result, Ok(()), "{name}");
         assert!(receipt.peak_host_memory > 0, "{name}: {receipt:?}");
+    }
+}
+
+#[tokio::test]
+async fn open_files_beyond_those_of_all_calls_are_in_the_receipt() {
+    let directory = tempfile::tempdir().unwrap();
+    let grant = format!("read={}", directory.path().display());
+    for (open_files, listings, expected) in [(4, 3, "done"), (4, 4, "crashed"), (0, 1, "unavailable")] {
+        let sandbox = Sandbox::new(SandboxOptions {
+            open_files,
+            ..SandboxOptions::default()
+        })
+        .unwrap();
+        let component = load(&sandbox, &hoard::listings(listings)).await.unwrap();
+        let policy = Policy::granting([grant.as_str()]).unwrap();
+        let tool = only_tool(&component, policy);
+        // What a call has taken is free again after it.
+        for _ in 0..2 {
+            let (result, observed) = call(&*tool).await;
+            let ended = result.map_or_else(|error| error.kind().to_owned(), |_| "done".to_owned());
+            assert_eq!(ended, expected, "{open_files} {listings}");
+            let denials = &observed.receipt().denials;
+            let told = denials.first().map(|denial| denial.target.as_str());
+            let full = "all 4 open files of the running calls are in use";
+            assert_eq!(told, (expected == "crashed").then_some(full));
+        }
     }
 }

@@ -441,4 +441,34 @@ mod tests {
         divert(&mut grant(), &at("one"), &environment).unwrap();
         assert_eq!(own("one"), (1, 0));
     }
+
+    #[test]
+    fn refused_scratch_directory_is_not_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = dir.path().canonicalize().unwrap().join("granted");
+        std::fs::create_dir(&host).unwrap();
+        std::os::unix::fs::symlink(&host, dir.path().join("link")).unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.state_dir = Some(dir.path().join("state"));
+        let mut grant = DirGrant {
+            host: host.clone(),
+            guest: "/w".into(),
+            access: toolcell_core::policy::DirAccess::WRITE,
+            overlay: None,
+        };
+        for scratch in [
+            host.join("in"),
+            host.join("deep/er"),
+            dir.path().join("link/in/deeper"),
+        ] {
+            let refused = divert(&mut grant, &scratch, &environment).unwrap_err();
+            assert!(
+                refused.to_json()["why"].to_string().contains("it is within"),
+                "{}",
+                scratch.display()
+            );
+            assert!(!scratch.exists() && grant.overlay.is_none());
+        }
+        assert_eq!(std::fs::read_dir(&host).unwrap().count(), 0);
+    }
 }

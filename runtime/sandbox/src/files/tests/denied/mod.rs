@@ -454,3 +454,44 @@ async fn denied_path_through_a_loop_of_links_is_denied_as_written() {
         assert!(guest.read("data/file").await.is_ok());
     }
 }
+
+#[tokio::test]
+async fn denial_is_found_at_every_step_of_a_walk() {
+    let tree = tree();
+    for dir in ["a/b/private", "a/b/c/d", "a/toolcell-overlay-x/upper"] {
+        fs::create_dir_all(tree.root.join(dir)).unwrap();
+    }
+    fs::write(tree.root.join("a/b/private/key"), "secret").unwrap();
+    fs::write(tree.root.join("a/b/c/private"), "no secret").unwrap();
+    symlink("../private", tree.root.join("a/b/c/up")).unwrap();
+    let mut guest = Guest::denied(&tree.root, None, &[tree.deny("a/b/private")]);
+    let below = guest
+        .open("a/b", OpenFlags::DIRECTORY, DescriptorFlags::READ)
+        .await
+        .unwrap();
+    for path in [
+        "private",
+        "private/key",
+        "Private/key",
+        "c/../private/key",
+        "c/d/../../private/key",
+        "c/up/key",
+    ] {
+        let denied = Err(ErrorCode::NotPermitted);
+        assert_eq!(
+            guest.stat(&format!("a/b/{path}")).await.map(drop),
+            denied,
+            "{path}"
+        );
+        let follow = PathFlags::SYMLINK_FOLLOW;
+        let from_below = guest.view().stat_at(borrow(&below), follow, path.into()).await;
+        assert_eq!(code(from_below).map(drop), denied, "{path} from below");
+    }
+    for (path, allowed) in [
+        ("a/b/c/private", true),
+        ("a/b/c/d/../private", true),
+        ("a/toolcell-overlay-x/upper", false),
+    ] {
+        assert_eq!(guest.stat(path).await.is_ok(), allowed, "{path}");
+    }
+}
