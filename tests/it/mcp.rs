@@ -264,32 +264,6 @@ fn limit_that_ended_a_call_is_not_told_as_a_denial() {
 #[test]
 fn settings_that_would_not_be_enforced_are_refused() {
     let user = User::new();
-    user.configure("[budget]\ncalls = 5\n");
-    let seen = user.run(&["mcp", "serve"]).ended(3);
-    assert_eq!(seen.stdout, "");
-    insta::assert_snapshot!(seen.stderr, @r"
-    error: budgets do not apply to MCP clients yet
-      why: the budget `calls` would not be enforced
-         - in ~/.config/toolcell/config.toml, line 2, column 9
-           │   2 | calls = 5
-           │     |         ^
-     hint: serve with a configuration of its own, without them: toolcell --config FILE mcp serve
-    ");
-    // A project's file narrows with any configuration of the user: another would not help.
-    user.configure("");
-    user.file("toolcell.toml", "[budget]\ncalls = 5\n");
-    user.file("mine.toml", "");
-    let seen = user.run(&["--config", "mine.toml", "mcp", "serve"]).ended(3);
-    for told in [
-        "budgets do not apply to MCP clients yet",
-        "in toolcell.toml, line 2",
-        "the file is the project's",
-        "hint: start the server in a directory outside of the project",
-    ] {
-        assert!(seen.stderr.contains(told), "{}", seen.stderr);
-    }
-    assert!(!seen.stderr.contains("--config FILE"), "{}", seen.stderr);
-    std::fs::remove_file(user.work().join("toolcell.toml")).unwrap();
     user.file("hook.wasm", Probe::default().build());
     let component = user.work().join("hook.wasm");
     user.configure(&format!("[hooks.h]\ncomponent = {component:?}\n"));
@@ -303,6 +277,34 @@ fn settings_that_would_not_be_enforced_are_refused() {
         "[hooks.h]\ncomponent = {component:?}\nenabled = false\n"
     ));
     user.run(&["mcp", "serve"]).ended(0);
+}
+
+#[test]
+fn budgets_hold_for_all_calls_of_a_client() {
+    let user = User::new();
+    user.configure("[budget]\ncalls = 2\n");
+    // A project narrows the budget, and does not keep the server from starting.
+    user.file("toolcell.toml", "[budget]\nfuel = \"100M\"\n");
+    let mut client = Client::session(&user, &["--tool", "text"]);
+    for id in 1..=2 {
+        let counted = client.call(id, "text_count", json!({"text": "a b"}));
+        assert_eq!(counted["isError"], false, "{counted}");
+    }
+    let refused = client.call(3, "text_count", json!({"text": "a b"}));
+    let told = text(&refused);
+    assert!(
+        told.contains("the budget of calls is used up; no more calls are made"),
+        "{told}"
+    );
+    assert!(!told.contains("raise") && !told.contains("--budget"), "{told}");
+    let seen = client.finish().ended(0);
+    let hint = "a call of `text_count` was refused; raise the budget with --budget calls=4";
+    assert!(seen.stderr.contains(hint), "{}", seen.stderr);
+    assert!(
+        seen.stderr.contains("in ~/.config/toolcell/config.toml"),
+        "{}",
+        seen.stderr
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! | call time | the delay until the end of one call is noticed |
 //! | tokens, cost | the error of the estimate for one request; the use of a request that was running when the process was killed is unknown |
 
+pub(crate) mod client;
 pub(crate) mod reserve;
 
 use serde::{Deserialize, Serialize};
@@ -121,6 +122,31 @@ impl Spent {
     /// Cost of the tokens, in millionths of the currency unit of the prices.
     pub fn cost_micros(&self, prices: &Prices) -> u64 {
         prices.cost_micros(&self.usage).saturating_add(self.agents_micros)
+    }
+}
+
+/// Maximum use of a call: that of its tool, the call itself and its result of up to `result` bytes.
+pub(crate) fn most_of_call(tool: RemainingBudget, result: u64) -> RemainingBudget {
+    let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
+    RemainingBudget {
+        calls: plus(tool.calls, 1),
+        bytes: plus(tool.bytes, result),
+        ..tool
+    }
+}
+
+/// Rest of a reservation after this use.
+pub(crate) fn without(grant: RemainingBudget, used: Amounts) -> RemainingBudget {
+    let [fuel, call_ms, calls, bytes, tokens, cost_micros] = used;
+    let minus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_sub(used));
+    RemainingBudget {
+        fuel: minus(grant.fuel, fuel),
+        call_ms: minus(grant.call_ms, call_ms),
+        calls: minus(grant.calls, calls),
+        bytes: minus(grant.bytes, bytes),
+        tokens: minus(grant.tokens, tokens),
+        cost_micros: minus(grant.cost_micros, cost_micros),
+        ..grant
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct HookShare {
 }
 
 impl Account {
-    pub(super) fn new(
+    pub(crate) fn new(
         own: Budget,
         approver: Option<Arc<dyn Approver>>,
         caller: Option<Arc<SubagentReceipt>>,
@@ -117,7 +117,7 @@ impl Account {
     }
 
     /// Updates the session's use, which now includes these reservations.
-    pub(super) fn count(&self, spent: &Spent, tickets: impl IntoIterator<Item = Ticket>) {
+    pub(crate) fn count(&self, spent: &Spent, tickets: impl IntoIterator<Item = Ticket>) {
         let left = self.own.left(spent).within(self.outside.left(spent));
         let mut budget = self.budget();
         budget.reservations.count(left, tickets);

@@ -10,7 +10,7 @@ use toolcell_core::{ApprovalRequest, BoxFuture, Decision, Event, Receipt, Remain
 use super::GRACE;
 use super::account::Account;
 use super::notes::Notes;
-use crate::budget::Spent;
+use crate::budget::{Spent, without};
 use crate::context::messages;
 
 /// Observer of one call.
@@ -140,18 +140,7 @@ impl CallObserver for Observer {
         };
         let receipt = self.peek_receipt();
         let prices = self.account.prices();
-        let [fuel, call_ms, calls, bytes, tokens, cost_micros] =
-            Spent::of_call(0, receipt.as_ref(), prices.as_ref());
-        let minus = |left: Option<u64>, used: u64| left.map(|left| left.saturating_sub(used));
-        RemainingBudget {
-            fuel: minus(grant.fuel, fuel),
-            call_ms: minus(grant.call_ms, call_ms),
-            calls: minus(grant.calls, calls),
-            bytes: minus(grant.bytes, bytes),
-            tokens: minus(grant.tokens, tokens),
-            cost_micros: minus(grant.cost_micros, cost_micros),
-            ..grant
-        }
+        without(grant, Spent::of_call(0, receipt.as_ref(), prices.as_ref()))
     }
 
     /// Forwards an event of an agent that the call runs. Its notices, such as the failure of a hook, are never lost.

@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 use super::call::CallTask;
 use super::observer::Observer;
 use super::{Driver, RunningCall, Summary};
+use crate::budget;
 use crate::context::messages;
 use crate::context::normalise;
 use crate::definition::AgentDefinition;
@@ -104,7 +105,8 @@ impl Driver<'_> {
         ));
         let found = self.inner.registry.get(&tool);
         let most = found.map_or(RemainingBudget::NOTHING, |tool| tool.max_use());
-        let waiting = self.account.reserve(&self.most_of_call(most));
+        let result = self.inner.machine.policy.result_bytes as u64;
+        let waiting = self.account.reserve(&budget::most_of_call(most, result));
         let running = RunningCall {
             observer: observer.clone(),
             ticket: waiting.ticket(),
@@ -123,17 +125,6 @@ impl Driver<'_> {
         let span = spans::tool(&self.state.session, &call.tool, &call.id);
         let task = async move { TaskEnd::of(call.complete(waiting).await) };
         self.tasks.spawn(task.instrument(span));
-    }
-
-    /// Maximum use of a call: that of its tool, the call itself and its result.
-    fn most_of_call(&self, most: RemainingBudget) -> RemainingBudget {
-        let result = self.inner.machine.policy.result_bytes as u64;
-        let plus = |most: Option<u64>, own: u64| most.map(|most| most.saturating_add(own));
-        RemainingBudget {
-            calls: plus(most.calls, 1),
-            bytes: plus(most.bytes, result),
-            ..most
-        }
     }
 
     pub(super) fn spawn_failure(&mut self, phase: FailurePhase, message: String) {

@@ -1,5 +1,5 @@
 //! Tools for clients that run a loop of their own, such as clients of the Model Context Protocol. Each call is checked by
-//! the same functions as a call of the loop: arguments, approval rules, flow guard, and containment of panics.
+//! the same functions as a call of the loop: arguments, approval rules, flow guard, budget, and containment of panics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,33 +12,47 @@ use toolcell_core::{
 };
 
 use crate::approval::{Approvals, Gate};
+use crate::budget::client::ClientBudget;
+use crate::budget::{Budget, Spent};
 use crate::context::messages;
 use crate::policy::ToolRetry;
 use crate::tools::dispatch::{self, Invocation};
+use crate::tools::truncate;
 
 /// Makes a hint for the user from the name of a tool and the cause for which a call of it needs approval.
 pub type ApprovalHint = dyn Fn(&str, ApprovalCause) -> String + Send + Sync;
 
-/// Wraps the tools of one client. `flows` has the data-flow labels of each tool; a tool without an entry has none. The data
-/// flow of all calls of the returned tools counts together, as that of a session does.
+/// Makes a hint for the user from what a client has used of its budget; `None` if there is nothing to say.
+pub type BudgetHint = dyn Fn(&Spent) -> Option<String> + Send + Sync;
+
+/// Restrictions of one client.
+pub struct ClientRules {
+    /// Approval rules and flow guard.
+    pub approvals: Approvals,
+    /// Data-flow labels of the tools, by name; a tool without an entry has none.
+    pub flows: BTreeMap<String, DataFlow>,
+    /// Budget of all calls. Its time is that in which calls run.
+    pub budget: Budget,
+    /// Hint for a call that needs approval: no user can be asked, so that it is refused.
+    pub approval_hint: Arc<ApprovalHint>,
+    /// Hint for a call that the budget leaves nothing for.
+    pub budget_hint: Arc<BudgetHint>,
+}
+
+/// Wraps the tools of one client. The data flow and the use of all calls of the returned tools count together, as those of
+/// a session do.
 ///
-/// No user can be asked: a call that needs approval is refused, and `hint` tells the user how to allow it. There are no
-/// hooks and no budget. A caller whose user configured some must not use this.
-pub fn guarded(
-    tools: impl IntoIterator<Item = Arc<dyn Tool>>,
-    approvals: Approvals,
-    flows: impl IntoIterator<Item = (String, DataFlow)>,
-    hint: Arc<ApprovalHint>,
-) -> Vec<Arc<dyn Tool>> {
-    let flows: BTreeMap<String, DataFlow> = flows.into_iter().collect();
+/// There are no hooks: a caller whose user configured some must not use this.
+pub fn guarded(tools: impl IntoIterator<Item = Arc<dyn Tool>>, rules: ClientRules) -> Vec<Arc<dyn Tool>> {
     let client = Arc::new(Client {
-        approvals,
+        budget: ClientBudget::new(rules.budget.clone()),
         flow: Mutex::default(),
-        hint,
+        rules,
     });
     let guard = |tool: Arc<dyn Tool>| -> Arc<dyn Tool> {
+        let flow = client.rules.flows.get(tool.spec().name.as_str());
         Arc::new(Guarded {
-            flow: flows.get(tool.spec().name.as_str()).copied().unwrap_or_default(),
+            flow: flow.copied().unwrap_or_default(),
             tool,
             client: client.clone(),
         })
@@ -48,10 +62,10 @@ pub fn guarded(
 
 /// State that the tools of a client share.
 struct Client {
-    approvals: Approvals,
+    rules: ClientRules,
+    budget: Arc<ClientBudget>,
     /// Data flow of the calls so far.
     flow: Mutex<DataFlow>,
-    hint: Arc<ApprovalHint>,
 }
 
 struct Guarded {
@@ -68,10 +82,8 @@ impl Guarded {
         let places = self.tool.places(arguments);
         // Held over the decision, so that of two calls at once the second sees the flow of the first.
         let mut flow = self.client.flow.lock().unwrap_or_else(PoisonError::into_inner);
-        let gate = self
-            .client
-            .approvals
-            .gate(name, (arguments, &places), *flow, self.flow, None);
+        let approvals = &self.client.rules.approvals;
+        let gate = approvals.gate(name, (arguments, &places), *flow, self.flow, None);
         match gate {
             Gate::Open => {
                 *flow = flow.union(self.flow);
@@ -83,7 +95,7 @@ impl Guarded {
             )),
             Gate::Ask(cause, reason) => Err(ToolError::denied(
                 messages::no_approver(&reason),
-                Some((self.client.hint)(name, cause)),
+                Some((self.client.rules.approval_hint)(name, cause)),
             )),
         }
     }
@@ -103,14 +115,30 @@ impl Tool for Guarded {
             let Value::Object(arguments) = arguments else {
                 unreachable!("it was made from an object");
             };
+            let begun = self.client.budget.begin(self.tool.max_use(), cx.observer.clone());
+            let observer = match begun.await {
+                Ok(observer) => observer,
+                Err(reason) => {
+                    let hint = (self.client.rules.budget_hint)(&self.client.budget.spent());
+                    return CallResult::refused(ToolError::denied(messages::no_budget(&reason), hint));
+                }
+            };
             let invocation = Invocation {
                 tool: self.tool.clone(),
                 call: ToolCall { arguments, ..call },
-                context: cx,
+                context: CallContext {
+                    observer: observer.clone(),
+                    ..cx
+                },
                 timeout: None,
                 retry: ToolRetry::default(),
             };
-            dispatch::invoke_with_retry(invocation, |_, _, _| {}).await
+            let mut result = dispatch::invoke_with_retry(invocation, |_, _, _| {}).await;
+            if let Some(room) = observer.room() {
+                cut(&mut result, room);
+            }
+            observer.end(&result);
+            result
         })
     }
 
@@ -120,6 +148,16 @@ impl Tool for Guarded {
 
     fn places(&self, arguments: &Value) -> Vec<ArgumentPlace> {
         self.tool.places(arguments)
+    }
+}
+
+/// Cuts a result to what the budget leaves for it.
+fn cut(result: &mut CallResult, room: usize) {
+    if result.error.is_none() && result.byte_len() > room {
+        let content = truncate::within(std::mem::take(&mut result.content), Some(room));
+        result.content = truncate::cut(content, room, None).content;
+        // It says the same as the content.
+        result.structured = None;
     }
 }
 
@@ -141,12 +179,27 @@ mod tests {
 
     fn two(approvals: Approvals) -> Vec<Arc<dyn Tool>> {
         let tools = ["files", "web"].map(|name| tool(name, |_| Ok("ran".into())));
-        let flows = [
+        let flows = BTreeMap::from([
             ("files".to_owned(), flow(true, false, false)),
             ("web".to_owned(), flow(false, true, true)),
-        ];
-        let hint = |tool: &str, cause: ApprovalCause| format!("{tool} {cause:?}");
-        guarded(tools, approvals, flows, Arc::new(hint))
+        ]);
+        guarded(
+            tools,
+            ClientRules {
+                flows,
+                ..rules(approvals)
+            },
+        )
+    }
+
+    fn rules(approvals: Approvals) -> ClientRules {
+        ClientRules {
+            approvals,
+            flows: BTreeMap::new(),
+            budget: Budget::default(),
+            approval_hint: Arc::new(|tool, cause| format!("{tool} {cause:?}")),
+            budget_hint: Arc::new(|spent| Some(format!("{} calls", spent.calls))),
+        }
     }
 
     async fn call(tool: &Arc<dyn Tool>, arguments: Value) -> CallResult {
@@ -204,7 +257,7 @@ mod tests {
         let tools = [tool_with("t", schema, Hints::default(), |_| {
             panic!("out of luck")
         })];
-        let tools = guarded(tools, Approvals::default(), [], Arc::new(|_, _| String::new()));
+        let tools = guarded(tools, rules(Approvals::default()));
         let error = call(&tools[0], json!({"n": "x"})).await.error.unwrap();
         assert_eq!(error.kind(), "invalid_arguments");
         let error = call(&tools[0], json!({"n": 1})).await.error.unwrap();
@@ -252,7 +305,7 @@ mod tests {
             flow: FlowGuard::Off,
             base: Some("/work".into()),
         };
-        let tools = guarded([inner.clone()], approvals, [], Arc::new(|_, _| String::new()));
+        let tools = guarded([inner.clone()], rules(approvals));
         for (path, runs) in [("./private/key", false), ("notes/a", true)] {
             let result = call(&tools[0], json!({ "path": path })).await;
             assert_eq!(result.error.is_none(), runs, "{path}");
@@ -261,5 +314,36 @@ mod tests {
         let arguments = json!({"path": "x"});
         assert_eq!(tools[0].places(&arguments), inner.places(&arguments));
         assert_eq!(tools[0].max_use(), inner.max_use());
+    }
+
+    #[tokio::test]
+    async fn calls_beyond_the_budget_are_refused_and_results_cut_to_it() {
+        let limits = Budget {
+            calls: Some(3),
+            bytes: Some(100),
+            ..Budget::default()
+        };
+        let long = "x".repeat(90);
+        let tools = [tool("t", move |_| Ok(long.clone()))];
+        let client = guarded(
+            tools,
+            ClientRules {
+                budget: limits,
+                ..rules(Approvals::default())
+            },
+        );
+        assert_eq!(call(&client[0], json!({})).await.byte_len(), 90);
+        let cut = call(&client[0], json!({})).await;
+        assert!(cut.error.is_none() && cut.byte_len() < 90, "{cut:?}");
+        let refused = call(&client[0], json!({})).await;
+        let error = refused.error.unwrap();
+        assert!(refused.not_run && error.kind() == "denied", "{error:?}");
+        assert_eq!(error.hint(), Some("2 calls"));
+        assert!(
+            error.for_model().contains("no more calls are made"),
+            "{}",
+            error.for_model()
+        );
+        assert!(!error.for_model().contains("2 calls"), "{}", error.for_model());
     }
 }

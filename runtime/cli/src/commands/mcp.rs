@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
-use toolcell_agent::{ApprovalCause, ApprovalHint, guarded};
+use toolcell_agent::{ApprovalCause, ApprovalHint, ClientRules, guarded};
 use toolcell_core::event::{DataFlow, Event, EventSink as _};
 use toolcell_core::tool::LogLine;
 use toolcell_core::{CallResult, Tool, ToolCall, ToolName};
@@ -18,14 +18,13 @@ use crate::approval::{project_rules, terminal};
 use crate::components::loader::{ComponentLoader, Loaded};
 use crate::components::{data_flow, lock, selection, tool_lint};
 use crate::config::file::FlowRule;
-use crate::config::source::Layer;
 use crate::config::user_files::user_file_shown;
-use crate::config::{self, Origin, Overrides, Settings};
+use crate::config::{self, Overrides, Settings};
 use crate::environment::Environment;
 use crate::error::{Exit, Failure};
 use crate::flags::PolicyFlags;
 use crate::telemetry::log_files::Logs;
-use crate::ui::hints::AllowHints;
+use crate::ui::hints::{AllowHints, BudgetHints};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::render::Console;
 use crate::ui::terminal::text;
@@ -95,7 +94,7 @@ impl Serve {
         self.policy.apply(&mut overrides);
         overrides.flow = self.flow;
         let settings = config::load(environment, overrides)?;
-        check_enforced(&settings, environment)?;
+        check_enforced(&settings)?;
         let loader = ComponentLoader::open(environment, &settings, console)?;
         let loaded = selection::load(&loader, &self.tools, console).await?;
         if self.locked {
@@ -163,46 +162,36 @@ fn cancel_when_unread(ended: CancellationToken) {
 }
 
 /// Refuses settings that this command would not enforce: serving without them would be weaker than what the user wrote.
-fn check_enforced(settings: &Settings, environment: &Environment) -> Result<(), Failure> {
-    let own_file = "serve with a configuration of its own, without them: toolcell --config FILE mcp serve";
+fn check_enforced(settings: &Settings) -> Result<(), Failure> {
     let mut hooks = settings.hooks.values();
     if let Some(hook) = hooks.find(|hook| hook.component.enabled.value) {
         let failure = Failure::new(Exit::Config, "hooks do not run for MCP clients yet").why(text!(
             "the hook `{}` is enabled, and the calls of a client would bypass it",
             hook.component.name
         ));
-        return Err(failure.hint(own_file));
-    }
-    if let Some((budget, origin)) = settings.budget.all().next() {
-        let failure = Failure::new(Exit::Config, "budgets do not apply to MCP clients yet")
-            .why(text!("the budget `{}` would not be enforced", budget.name))
-            .why(origin.point_at());
-        return Err(match origin {
-            // Another configuration of the user would not help: a project's file applies with each.
-            Origin::File(source, _) if source.layer == Layer::Project => {
-                let dir = source.path.parent().unwrap_or(&source.path);
-                failure
-                    .why(text!(
-                        "the file is the project's, and applies in {} and below it, also with --config",
-                        environment.shown(dir)
-                    ))
-                    .hint("start the server in a directory outside of the project, or remove [budget] from that file")
-            }
-            Origin::Flag(flag) => failure.hint(text!("serve without {}", flag)),
-            _ => failure.hint(own_file),
-        });
+        return Err(failure
+            .hint("serve with a configuration of its own, without them: toolcell --config FILE mcp serve"));
     }
     Ok(())
 }
 
-/// Returns the tools under the approval rules and the flow guard.
+/// Returns the tools under the approval rules, the flow guard and the budget.
 fn tools(loaded: &[Loaded], settings: &Settings, environment: &Environment) -> Vec<Arc<dyn Tool>> {
     let mut approvals = terminal::rules(settings, environment);
     let of_projects = project_rules::of(loaded, &approvals.rules);
     approvals.rules.extend(of_projects);
-    let flows = data_flow::of_tools(loaded, DataFlow::default());
+    let budget_hints = BudgetHints::new(settings, None, environment);
+    let rules = ClientRules {
+        approvals,
+        flows: data_flow::of_tools(loaded, DataFlow::default())
+            .into_iter()
+            .collect(),
+        budget: settings.budget.budget(None),
+        approval_hint: approval_hint(environment),
+        budget_hint: Arc::new(move |spent| budget_hints.of(spent)),
+    };
     let tools = loaded.iter().flat_map(|loaded| loaded.tools.iter().cloned());
-    guarded(tools, approvals, flows, approval_hint(environment))
+    guarded(tools, rules)
 }
 
 /// Returns the hint for a call that needs approval, which this command cannot ask for.
