@@ -245,6 +245,40 @@ mod at_a_terminal {
     }
 
     #[test]
+    fn always_for_tool_needs_a_second_yes() {
+        let user = asking();
+        let out = user.work().join("out.txt");
+        let (seen, code) = run(&user, &["t", "n", "n"]);
+        assert_eq!(code, Some(0), "{seen}");
+        assert!(seen.contains("it covers this tool with any arguments"), "{seen}");
+        assert!(!out.exists() && !seen.contains("no user can be asked"), "{seen}");
+
+        run(&user, &["t", "y"]);
+        assert!(out.exists());
+        user.file("script.json", script("other"));
+        let (seen, _) = run(&user, &[]);
+        assert!(!seen.contains("wants to run with"), "{seen}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "other");
+    }
+
+    #[test]
+    fn later_leaves_the_call_to_a_resumed_session() {
+        let user = asking();
+        let script = script("hello").replacen('{', r#"{ "position": "conversation", "#, 1);
+        user.file("script.json", script);
+        let out = user.work().join("out.txt");
+        let mut terminal = Terminal::start(&user, &RUN, "dumb", 100, 40);
+        terminal.answer("l").wait_for("one call is pending");
+        assert_eq!(terminal.end(), Some(3), "{}", terminal.seen);
+        assert!(!out.exists());
+
+        let resume = [&["session", "resume", "last"], &RUN[2..]].concat();
+        let (seen, code) = run_command(&user, &resume, &["y"]);
+        assert_eq!(code, Some(0), "{seen}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "hello");
+    }
+
+    #[test]
     fn end_of_input_means_no() {
         let user = asking();
         let mut terminal = Terminal::start(&user, &RUN, "dumb", 100, 40);

@@ -9,6 +9,7 @@ use toolcell_core::{Provider, SessionStore, Tool};
 
 use crate::agent::subagents::SharedRules;
 use crate::agent::{model, prices, subagents, system_prompt};
+use crate::approval::question;
 use crate::approval::terminal::{self, Known, TerminalApprover};
 use crate::approval::{project_rules, saved_approvals};
 use crate::components::data_flow;
@@ -188,7 +189,7 @@ impl Components {
                 component: loaded.settings.name.clone(),
                 access: saved_approvals::access(&grants, scratch.map(|dir| dir.value)),
                 reach: (loaded.settings.grants.iter())
-                    .map(|line| terminal::reach(line, environment))
+                    .map(|line| question::of_grant(line, environment))
                     .chain(kept)
                     .collect(),
                 findings: findings.get(&loaded.settings.name).cloned().unwrap_or_default(),

@@ -10,7 +10,7 @@ use crate::ui::terminal::{Fact, Lookalike, Shown, Text, lookalike, text};
 pub(super) const MAX_REACH: usize = 4;
 
 /// Maximum number of warnings of one kind in a question.
-const MAX_WARNINGS: usize = 3;
+pub(super) const MAX_WARNINGS: usize = 3;
 
 /// Maximum length of a reason or a warning in a question, in characters.
 pub(super) const MAX_REASON: usize = 400;
@@ -154,5 +154,44 @@ mod tests {
                 assert!(told.iter().all(|told| told.contains(flagged)), "{told:?}");
             }
         }
+    }
+
+    #[test]
+    fn names_are_compared_with_others() {
+        let flagged = |arguments: serde_json::Value| {
+            let request = ApprovalRequest {
+                id: "1".into(),
+                tool: "fetch".into(),
+                arguments,
+                cause: ApprovalCause::Rule,
+                reason: String::new(),
+                places: Vec::new(),
+            };
+            let facts = lookalikes(&request).into_iter();
+            let texts = facts.map(|fact| match fact {
+                Fact::Plain(text) | Fact::Warning(text) => text.to_string(),
+            });
+            texts.collect::<Vec<_>>()
+        };
+        let odd = "g\u{456}thub.com";
+        let longest = format!("{odd}/{}", "x".repeat(MAX_NAME - odd.len() - 1));
+        for (text, is_flagged) in [
+            ("github.com", false),
+            (odd, true),
+            (&format!("{odd} is text"), false),
+            (&format!("{odd}\nis text"), false),
+            (&longest, true),
+            (&format!("{longest}x"), false),
+        ] {
+            assert_eq!(
+                flagged(json!({ "at": text })).len(),
+                usize::from(is_flagged),
+                "{text}"
+            );
+        }
+        assert_eq!(flagged(json!(vec![odd; MAX_WARNINGS])).len(), MAX_WARNINGS);
+        let more = flagged(json!(vec![odd; MAX_WARNINGS + 2]));
+        assert_eq!(more.len(), MAX_WARNINGS + 1);
+        assert!(more[MAX_WARNINGS].contains("and 2 more names"), "{more:?}");
     }
 }

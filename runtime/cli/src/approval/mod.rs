@@ -2,5 +2,6 @@
 
 mod facts;
 pub(crate) mod project_rules;
+pub(crate) mod question;
 pub(crate) mod saved_approvals;
 pub(crate) mod terminal;

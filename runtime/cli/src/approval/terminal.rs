@@ -12,19 +12,15 @@ use serde_json::Value;
 use toolcell_agent::{
     ApprovalCause, ApprovalRequest, ApprovalRule, Approvals, Approver, Decision, FlowGuard, Verdict,
 };
-use toolcell_core::{BoxFuture, Grant};
+use toolcell_core::BoxFuture;
 
-use crate::approval::facts::{MAX_REACH, MAX_REASON, leads, lookalikes, warnings};
+use crate::approval::question;
 use crate::approval::saved_approvals::{self, ArgumentPattern, SavedApproval, Scope};
 use crate::config::Settings;
 use crate::config::file::{FlowRule, RuleTable, VerdictWord};
-use crate::config::settings::GrantLine;
 use crate::environment::Environment;
 use crate::ui::render::Console;
-use crate::ui::terminal::{Answer, Asking, Choice, Exhibit, Fact, Own, Question, Shown, Text, text};
-
-/// Maximum number of strings in the arguments for which a pattern is offered.
-const MAX_PATTERNS: usize = 8;
+use crate::ui::terminal::{Answer, Asking, Shown, Text, text};
 
 /// Maximum length of a string in the question for its pattern, in characters; the full text is shown above.
 const SHOWN_CHARS: usize = 60;
@@ -218,101 +214,8 @@ impl ApproverState {
         scope: &Scope,
         asking: &mut Asking<'_>,
     ) -> io::Result<bool> {
-        let covers = match scope {
-            Scope::Any => "it covers this tool with any arguments",
-            Scope::Exactly(_) => "it covers exactly the arguments above",
-            Scope::ArgumentPattern(_) => {
-                "it covers arguments like those above, in which the texts below may vary"
-            }
-        };
-        let mut facts = vec![Fact::Plain(covers.into())];
-        if let Scope::ArgumentPattern(like) = scope {
-            for (pointer, pattern) in like.patterns().take(MAX_PATTERNS) {
-                let text = text!(
-                    "{} may be any text that matches {}",
-                    Shown(pointer),
-                    Shown(pattern)
-                );
-                facts.push(Fact::Plain(text));
-            }
-        }
-        if !matches!(scope, Scope::Any) {
-            facts.extend(leads(request).map(Fact::Plain));
-        }
-        facts.extend(self.reach(&request.tool).map(Fact::Plain));
-        facts.push(Fact::Plain(
-            "it applies to every session with the same access, until the component changes or `toolcell approval forget` \
-             revokes it"
-                .into(),
-        ));
-        let question = Question {
-            title: text!("from now on, never ask about `{}` again?", request.tool),
-            exhibit: (!matches!(scope, Scope::Any)).then(|| Exhibit::arguments(&request.arguments)),
-            facts,
-            choices: vec![
-                choice('y', "yes", "yes, always"),
-                choice('n', "no", "no, ask me again"),
-            ],
-            is_lasting: true,
-        };
+        let question = question::of_scope(request, scope, self.known.get(&request.tool));
         Ok(asking.choose(&question)? == Answer::Key('y'))
-    }
-
-    /// Returns a description of what the tool can access, by its grants.
-    fn reach(&self, tool: &str) -> Option<Text> {
-        let known = self.known.get(tool)?;
-        if known.reach.is_empty() {
-            return Some(text!(
-                "it belongs to `{}`, which can only compute and log",
-                known.component
-            ));
-        }
-        let more = known.reach.len().saturating_sub(MAX_REACH);
-        let reach = Text::join(known.reach.iter().take(MAX_REACH).cloned(), "; ");
-        Some(if more > 0 {
-            text!(
-                "it belongs to `{}`, which can {}; and {} more",
-                known.component,
-                reach,
-                more
-            )
-        } else {
-            text!("it belongs to `{}`, which can {}", known.component, reach)
-        })
-    }
-
-    /// Builds the question about a call: what the tool can access in our words, below exactly what will be executed.
-    fn question(&self, request: &ApprovalRequest, rule_alone: bool) -> Question {
-        let mut facts: Vec<Fact> = leads(request).map(Fact::Plain).collect();
-        facts.extend(self.reach(&request.tool).map(Fact::Plain));
-        let findings = self
-            .known
-            .get(&request.tool)
-            .map(|known| known.findings.as_slice());
-        facts.extend(warnings(findings.unwrap_or_default()));
-        facts.extend(lookalikes(request));
-        facts.push(Fact::Plain(
-            text!("you are asked because: {}", request.reason).excerpt(MAX_REASON),
-        ));
-        let mut choices = vec![choice('y', "yes", "once")];
-        if rule_alone {
-            choices.push(choice('a', "always", "always with these arguments"));
-            if offers_patterns(request) {
-                choices.push(choice('p', "pattern", "always with similar arguments"));
-            }
-            choices.push(choice('t', "tool", "always with any arguments"));
-        }
-        if self.is_kept {
-            choices.push(choice('l', "later", "later"));
-        }
-        choices.push(choice('n', "no", "no"));
-        Question {
-            title: text!("`{}` wants to run with", request.tool),
-            exhibit: Some(Exhibit::arguments(&request.arguments)),
-            facts,
-            choices,
-            is_lasting: false,
-        }
     }
 
     fn answer(&self, request: &ApprovalRequest, withdrawn: &AtomicBool) -> Decision {
@@ -340,7 +243,7 @@ impl ApproverState {
         request: &ApprovalRequest,
         asking: &mut Asking<'_>,
     ) -> io::Result<(Decision, Option<Scope>)> {
-        let question = self.question(request, request.cause == ApprovalCause::Rule);
+        let question = question::of_call(request, self.known.get(&request.tool), self.is_kept);
         for _ in 0..MAX_TRIES {
             let scope = match asking.choose(&question)? {
                 Answer::Key('y') => return Ok((Decision::Approve, None)),
@@ -369,10 +272,6 @@ fn unattended() -> Decision {
     }
 }
 
-fn choice(key: char, word: &'static str, means: &'static str) -> Choice {
-    Choice { key, word, means }
-}
-
 /// Shortens a string for the question about its pattern; the full text is shown above.
 fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
@@ -380,36 +279,6 @@ fn shortened(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// Describes what a grant allows: `read and change files in `~/notes``.
-pub(crate) fn reach(line: &GrantLine, environment: &Environment) -> Text {
-    match &line.grant {
-        Grant::Dir { host, guest, access } => {
-            // Removes `.` components.
-            let host: PathBuf = environment.path(host, &line.base).components().collect();
-            let host = environment.shown(&host);
-            let does = if access.can_change() {
-                "change files in"
-            } else {
-                "read files in"
-            };
-            match guest {
-                None => text!("{} `{}`", Own(does), host),
-                Some(guest) => text!("{} `{}`, mounted at `{}`", Own(does), host, guest),
-            }
-        }
-        Grant::Env { name, .. } => text!("read the environment variable `{}`", name),
-        Grant::Bucket(bucket) if bucket.write => text!("change the bucket `{}`", bucket.bucket),
-        Grant::Bucket(bucket) => text!("read the bucket `{}`", bucket.bucket),
-        Grant::Http(http) => text!("send requests: `{}`", Grant::Http(http.clone())),
-        denial => text!("not use `{}`", denial),
-    }
-}
-
-/// True if the arguments contain strings, and not more than can be asked about.
-fn offers_patterns(request: &ApprovalRequest) -> bool {
-    (1..=MAX_PATTERNS).contains(&saved_approvals::texts(&request.arguments).len())
 }
 
 impl Approver for TerminalApprover {
@@ -477,7 +346,30 @@ mod tests {
                 places: Vec::new(),
             };
             assert_eq!(asking.is_answered(&request), answered, "{cause:?}");
+            let of_other = ApprovalRequest {
+                tool: "files_edit".into(),
+                ..request
+            };
+            assert!(!asking.is_answered(&of_other));
         }
+    }
+
+    #[test]
+    fn long_text_is_shortened_in_the_question_for_its_pattern() {
+        for letter in ["x", "é"] {
+            let whole = letter.repeat(SHOWN_CHARS);
+            assert_eq!(shortened(&whole), whole);
+            assert_eq!(shortened(&format!("{whole}x")), format!("{whole}…"));
+        }
+    }
+
+    #[test]
+    fn dropped_answer_withdraws_its_question() {
+        let withdrawn = Withdrawn::default();
+        let flag = withdrawn.0.clone();
+        assert!(!flag.load(Ordering::Relaxed));
+        drop(withdrawn);
+        assert!(flag.load(Ordering::Relaxed));
     }
 
     #[test]
@@ -493,30 +385,5 @@ mod tests {
         }
         environment.home = None;
         assert_eq!(from_home("~/private/*", &environment), "~/private/*");
-    }
-
-    #[test]
-    fn question_says_how_much_more_a_tool_reaches() {
-        let environment = Environment::for_tests(Path::new("/"), &[]);
-        let reach = |count: usize| {
-            let known = Known {
-                component: "files".into(),
-                reach: (0..count).map(|n| text!("do {}", n)).collect(),
-                ..Known::default()
-            };
-            let asking = ApproverState {
-                console: Console::new(&environment),
-                known: BTreeMap::from([("t".to_owned(), known)]),
-                file: None,
-                remembered: Mutex::default(),
-                base: None,
-                is_kept: false,
-            };
-            asking.reach("t").unwrap().to_string()
-        };
-        assert!(reach(0).ends_with("can only compute and log"));
-        assert!(reach(1).ends_with("can do 0"));
-        assert!(!reach(MAX_REACH).contains("more"));
-        assert!(reach(MAX_REACH + 2).ends_with("and 2 more"));
     }
 }
