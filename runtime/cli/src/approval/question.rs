@@ -314,11 +314,11 @@ mod tests {
 
     #[test]
     fn grant_is_described_by_what_it_allows() {
-        let environment = Environment::for_tests(Path::new("/"), &[]);
+        let environment = Environment::for_tests(Path::new("/work"), &[]);
         for (grant, expected) in [
-            ("read=./a", "read files in `/a`"),
-            ("create=a", "change files in `/a`"),
-            ("write=a:/b", "change files in `/a`, mounted at `/b`"),
+            ("read=./a", "read files in `a`"),
+            ("create=/a", "change files in `/a`"),
+            ("write=/a:/b", "change files in `/a`, mounted at `/b`"),
             ("env=A=1", "read the environment variable `A`"),
             ("keyvalue=b", "change the bucket `b`"),
             ("keyvalue-read=b", "read the bucket `b`"),
@@ -327,7 +327,7 @@ mod tests {
         ] {
             let line = GrantLine {
                 grant: grant.parse().unwrap(),
-                base: "/".into(),
+                base: "/work".into(),
                 origin: Origin::Default,
             };
             assert_eq!(of_grant(&line, &environment).to_string(), expected);

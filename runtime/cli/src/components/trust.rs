@@ -241,7 +241,11 @@ fn real(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, OnceLock};
+
     use super::*;
+    use crate::config::Sourced;
+    use crate::config::source::{Layer, Source};
 
     #[test]
     fn trusted_component_is_kept_once_by_digest() {
@@ -262,5 +266,58 @@ mod tests {
             component: component.into(),
             path: "/x.wasm".into(),
         }
+    }
+
+    /// Settings of a component that the file of a layer defines.
+    fn defined_by(layer: Layer) -> ToolSettings {
+        let source = Source {
+            layer,
+            path: "/c.toml".into(),
+            shown: "c.toml".into(),
+            text: "component = \"x.wasm\"".into(),
+            line_starts: OnceLock::new(),
+        };
+        let path = Sourced {
+            value: "/x.wasm".into(),
+            origin: Origin::File(Arc::new(source), 0..9),
+        };
+        ToolSettings::new("x", ComponentSource::File(path))
+    }
+
+    #[tokio::test]
+    async fn project_component_runs_only_with_its_trusted_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        let (of_user, of_project) = (defined_by(Layer::User), defined_by(Layer::Project));
+        let nowhere = Trust::new(&environment, None);
+        assert!(nowhere.is_trusted(&of_user, b"a").unwrap());
+        assert!(!nowhere.is_trusted(&of_project, b"a").unwrap());
+
+        environment.state_dir = Some(dir.path().join("state"));
+        let trust = Trust::new(&environment, None);
+        let known = Trusted::new(&of_project, &Digest::of(b"a"), &environment);
+        assert_eq!(known.path, "/x.wasm");
+        add(known, &environment).unwrap();
+        for (settings, bytes, is_trusted) in [
+            (&of_user, b"b", true),
+            (&of_project, b"a", true),
+            (&of_project, b"b", false),
+        ] {
+            assert_eq!(trust.is_trusted(settings, bytes).unwrap(), is_trusted);
+            let checked = trust.check(settings, bytes, &environment).await;
+            assert_eq!(checked.is_ok(), is_trusted);
+        }
+        let refused = trust.check(&of_project, b"b", &environment).await.unwrap_err();
+        assert_eq!(refused.exit, Exit::Denied);
+    }
+
+    #[test]
+    fn place_of_a_component_is_file_and_line() {
+        let settings = defined_by(Layer::Project);
+        let ComponentSource::File(path) = &settings.component else {
+            panic!("a file")
+        };
+        assert_eq!(place(&path.origin), "c.toml, line 1");
+        assert_eq!(place(&Origin::Flag("TOOL")), "TOOL");
     }
 }

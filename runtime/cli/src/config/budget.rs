@@ -265,4 +265,30 @@ mod tests {
         assert!(error("wall=60").contains("not a duration"));
         assert!(error("calls").contains("NAME=VALUE"));
     }
+
+    #[test]
+    fn budget_is_written_as_flag_and_configuration_line() {
+        for (text, flag, line) in [
+            ("calls=20", "--budget calls=20", "[budget] calls = 20"),
+            ("cost=0.50", "--budget cost=0.5", "[budget] cost = 0.5"),
+            ("wall=5m", "--budget wall=300s", "[budget] wall = \"300 s\""),
+        ] {
+            let budget: NamedBudget = text.parse().unwrap();
+            assert_eq!(budget.flag(), flag);
+            assert_eq!(budget.line(), line);
+        }
+    }
+
+    #[test]
+    fn cached_tokens_cost_as_much_as_input_unless_set() {
+        let table = |cache_read, cache_write| PricesTable {
+            input: Money(5),
+            output: Money(7),
+            cache_read,
+            cache_write,
+        };
+        let of = |prices: Prices| (prices.input, prices.output, prices.cache_read, prices.cache_write);
+        assert_eq!(of(prices(&table(None, None))), (5, 7, 5, 5));
+        assert_eq!(of(prices(&table(Some(Money(1)), Some(Money(2))))), (5, 7, 1, 2));
+    }
 }

@@ -293,9 +293,10 @@ fn http_covers(outer: &HttpGrant, inner: &HttpGrant) -> bool {
 fn host_covers(outer: &str, inner: &str) -> bool {
     match outer.strip_prefix("*.") {
         _ if outer == "*" || outer == inner => true,
+        // No label of a host is empty, so that something stands before the dot.
         Some(parent) => inner
             .strip_suffix(parent)
-            .is_some_and(|prefix| prefix.len() > 1 && prefix.ends_with('.')),
+            .is_some_and(|prefix| prefix.ends_with('.')),
         None => false,
     }
 }

@@ -248,4 +248,46 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn working_directory_in_path_is_not_denied_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(dir.join("work/bin")).unwrap();
+        let environment = Environment::for_tests(&dir.join("work"), &[("PATH", "bin::bin")]);
+        let denied = programs(false, &environment);
+        let hosts: Vec<&Path> = denied.iter().map(|denial| denial.host.as_path()).collect();
+        assert_eq!(hosts, [dir.join("work/bin")]);
+    }
+
+    #[test]
+    fn denials_of_all_tools_hold_lines_and_own_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config.toml");
+        std::fs::write(
+            &config,
+            "deny = [\"private\"]\n[tools.files]\nscratch = \"scratch\"\n",
+        )
+        .unwrap();
+        let environment = Environment::for_tests(dir.path(), &[("PATH", "bin")]);
+        let overrides = Overrides {
+            config: Some(config),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        for dangerous in [false, true] {
+            let denials = denials_of_all(&settings, dangerous, &environment).unwrap();
+            let is_denied = |name: &str| {
+                denials
+                    .paths
+                    .iter()
+                    .any(|denial| denial.host == dir.path().join(name))
+            };
+            for name in ["private", "scratch", "config.toml"] {
+                assert!(is_denied(name), "{name}: {denials:?}");
+            }
+            assert_eq!(is_denied("bin"), !dangerous);
+            assert_eq!(denials.programs, dangerous);
+        }
+    }
 }

@@ -198,4 +198,36 @@ mod tests {
             assert!(source.point_at(&(at.min(4)..at)).contains("line 1"));
         }
     }
+
+    #[test]
+    fn origin_is_shown_and_has_the_layer_of_its_file() {
+        let file = |layer| {
+            let source = Source {
+                layer,
+                ..source("a = 1\nb = 2\n")
+            };
+            Origin::File(Arc::new(source), 6..7)
+        };
+        for (origin, layer, shown, pointed) in [
+            (
+                file(Layer::User),
+                Some(Layer::User),
+                "c.toml:2",
+                "in c.toml, line 2",
+            ),
+            (
+                file(Layer::Project),
+                Some(Layer::Project),
+                "c.toml:2",
+                "in c.toml, line 2",
+            ),
+            (Origin::Default, None, "default", "from default"),
+            (Origin::Variable("X"), None, "$X", "from $X"),
+            (Origin::Flag("--x"), None, "--x", "from --x"),
+        ] {
+            assert_eq!(origin.layer(), layer);
+            assert_eq!(origin.to_string(), shown);
+            assert!(origin.point_at().starts_with(pointed), "{}", origin.point_at());
+        }
+    }
 }

@@ -101,3 +101,63 @@ fn of_table(
         budget: own_budget,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{self, Overrides, Settings};
+    use crate::environment::Environment;
+
+    use super::*;
+
+    fn load(table: &str) -> Result<Settings, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, table).unwrap();
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        config::load(&Environment::for_tests(dir.path(), &[]), overrides)
+    }
+
+    #[test]
+    fn agent_has_the_tools_and_numbers_of_its_table() {
+        let settings = load(
+            "[agents.reader]\ndescription = \"Reads.\"\ntools = [\"files\"]\nmax_steps = 1\n\
+             [agents.reader.budget]\ncalls = 2\n",
+        )
+        .unwrap();
+        let agent = &settings.agents["reader"];
+        let tools: Vec<&str> = agent
+            .tools
+            .iter()
+            .flatten()
+            .map(|tool| tool.value.as_str())
+            .collect();
+        assert_eq!((agent.name.as_str(), tools), ("reader", vec!["files"]));
+        assert_eq!(agent.max_steps.as_ref().map(|steps| steps.value), Some(1));
+        assert_eq!(agent.budget.get("calls").map(|calls| calls.value), Some(2));
+    }
+
+    #[test]
+    fn unusable_agent_is_refused() {
+        for (table, reason) in [
+            (
+                "[agents.\"a b\"]\ndescription = \"d\"",
+                "not a valid name of an agent",
+            ),
+            ("[agents.a]\ndescription = \" \"", "empty description"),
+            (
+                "[agents.a]\ndescription = \"d\"\ntools = [\"text\", \"file\"]",
+                "there is no tool `file`",
+            ),
+            (
+                "[agents.a]\ndescription = \"d\"\nmax_steps = 0",
+                "cannot have 0 steps",
+            ),
+        ] {
+            let failure = load(table).unwrap_err().to_string();
+            assert!(failure.contains(reason), "{failure}");
+        }
+    }
+}

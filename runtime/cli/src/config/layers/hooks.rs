@@ -105,3 +105,47 @@ fn sourced<T: Clone>(value: Option<&Spanned<T>>, source: &Arc<Source>) -> Option
         origin: origin(source, value),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{self, Overrides};
+
+    use super::*;
+
+    #[test]
+    fn rows_are_the_settings_that_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        let table = "[hooks.plain]\ncomponent = \"p.wasm\"\n\
+            [hooks.all]\ncomponent = \"h.wasm\"\nenabled = false\nguard = true\npriority = 5\n\
+            before = [\"a\", \"b\"]\nafter = [\"c\"]\ngrants = [\"env=A\"]\nlimits.wall = \"1s\"\n";
+        std::fs::write(&path, table).unwrap();
+        let environment = Environment::for_tests(dir.path(), &[]);
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        let settings = config::load(&environment, overrides).unwrap();
+        let rows = |name: &str| -> Vec<(String, String)> {
+            let rows = rows(&settings.hooks[name], &environment).into_iter();
+            rows.map(|(key, value, _)| (key, value)).collect()
+        };
+        let row = |key: &str, value: &str| (format!("hooks.{key}"), value.to_owned());
+        assert_eq!(rows("plain"), [row("plain.component", "p.wasm")]);
+        assert_eq!(
+            rows("all"),
+            [
+                row("all.component", "h.wasm"),
+                row("all.enabled", "false"),
+                row("all.guard", "true"),
+                row("all.priority", "5"),
+                row("all.before", "a, b"),
+                row("all.after", "c"),
+                row("all.grants[0]", "env=A"),
+                row("all.limits.wall", "1 s"),
+            ]
+        );
+        let wall = |name: &str| settings.hooks[name].component.limits.limits.wall_ms;
+        assert_eq!((wall("plain"), wall("all")), (WALL_MS, 1_000));
+    }
+}

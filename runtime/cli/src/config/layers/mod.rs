@@ -364,3 +364,117 @@ fn apply_flags(settings: &mut Settings, environment: &Environment) -> Result<(),
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Loads the user's file with these variables, in a directory of its own.
+    fn load(own: &str, vars: &[(&str, &str)]) -> Result<Settings, Failure> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, own).unwrap();
+        let overrides = Overrides {
+            config: Some(path),
+            ..Overrides::default()
+        };
+        super::load(&Environment::for_tests(dir.path(), vars), overrides)
+    }
+
+    #[test]
+    fn variable_overrides_the_file() {
+        let own = "[loop]\nmax_steps = 7\ndeadline = \"7s\"\n";
+        let of = |vars| {
+            let settings = load(own, vars).unwrap();
+            let steps = settings.max_steps.unwrap().value;
+            (
+                steps,
+                settings.deadline.unwrap().value.as_secs(),
+                settings.variables,
+            )
+        };
+        assert_eq!(of(&[]), (7, 7, vec![]));
+        let both = [
+            ("TOOLCELL_DEADLINE", "3s"),
+            ("TOOLCELL_LOG", "debug"),
+            ("TOOLCELL_MAX_STEPS", "3"),
+        ];
+        let names = vec!["TOOLCELL_MAX_STEPS", "TOOLCELL_DEADLINE", "TOOLCELL_LOG"];
+        assert_eq!(of(&both), (3, 3, names));
+    }
+
+    #[test]
+    fn unknown_variable_or_unusable_value_is_refused() {
+        for (name, value, reason) in [
+            (
+                "TOOLCELL_MAX_STEP",
+                "3",
+                "there is no setting `TOOLCELL_MAX_STEP`",
+            ),
+            ("TOOLCELL_MAX_STEPS", "x", "`TOOLCELL_MAX_STEPS=x` cannot be used"),
+            ("TOOLCELL_MAX_STEPS", "0", "a turn cannot have 0 steps"),
+            ("TOOLCELL_DEADLINE", "3", "`TOOLCELL_DEADLINE=3` cannot be used"),
+        ] {
+            let failure = load("", &[(name, value)]).unwrap_err().to_string();
+            assert!(failure.contains(reason), "{failure}");
+        }
+        assert!(load("", &[("TOOLCELL_MAX_STEPS", "1")]).is_ok());
+    }
+
+    #[test]
+    fn preset_of_the_loop_has_a_known_name() {
+        for name in preset::NAMES {
+            assert!(load(&format!("[loop]\npreset = \"{name}\"\n"), &[]).is_ok());
+        }
+        let failure = load("[loop]\npreset = \"none\"\n", &[]).unwrap_err().to_string();
+        assert!(failure.contains("there is no loop preset `none`"), "{failure}");
+    }
+
+    #[test]
+    fn logs_are_kept_for_ever_with_a_retention_of_zero() {
+        for (retention, expected) in [
+            ("", Some(toolcell_store::log_files::KEEP)),
+            ("retention = \"1s\"\n", Some(Duration::from_secs(1))),
+            ("retention = \"0s\"\n", None),
+        ] {
+            let settings = load(&format!("[log]\ndir = \"logs\"\n{retention}"), &[]).unwrap();
+            assert_eq!(settings.log.unwrap().retention, expected, "{retention}");
+        }
+    }
+
+    #[test]
+    fn project_file_is_the_nearest_one_up_to_the_home_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("home/work/sub");
+        std::fs::create_dir_all(&work).unwrap();
+        let mut environment = Environment::for_tests(&work, &[]);
+        environment.home = Some(dir.path().join("home"));
+        let found = || {
+            let parsed = read_project_file(&environment).unwrap();
+            parsed.map(|parsed| parsed.source.path.clone())
+        };
+        for (at, is_found) in [
+            (PROJECT_FILE, false),
+            ("home/toolcell.toml", true),
+            ("home/work/toolcell.toml", true),
+            ("home/work/sub/toolcell.toml", true),
+        ] {
+            let path = dir.path().join(at);
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(found(), is_found.then_some(path));
+        }
+    }
+
+    #[test]
+    fn usual_file_of_the_user_may_be_a_symlink() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("dotfile"), "[loop]\nmax_steps = 3\n").unwrap();
+        std::os::unix::fs::symlink("dotfile", dir.path().join("config.toml")).unwrap();
+        let mut environment = Environment::for_tests(dir.path(), &[]);
+        environment.config_dir = Some(dir.path().to_owned());
+        let settings = super::load(&environment, Overrides::default()).unwrap();
+        assert_eq!(settings.max_steps.unwrap().value, 3);
+    }
+}

@@ -545,4 +545,24 @@ mod tests {
         assert!(!files.is_usable());
         assert_eq!(lines(files), [true]);
     }
+
+    #[test]
+    fn refusal_names_what_the_user_allows() {
+        for (own, project, allowed) in [
+            (
+                "",
+                "[loop]\nmax_steps = 51",
+                "the default of `loop.max_steps` is 50",
+            ),
+            (
+                "[loop]\nmax_steps = 7\n",
+                "[loop]\nmax_steps = 8",
+                "your own configuration allows 7",
+            ),
+        ] {
+            let failure = load(own, project, |_| {}).unwrap_err();
+            let failure = format!("{failure:?}");
+            assert!(failure.contains(allowed), "{failure}");
+        }
+    }
 }

@@ -204,4 +204,11 @@ mod tests {
             assert_eq!(load(&table).is_ok(), is_valid, "{position}");
         }
     }
+
+    #[test]
+    fn denials_of_the_file_are_for_all_tools() {
+        let settings = load("deny = [\"private\", \"deny-http=example.com\"]\n").unwrap();
+        let lines: Vec<String> = settings.deny.iter().map(|line| line.grant.to_string()).collect();
+        assert_eq!(lines, ["deny=private", "deny-http=example.com"]);
+    }
 }
