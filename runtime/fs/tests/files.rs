@@ -281,6 +281,10 @@ fn file_is_removed_only_while_unchanged() {
     let seen = fs::File::open(&path).unwrap();
     assert!(toolcell_fs::remove_if_same(&path, &seen).unwrap());
     assert!(!path.exists());
+    // What is the same and cannot be removed is an error.
+    let seen = fs::File::open(dir.path()).unwrap();
+    let error = toolcell_fs::remove_if_same(dir.path(), &seen).unwrap_err();
+    assert!(error.to_string().contains("remove"), "{error}");
 }
 
 #[test]

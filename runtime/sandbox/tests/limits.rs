@@ -167,6 +167,17 @@ async fn table_elements_beyond_limit_are_denied() {
 }
 
 #[tokio::test]
+async fn component_has_up_to_64_tables() {
+    let probe = |count| Probe {
+        module: "(table 1 funcref)".repeat(count),
+        ..Probe::running(DONE)
+    };
+    assert!(run(&probe(64), Policy::default()).await.0.is_ok());
+    let refused = load(&sandbox(), &probe(65)).await.unwrap_err();
+    assert!(refused.to_string().contains("tables"), "{refused}");
+}
+
+#[tokio::test]
 async fn result_beyond_the_output_limit_is_refused() {
     let probe = Probe::running("(call $text (i32.const 70000) (i32.const 5000))");
     let component = load(&sandbox(), &probe).await.unwrap();
@@ -256,7 +267,7 @@ const FUEL_INTERVAL: u64 = 10_000_000;
 async fn fuel_of_a_loop_that_does_not_return_is_charged() {
     let counting = |end: &str| {
         Probe::running(&format!(
-            "(local.set $i (i32.const 20000000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {end}"
+            "(local.set $i (i32.const 21000000)) (loop (br_if 0 (local.tee $i (i32.sub (local.get $i) (i32.const 1))))) {end}"
         ))
     };
     let policy = || {
@@ -269,6 +280,11 @@ async fn fuel_of_a_loop_that_does_not_return_is_charged() {
     result.unwrap();
     let exact = observed.receipt().fuel;
     assert!(exact > 4 * FUEL_INTERVAL, "{exact}");
+    // The last interval is far from its ends, so that its rounding shows.
+    assert!(
+        (1_000_000..9_000_000).contains(&(exact % FUEL_INTERVAL)),
+        "{exact}"
+    );
     // The instructions around the result, and what the crossings of an interval are too late.
     let slack = 10_000;
     for (end, rounding) in [

@@ -129,7 +129,7 @@ pub fn is_within(place: &ArgumentPlace, pattern: &str, base: Option<&str>) -> bo
 /// True if a pattern that allows matches the text. In a URL, `*` in the host matches no part of the path: in
 /// `https://*.example.com/*` the host is one below `example.com`.
 fn in_parts(kind: PlaceKind, pattern: &str, text: &str, fits: impl Fn(&str, &str) -> bool) -> bool {
-    if kind == PlaceKind::Path || pattern == "*" {
+    if kind == PlaceKind::Path {
         return fits(pattern, text);
     }
     let Some((scheme, rest)) = text.split_once("://") else {

@@ -23,3 +23,22 @@ pub const fn version_of(texts: &[&[u8]]) -> u64 {
     }
     hash
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_the_fnv_1a_hash_of_all_texts() {
+        // Test vectors of the authors (<https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>).
+        for (texts, hash) in [
+            (&[][..], 0xcbf2_9ce4_8422_2325),
+            (&[b"a"], 0xaf63_dc4c_8601_ec8c),
+            (&[b"foobar"], 0x8594_4171_f739_67e8),
+            (&[b"foo", b"", b"bar"], 0x8594_4171_f739_67e8),
+        ] as [(&[&[u8]], u64); 4]
+        {
+            assert_eq!(version_of(texts), hash, "{texts:?}");
+        }
+    }
+}

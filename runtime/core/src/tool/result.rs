@@ -112,7 +112,8 @@ mod tests {
             (error.for_model().len(), false)
         );
         assert_eq!(result.into_result(), Err(error.clone()));
-        assert!(CallResult::refused(error).not_run);
+        let refused = CallResult::refused(error.clone());
+        assert_eq!((refused.not_run, refused.into_result()), (true, Err(error)));
         let not_begun = CallResult::refused(ToolError::Cancelled);
         let told = "Error: the call was cancelled before it began; nothing was done.";
         assert_eq!(not_begun.content, [Content::text(told)]);

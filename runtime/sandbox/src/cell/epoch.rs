@@ -20,3 +20,26 @@ pub(crate) fn start(engine: EngineWeak) -> std::io::Result<()> {
         })
         .map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::{Config, Engine, Instance, Module, Store, Trap};
+
+    use super::*;
+
+    #[test]
+    fn loop_without_host_calls_is_interrupted() {
+        let mut config = Config::new();
+        config.epoch_interruption(true).consume_fuel(true);
+        let engine = Engine::new(&config).unwrap();
+        start(engine.weak()).unwrap();
+        let forever = wat::parse_str("(module (start $loop) (func $loop (loop (br 0))))").unwrap();
+        let module = Module::new(&engine, forever).unwrap();
+        let mut store = Store::new(&engine, ());
+        // For minutes, in which the first epoch comes long before.
+        store.set_fuel(1 << 37).unwrap();
+        store.set_epoch_deadline(1);
+        let error = Instance::new(&mut store, &module, &[]).unwrap_err();
+        assert_eq!(error.downcast_ref::<Trap>(), Some(&Trap::Interrupt));
+    }
+}

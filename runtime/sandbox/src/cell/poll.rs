@@ -93,3 +93,71 @@ impl insecure::Host for RandomView<'_> {
         insecure::Host::get_insecure_random_u64(self.random)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use wasmtime_wasi::WasiCtx;
+    use wasmtime_wasi_io::poll::{Pollable, subscribe};
+
+    use super::*;
+    use crate::cell::memory::{MemoryAccount, MemoryPool};
+
+    /// Something that has happened, or never does.
+    struct Event {
+        has_happened: bool,
+    }
+
+    #[wasmtime_wasi::async_trait]
+    impl Pollable for Event {
+        async fn ready(&mut self) {
+            if !self.has_happened {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    fn account() -> MemoryAccount {
+        MemoryAccount::new(1 << 20, MemoryPool::new(u64::MAX))
+    }
+
+    #[tokio::test]
+    async fn pollable_is_ready_once_its_event_has_happened() {
+        let mut table = ResourceTable::new();
+        let mut in_flight = account().empty();
+        for has_happened in [true, false] {
+            let event = table.push(Event { has_happened }).unwrap();
+            let pollable = subscribe(&mut table, event).unwrap();
+            let mut view = PollView {
+                table: &mut table,
+                in_flight: &mut in_flight,
+            };
+            let ready = poll::HostPollable::ready(&mut view, pollable).await.unwrap();
+            assert_eq!(ready, has_happened);
+        }
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        let mut context = WasiCtx::builder().max_random_size(MAX_RANDOM).build();
+        let mut in_flight = account().empty();
+        let mut view = RandomView {
+            random: context.random(),
+            in_flight: &mut in_flight,
+        };
+        let numbers = |view: &mut RandomView<'_>| {
+            let bytes = insecure::Host::get_insecure_random_bytes(view, 16).unwrap();
+            [
+                random::Host::get_random_u64(view).unwrap().into(),
+                insecure::Host::get_insecure_random_u64(view).unwrap().into(),
+                u128::from_ne_bytes(bytes.try_into().unwrap()),
+            ]
+        };
+        let (first, second) = (numbers(&mut view), numbers(&mut view));
+        assert!(
+            first.iter().zip(second).all(|(first, second)| *first != second),
+            "{first:?} {second:?}"
+        );
+    }
+}
